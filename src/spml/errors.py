@@ -1,0 +1,9 @@
+"""What the user can mend: the command line prints these as one line and ends with exit code 2."""
+
+
+class UserError(ValueError):
+    """A request that cannot be carried out as given; the message says what to change."""
+
+
+class DataError(UserError):
+    """Something in the user's data; the message says where (file, line, value) and what to do."""
