@@ -1,0 +1,35 @@
+"""`spml eval`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Evaluate a run's chosen model on its validation or test split, and write eval-SPLIT.json beside it.
+
+    Example: spml eval runs/digits-gr-0 --split test
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional]
+    """A finished run."""
+    split: Literal["val", "test"] = "test"
+    """The split to evaluate on."""
+    root: Path | None = None
+    """Folder of the data's files; default: where they were at training."""
+    batch_size: int = 64
+    """Items at a time."""
+
+    def run(self) -> None:
+        """Predict, measure, write."""
+        from spml.use.assess import assess
+
+        result = assess(self.run_folder, self.split, root=self.root, batch_size=self.batch_size)
+        for name, value in result["metrics"].items():
+            print(f"{name:<24} {value:8.4f}")
+        print(f"written to {self.run_folder / f'eval-{self.split}.json'}")

@@ -1,0 +1,62 @@
+"""A method's options on the command line, read off its signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from spml.errors import UserError
+
+
+def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs as values: numbers, true, false, none, a,b for a pair or list, else text."""
+    from spml import losses
+
+    known = {option.name: option for option in losses.options(method)}
+    values = {}
+    for pair in given:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UserError(f"--set {pair}: write NAME=VALUE, or --set help to see what {method} takes")
+        values[name.strip()] = _value(text.strip())
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        losses.create(method, **{unknown[0]: None})  # raises, naming the near option
+    for name, value in values.items():
+        default = known[name].default
+        if isinstance(default, (int, float)) and not isinstance(default, bool) and isinstance(value, (str, bool)):
+            raise UserError(f"--set {name}={value}: {name} is a number, {default} by default")
+    return values
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "true", "false"):
+        return {"none": None, "true": True, "false": False}[text.lower()]
+    for candidate in (text, f"[{text.strip('()')}]"):
+        try:
+            return json.loads(candidate)
+        except json.JSONDecodeError:
+            try:
+                return float(candidate)  # forms that JSON lacks, such as .5
+            except ValueError:
+                continue
+    parts = text.strip("()[]").split(",")
+    try:
+        return [float(part) for part in parts] if len(parts) > 1 else text
+    except ValueError:
+        return text
+
+
+def print_options(method: str) -> None:
+    """The method's options with defaults and help."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from spml import losses
+    from spml.losses.registry import summary
+
+    table = Table("option", "default", "what it does", title=f"{method}: {summary(method)}", title_justify="left")
+    for option in losses.options(method):
+        table.add_row(option.name, str(option.default), option.help)
+    Console().print(table)

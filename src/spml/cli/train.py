@@ -1,0 +1,78 @@
+"""`spml train`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from spml.cli.options import parse_options, print_options
+from spml.train.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Settings):
+    """Train a classifier from one label per item.
+
+    Example: spml train photos.csv --method gr --backbone resnet50 --out runs/photos
+    """
+
+    data: Annotated[str, tyro.conf.Positional]
+    """digits, digits-many, voc, coco, nuswide, cub, or the path of a CSV or .npz file."""
+    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    """An option of the method as NAME=VALUE, e.g. q3=1.5 or w=0,10; `--set help` lists them."""
+    root: Path | None = None
+    """Folder of the data set's files, or of the images that a CSV names."""
+    labels: Literal["observed", "complete"] | None = None
+    """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
+    classes: Path | None = None
+    """File with one class name a line: fixes the classes and their order."""
+    out: Path | None = None
+    """The run folder. Default: runs/DATA-METHOD-SEED."""
+    resume: bool = False
+    """Go on with the run in --out after its last finished epoch."""
+    overwrite: bool = False
+    """Replace the run in --out."""
+    quiet: bool = False
+    """Print nothing but errors."""
+
+    def run(self) -> None:
+        """Load, train, report."""
+        if "help" in self.set:
+            print_options(self.method)
+            return
+        from spml.data import load
+        from spml.errors import UserError
+        from spml.report import write_report
+        from spml.train import Settings, fit
+
+        if self.resume and self.overwrite:
+            raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
+        experiment = load(self.data, self.root, self.labels, self.observe_seed, self.split_seed, classes=self.classes)
+        settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
+        out = self.out or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
+        try:
+            fit(
+                experiment,
+                settings,
+                out,
+                options=parse_options(self.method, self.set),
+                resume=self.resume,
+                overwrite=self.overwrite,
+                quiet=self.quiet,
+                extra_config={"root": None if self.root is None else str(self.root), "command": _command()},
+            )
+        except KeyboardInterrupt:
+            if (out / "last.ckpt").exists():
+                raise KeyboardInterrupt(f"go on with: {_command()} --resume") from None
+            raise
+        write_report([out], out / "report.html")
+
+
+def _command() -> str:
+    words: list[Any] = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
+    return shlex.join(["spml", *words])

@@ -1,0 +1,11 @@
+"""Losses and methods by name, for anyone's own training loop.
+
+loss = losses.create("gr", q3=1.5)
+loss(logits, observed, epoch=3, epochs=8).backward()
+"""
+
+from spml.losses.presets import Preset, preset
+from spml.losses.registry import Option, create, names, needs, options
+from spml.losses.unified import UnifiedLoss
+
+__all__ = ["Option", "Preset", "UnifiedLoss", "create", "names", "needs", "options", "preset"]

@@ -1,0 +1,139 @@
+"""From a method's name to the method. A method's options, defaults and help are those of its signature."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor, nn
+
+METHODS: dict[str, str] = {
+    "an": "spml.losses.cross_entropy",
+    "an_ls": "spml.losses.cross_entropy",
+    "wan": "spml.losses.cross_entropy",
+    "epr": "spml.losses.cross_entropy",
+    "focal": "spml.losses.focal",
+    "asl": "spml.losses.focal",
+    "hill": "spml.losses.focal",
+    "splc": "spml.losses.focal",
+    "ll_r": "spml.losses.large_loss",
+    "ll_ct": "spml.losses.large_loss",
+    "em": "spml.losses.entropy",
+    "gce": "spml.losses.robust",
+    "sce": "spml.losses.robust",
+    "taylor_ce": "spml.losses.robust",
+    "gr": "spml.losses.gr",
+    "full": "spml.losses.cross_entropy",
+}
+
+_REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Option:
+    """One hyper-parameter of a method."""
+
+    name: str
+    default: Any
+    help: str
+
+
+def names() -> list[str]:
+    """Every method."""
+    return list(METHODS)
+
+
+def create(name: str, **values: Any) -> nn.Module:
+    """The method of that name, a module to be called as loss(logits, observed, epoch=, epochs=, index=).
+
+    Args:
+        name: one of names(), or "package.module:function" for one's own: a loss with the signature above
+            (its first parameter is called `logits`), or a function or class that makes one.
+        values: its options.
+    """
+    factory = _factory(name)
+    known = {option.name: option for option in options(name)}
+    for given in values:
+        if given not in known:
+            near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(given, known, n=1))
+            raise ValueError(f"{name} has no option {given!r}{near} It has: {', '.join(known) or 'none'}")
+    missing = [option.name for option in known.values() if option.default is _REQUIRED and option.name not in values]
+    if missing:
+        raise ValueError(f"{name} needs {', '.join(missing)}")
+    if _is_loss(factory):
+        return CallableLoss(factory, values)
+    method = factory(**values)
+    return method if isinstance(method, nn.Module) else CallableLoss(method, {})
+
+
+def needs(name: str) -> frozenset[str]:
+    """What the method wants besides logits and labels: of items, index, features, views, pass."""
+    return frozenset(getattr(_factory(name), "needs", frozenset()))
+
+
+def options(name: str) -> list[Option]:
+    """The method's hyper-parameters with defaults and help, in the order of its signature."""
+    factory = _factory(name)
+    help_of = _argument_help(inspect.getdoc(factory) or "")
+    parameters = list(inspect.signature(factory).parameters.values())
+    if _is_loss(factory):
+        parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
+    fixed = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return [Option(p.name, p.default, help_of.get(p.name, "")) for p in fixed]
+
+
+def summary(name: str) -> str:
+    """One line that says what the method is."""
+    return (inspect.getdoc(_factory(name)) or "").partition("\n")[0]
+
+
+CALL_ARGUMENTS = ("epoch", "epochs", "index", "features", "views")
+
+
+class CallableLoss(nn.Module):
+    """A plain function as a method; it is given those of the call's arguments that it names."""
+
+    def __init__(self, function: Callable[..., Tensor], values: dict[str, Any]) -> None:
+        super().__init__()
+        self.function, self.values = function, values
+        parameters = inspect.signature(function).parameters.values()
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self.takes = CALL_ARGUMENTS if takes_any else tuple(p.name for p in parameters if p.name in CALL_ARGUMENTS)
+
+    def forward(self, logits: Tensor, observed: Tensor, **arguments: Any) -> Tensor:
+        """Loss of a batch."""
+        taken = {name: arguments[name] for name in self.takes if name in arguments}
+        return self.function(logits, observed, **self.values, **taken)
+
+
+def _factory(name: str) -> Callable[..., Any]:
+    if name in METHODS:
+        return getattr(import_module(METHODS[name]), name)  # type: ignore[no-any-return]
+    module, colon, function = name.partition(":")
+    if not colon:
+        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(name, METHODS, n=1))
+        raise ValueError(f"no method {name!r}{near} There are: {', '.join(METHODS)}, and package.module:function")
+    try:
+        found = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"method {name!r} cannot be loaded: {error}") from error
+    if not callable(found):
+        raise ValueError(f"method {name!r} is not a function or class")
+    return found  # type: ignore[no-any-return]
+
+
+def _is_loss(factory: Callable[..., Any]) -> bool:
+    """Whether it is the loss itself, rather than what makes one."""
+    return not inspect.isclass(factory) and next(iter(inspect.signature(factory).parameters), None) == "logits"
+
+
+def _argument_help(doc: str) -> dict[str, str]:
+    """Name to text of the docstring's Args section."""
+    section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", doc, re.MULTILINE)
+    pairs = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.MULTILINE)
+    return {name: re.sub(r"\s+", " ", text).strip() for name, text in pairs}

@@ -1,0 +1,226 @@
+"""Surrogate losses of one label, as functions of its logit: the L1, L2 and L3 of the framework.
+
+Each is written for "label present", in log space, so that value and gradient stay finite for logits of any size.
+`Absent(term)` is the same loss for "label absent": 1 - p is the sigmoid of the negated logit.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spml.losses.context import Context, Ramp, RampLike
+
+
+class Term(nn.Module):
+    """A loss of one label."""
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        raise NotImplementedError
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it: p is the probability that the label is as the term says, rest that it is not."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        """The formula, for logs."""
+        return self.formula()
+
+
+class Log(Term):
+    """-log p, or with `eps` the published -log(p + eps), whose gradient fades for hopeless logits."""
+
+    def __init__(self, eps: float | None = None) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        return F.softplus(-logits) if self.eps is None else -torch.log(logits.sigmoid() + self.eps)
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return f"−log {p}" if self.eps is None else f"−log({p} + {self.eps:g})"
+
+
+class GCE(Term):
+    """(1 - p^q) / q: cross-entropy as q goes to 0, mean absolute error at q = 1.
+
+    Args:
+        q: robustness; may move over training and differ between classes.
+        eps: for q = 0, the log with this constant added to p.
+    """
+
+    def __init__(self, q: RampLike, eps: float | None = None) -> None:
+        super().__init__()
+        self.q = q if isinstance(q, Ramp) else Ramp(q)
+        self.log = Log(eps)
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        q = self.q.at(context)
+        if isinstance(q, Tensor):
+            safe = torch.where(q == 0, 1, q)
+            return torch.where(q == 0, self.log(logits, context), -torch.expm1(safe * F.logsigmoid(logits)) / safe)
+        if q == 0:
+            log: Tensor = self.log(logits, context)
+            return log
+        return torch.sigmoid(-logits) if q == 1 else torch.expm1(F.logsigmoid(logits) * q) * (-1 / q)
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        if self.q.constant == 0:
+            return self.log.formula(p, rest)
+        return rest if self.q.constant == 1 else f"(1 − {p}^q)/q, q = {self.q}"
+
+
+class Focal(Term):
+    """-(1 - p)^gamma log p on a logit lowered by a margin; the weight carries gradient unless detached."""
+
+    def __init__(self, gamma: float = 2.0, margin: float = 0.0, detach: bool = False) -> None:
+        super().__init__()
+        self.gamma, self.margin, self.detach = gamma, margin, detach
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        lowered = logits - self.margin if self.margin else logits
+        weight = torch.exp(self.gamma * F.logsigmoid(-lowered))
+        return (weight.detach() if self.detach else weight) * F.softplus(-lowered)
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        if self.margin:
+            p, rest = f"σ(z − {self.margin:g})", f"σ({self.margin:g} − z)"
+        return f"−{rest}^{self.gamma:g} log {p}" if self.gamma else f"−log {p}"
+
+
+class AsymmetricNegative(Term):
+    """ASL's loss of an absent label: -p_m^gamma log(1 - p_m), with p_m = max(p - clip, 0)."""
+
+    def __init__(self, gamma: float = 4.0, clip: float = 0.05, detach: bool = True) -> None:
+        super().__init__()
+        self.gamma, self.clip, self.detach = gamma, clip, detach
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        if self.clip == 0:
+            weight = torch.exp(self.gamma * F.logsigmoid(logits))
+            return (weight.detach() if self.detach else weight) * F.softplus(logits)
+        shifted = (logits.sigmoid() - self.clip).clamp(min=0)
+        weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, float(self.gamma == 0))
+        return -(weight.detach() if self.detach else weight) * torch.log1p(-shifted)
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return f"−m^{self.gamma:g} log(1 − m), m = max({p} − {self.clip:g}, 0)"
+
+
+class Hill(Term):
+    """(lam - p) p^2: a loss of an absent label that lets go of entries with p near 1, likely missed positives."""
+
+    def __init__(self, lam: float = 1.5) -> None:
+        super().__init__()
+        self.lam = lam
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        p = logits.sigmoid()
+        return (self.lam - p) * p * p
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return f"({self.lam:g} − {p}) {p}²"
+
+
+class NegativeEntropy(Term):
+    """p log p + (1 - p) log(1 - p): least where the model is undecided, so it says "do not decide"."""
+
+    def __init__(self, eps: float | None = None) -> None:
+        super().__init__()
+        self.log = Log(eps)
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; never positive."""
+        entropy: Tensor = logits.sigmoid() * self.log(logits, context) + (-logits).sigmoid() * self.log(
+            -logits, context
+        )
+        return -entropy
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return f"{p} log {p} + {rest} log {rest}"
+
+
+class Symmetric(Term):
+    """alpha (-log p) + beta (-A) (1 - p): cross-entropy plus its reverse, A standing for log 0."""
+
+    def __init__(self, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0) -> None:
+        super().__init__()
+        self.alpha, self.beta, self.A = alpha, beta, A
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        return self.alpha * F.softplus(-logits) - self.beta * self.A * torch.sigmoid(-logits)
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return f"{self.alpha:g} (−log {p}) + {-self.A * self.beta:g} {rest}"
+
+
+class Taylor(Term):
+    """The first `order` terms of -log p around p = 1: the sum of (1 - p)^i / i."""
+
+    def __init__(self, order: int = 2) -> None:
+        super().__init__()
+        if order < 1:
+            raise ValueError(f"order must be at least 1, not {order}")
+        self.order = order
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        rest = torch.sigmoid(-logits)
+        total = rest / self.order
+        for i in range(self.order - 1, 0, -1):
+            total = rest * (total + 1 / i)
+        return total
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return " + ".join(f"{rest}^{i}/{i}" if i > 1 else rest for i in range(1, self.order + 1))
+
+
+class Mixed(Term):
+    """share times one term plus (1 - share) times another: a smoothed target."""
+
+    def __init__(self, share: float, first: Term, second: Term) -> None:
+        super().__init__()
+        self.share, self.first, self.second = share, first, second
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        mixed: Tensor = self.share * self.first(logits, context) + (1 - self.share) * self.second(logits, context)
+        return mixed
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        first, second = self.first.formula(p, rest), self.second.formula(p, rest)
+        return f"{self.share:g} ({first}) + {1 - self.share:g} ({second})"
+
+
+class Absent(Term):
+    """A term for "label absent": the term of the negated logit."""
+
+    def __init__(self, term: Term) -> None:
+        super().__init__()
+        self.term = term
+
+    def forward(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        loss: Tensor = self.term(-logits, context)
+        return loss
+
+    def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
+        """How the docs print it."""
+        return self.term.formula(rest, p)

@@ -1,0 +1,104 @@
+"""The paper's framework: one loss with exchangeable parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from spml.losses.components import Constant
+from spml.losses.context import Context, Value
+
+Part = Callable[[Tensor, Context], Value]
+TermLike = Callable[[Tensor, Context], Tensor]
+Reduction = Literal["mean", "sum", "sum_classes", "none"]
+
+
+class UnifiedLoss(nn.Module):
+    """Loss of a batch of logits whose labels are partly known. Each entry contributes
+
+        L1                              where the label is known positive (observed = 1),
+        L3                              where it is known negative        (observed = -1),
+        v (k_hat L2 + (1 - k_hat) L3)   where it is unknown               (observed = 0).
+
+    Args:
+        khat: probability that an unknown label is positive, from the model's own probability.
+        weight: v, how much an unknown label counts.
+        l1: loss of a known positive.
+        l2: loss of an unknown label taken as positive; None where k_hat is always 0.
+        l3: loss of a label taken as negative.
+        regulariser: a penalty on the batch's probabilities (items, classes), added to every entry.
+        reduction: "mean" over items and classes; "sum"; "sum_classes" (sum over classes, mean over items); "none".
+        trains_on: "observed" labels, or "complete" for the upper bound that sees them all.
+    """
+
+    def __init__(
+        self,
+        khat: Part,
+        weight: Part,
+        l1: TermLike,
+        l2: TermLike | None,
+        l3: TermLike,
+        *,
+        regulariser: Callable[[Tensor], Tensor] | None = None,
+        reduction: Reduction = "mean",
+        trains_on: Literal["observed", "complete"] = "observed",
+    ) -> None:
+        super().__init__()
+        if reduction not in get_args(Reduction):
+            raise ValueError(f"reduction is one of {', '.join(get_args(Reduction))}, not {reduction!r}")
+        self.khat, self.weight = khat, weight
+        self.l1, self.l2, self.l3 = l1, l2, l3
+        self.regulariser = regulariser
+        self.reduction: Reduction = reduction
+        self.trains_on = trains_on
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
+        if logits.shape != observed.shape:
+            raise ValueError(f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)} differ in shape")
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half cannot hold small probabilities
+        context = Context(logits.detach(), observed, epoch, epochs, index)
+        p = context.logits.sigmoid()  # k_hat and v calibrate the model, they must not train it
+        negative = self.l3(logits, context)
+        unknown = self.weight(p, context) * self._unknown(self.khat(p, context), negative, logits, context)
+        entries = torch.where(observed == 1, self.l1(logits, context), torch.where(observed == -1, negative, unknown))
+        if self.regulariser is not None:
+            entries = entries + self.regulariser(logits.sigmoid())
+        return reduce(entries, self.reduction)
+
+    def _unknown(self, k: Value, negative: Tensor, logits: Tensor, context: Context) -> Tensor:
+        if isinstance(k, (int, float)) and k == 0:
+            return negative
+        if self.l2 is None:
+            raise ValueError("this k_hat can be above 0, so the loss needs an l2")
+        positive = self.l2(logits, context)
+        if isinstance(k, (int, float)) and k == 1:
+            return positive
+        return torch.lerp(negative, positive, k)
+
+
+def assume_negative(l1: TermLike, l3: TermLike, *, weight: Part | None = None, **rest: Any) -> UnifiedLoss:
+    """The framework with k_hat = 0: every unknown label is taken as absent, and counts 1 unless a weight is given."""
+    return UnifiedLoss(Constant(0), weight or Constant(1), l1, None, l3, **rest)
+
+
+def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
+    """One number from the loss of each (item, class), or the entries themselves."""
+    if reduction == "mean":
+        return entries.mean()
+    if reduction == "sum":
+        return entries.sum()
+    return entries.sum(dim=-1).mean() if reduction == "sum_classes" else entries

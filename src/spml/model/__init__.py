@@ -1,0 +1,6 @@
+"""The classifier: backbone, pooled linear head, and how it is stored."""
+
+from spml.model.classifier import Classifier
+from spml.model.store import ModelInfo, load_model, save_model
+
+__all__ = ["Classifier", "ModelInfo", "load_model", "save_model"]

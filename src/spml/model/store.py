@@ -1,0 +1,95 @@
+"""A trained model on disk: model.safetensors beside a model.json that says all that is needed to use it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spml.atomic import replacing, write_json
+from spml.errors import UserError
+from spml.model.backbones import read_tensors
+from spml.model.classifier import Classifier
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What model.json holds.
+
+    Attributes:
+        classes: names, in the order of the logits.
+        backbone: name, to build it again.
+        preprocessing: kind ("pictures" or "features"), size, upright, number of features.
+        thresholds: probability from which each class counts as present.
+        training: what it was trained with: data, method, options, selection, validation figure, seed.
+        versions: of the libraries.
+    """
+
+    classes: list[str]
+    backbone: str
+    preprocessing: dict[str, Any]
+    thresholds: list[float]
+    training: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+
+def save_model(folder: Path, model: Classifier, info: ModelInfo) -> None:
+    """Write both files; a reader sees the old pair or the new weights with a description that fits either."""
+    from safetensors.torch import save_file
+
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    with replacing(folder / "model.safetensors") as beside:
+        save_file(tensors, beside)
+    write_json(folder / "model.json", asdict(info))
+
+
+def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
+    """The classifier, ready to predict on the CPU, and its description.
+
+    Args:
+        folder: a run folder or its `best`.
+    """
+    at = folder / "best" if (folder / "best").is_dir() else folder
+    info = _read_info(at / "model.json")
+    features = info.preprocessing.get("features")
+    model = Classifier.build(info.backbone, len(info.classes), "none", features)
+    tensors = read_tensors(at / "model.safetensors")
+    try:
+        model.load_state_dict(dict(tensors))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{at / 'model.safetensors'} does not fit its model.json ({reason})") from error
+    return model.eval().requires_grad_(False), info
+
+
+def _read_info(path: Path) -> ModelInfo:
+    if not path.is_file():
+        raise UserError(f"{path.parent}: no model here (no {path.name}); give the folder of a finished run")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] > FORMAT:
+            raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
+        info = ModelInfo(**{f.name: values[f.name] for f in fields(ModelInfo)})
+        good = len(info.classes) == len(info.thresholds) and isinstance(info.preprocessing, dict)
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: not a model description ({type(error).__name__}: {error})") from error
+    if not good:
+        raise UserError(f"{path}: {len(info.classes)} classes but {len(info.thresholds)} thresholds")
+    return info
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    import platform
+    from importlib.metadata import version
+
+    import spml
+
+    ours = {"spml": spml.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    return {**ours, **{name: version(name) for name in ("torchvision", "timm", "lightning", "numpy")}}

@@ -1,0 +1,64 @@
+"""What a person sees while training: a bar with loss, images/s and time left, and a line an epoch."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+
+class Display:
+    """Bars on a terminal, lines elsewhere, nothing when told to be quiet."""
+
+    def __init__(self, quiet: bool = False, console: Console | None = None) -> None:
+        self.quiet = quiet
+        self.console = console or Console()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._task: Any = None
+        self._started = self._shown = 0.0
+
+    def __enter__(self) -> Display:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def begin(self, what: str, total: int) -> None:
+        """Start a bar over `total` items in place of the last one."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(what, total=total, note="")
+        self._started = self._shown = time.perf_counter()
+
+    def advance(self, count: int, loss: Tensor | None = None) -> None:
+        """Some items are done; the loss is read, which waits for the device, at most four times a second."""
+        if self._progress.disable:
+            return
+        now = time.perf_counter()
+        self._progress.advance(self._task, count)
+        if now - self._shown > 0.25:
+            done = self._progress.tasks[-1].completed
+            rate = f"{done / (now - self._started):,.0f} images/s"
+            self._progress.update(self._task, note=rate if loss is None else f"loss {loss.item():.4f}  {rate}")
+            self._shown = now
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        if not self.quiet:
+            self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,42 @@
+"""Logits of all items of a feed, and the figure that chooses the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from spml import metrics
+from spml.data.feed import Feed
+from spml.train.settings import Selection
+
+Logits = npt.NDArray[np.float32]
+
+
+def predict_logits(
+    model: nn.Module,
+    feed: Feed,
+    batch_size: int,
+    device: torch.device | str = "cpu",
+    advance: Callable[[int], None] | None = None,
+) -> Logits:
+    """Logits (items, classes) in the table's order; `advance` is told how many items were done."""
+    was_training = model.training
+    model.eval()
+    parts: list[Tensor] = []
+    with torch.inference_mode():
+        for x, rows in feed.in_order(batch_size):
+            parts.append(model(x.to(device, non_blocking=True)).float())
+            if advance is not None:
+                advance(len(rows))
+    model.train(was_training)
+    return torch.cat(parts).cpu().numpy()
+
+
+def score(logits: Logits, labels: npt.NDArray[np.int8], selection: Selection) -> float:
+    """The validation figure in percent: mAP on complete labels, or its estimate from observed ones alone."""
+    measure = metrics.mean_average_precision if selection == "complete" else metrics.estimated_map
+    return 100 * float(measure(logits, labels))

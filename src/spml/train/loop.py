@@ -1,0 +1,324 @@
+"""The training loop, from top to bottom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from spml import losses, metrics
+from spml.data import Experiment
+from spml.data.feed import Feed
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo, load_model, save_model
+from spml.model.store import versions
+from spml.train.augment import key, mirror
+from spml.train.display import Display
+from spml.train.evaluate import predict_logits, score
+from spml.train.run import RunFolder, read_json
+from spml.train.settings import Settings, method_options, resolve
+
+EVAL_FACTOR = 4  # evaluation batches are this many times larger: no gradient is kept
+SIDE_INFORMATION = ("expected_positives",)  # options whose published values come from complete labels
+
+
+def fit(
+    experiment: Experiment,
+    settings: Settings,
+    out: str | Path,
+    *,
+    options: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+    extra_config: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train, choose the epoch by the declared labels, evaluate it once on test, and write the run folder.
+
+    Args:
+        experiment: the data, from `spml.data.load`.
+        settings: how to train.
+        out: the run folder.
+        options: of the method; what is not given has its published or default value.
+        resume: go on with the run that is in `out`, if one is.
+        overwrite: replace the run that is in `out`.
+        quiet: show nothing.
+        extra_config: more to keep in config.json, such as the command.
+
+    Returns:
+        What result.json holds.
+    """
+    settings = resolve(settings, experiment)
+    chosen = method_options(settings.method, experiment.name, options or {})
+    method = losses.create(settings.method, **chosen)
+    config = _config(experiment, settings, chosen, method, extra_config or {})
+    torch.manual_seed(key(settings.seed, 0))
+    model = _model(experiment, settings)
+    run = RunFolder(Path(out))
+    run.open(config, resume=resume, overwrite=overwrite)
+    try:
+        with Display(quiet) as display:
+            if resume and (run.path / "result.json").exists():
+                display.line(f"{run.path} is finished")
+                return read_json(run.path / "result.json")
+            return _Training(experiment, settings, chosen, method, model, run, display).run_all()
+    except BaseException:
+        if not run.checkpoint.exists():
+            run.clear()
+        raise
+
+
+class _Training:
+    """One run: its parts, and the loop over epochs."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        settings: Settings,
+        options: dict[str, Any],
+        method: nn.Module,
+        model: Classifier,
+        run: RunFolder,
+        display: Display,
+    ) -> None:
+        from lightning.fabric import Fabric
+
+        self.experiment, self.settings, self.options = experiment, settings, options
+        self.run, self.display = run, display
+        cuda = settings.accelerator == "cuda" or (settings.accelerator == "auto" and torch.cuda.is_available())
+        precision: Any = settings.precision or ("bf16-mixed" if cuda else "32-true")
+        self.fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=precision)
+        optimizer = _optimizer(model, method, settings)
+        self.classifier = model
+        self.model, self.optimizer = self.fabric.setup(model, optimizer)
+        self.method = method.to(self.fabric.device)
+        labels = experiment.complete if getattr(method, "trains_on", "observed") == "complete" else experiment.observed
+        if labels is None:
+            raise UserError(f"{settings.method} trains on complete labels, which these data lack; give another --method")
+        self.train_labels = labels.take(experiment.train_rows)
+        self.val_truth = validation_labels(experiment, settings)
+        self.train = Feed(self.train_labels, settings.size)
+        self.val = Feed(experiment.observed.take(experiment.val_rows), settings.size)
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Any] = {}
+        self.spent = {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
+        self.started = time.perf_counter()
+
+    def run_all(self) -> dict[str, Any]:
+        """Train from where the run stands, then evaluate."""
+        first = self._restore()
+        if first == 1:
+            self.display.line(self._headline())
+            self.run.write_labels(self.experiment, self.val_truth)
+            self._validate(0, {})
+        for epoch in range(first, _epochs(self.settings) + 1):
+            if self._should_stop():
+                break
+            line = self._train_epoch(epoch)
+            self._validate(epoch, line)
+            self._save(epoch)
+        return self._finish()
+
+    def _train_epoch(self, epoch: int) -> dict[str, Any]:
+        settings, device = self.settings, self.fabric.device
+        torch.manual_seed(key(settings.seed, epoch))  # so that an epoch depends on nothing before it but the weights
+        self.model.train()
+        order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.train))
+        batch = settings.batch_size or 1
+        total = torch.zeros((), device=device)
+        self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order))
+        began = time.perf_counter()
+        for items, rows in self.train.batches(np.split(order, range(batch, len(order), batch))):
+            index = torch.from_numpy(rows).to(device, non_blocking=True)
+            x = items.to(device, non_blocking=True)
+            if settings.flip and x.ndim == 4:
+                x = mirror(x, index, settings.seed, epoch)
+            observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
+            loss: Tensor = self.method(self.model(x), observed, epoch=epoch, epochs=_epochs(settings), index=index)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.fabric.backward(loss)
+            self.optimizer.step()
+            total += loss.detach() * len(rows)
+            self.display.advance(len(rows), loss.detach())
+        mean_loss = total.item() / len(order)
+        self.spent["train_seconds"] += time.perf_counter() - began
+        self.spent["train_images"] += len(order)
+        return {"loss": mean_loss}
+
+    def _validate(self, epoch: int, line: dict[str, Any]) -> None:
+        logits = self._logits(self.val, "validation")
+        figure = score(logits, self.val_truth, _selection(self.settings))
+        self.run.write_scores(f"val-{epoch:02d}", logits)
+        self.history.append({"epoch": epoch, **line, "val_map": figure})
+        self.run.write_history(self.history)
+        better = epoch > 0 and (not self.best or figure > self.best["val_map"])
+        if better:
+            self.best = {"epoch": epoch, "val_map": figure}
+            save_model(self.run.best, self.classifier, self._info())
+        if epoch:
+            mark = "  best" if better else ""
+            name = "val mAP" if self.settings.selection == "complete" else "val estimate"
+            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}  {name} {figure:.2f}{mark}")
+
+    def _logits(self, feed: Feed, what: str) -> Any:
+        self.display.begin(what, len(feed))
+        batch = (self.settings.batch_size or 1) * EVAL_FACTOR
+        return predict_logits(self.model, feed, batch, self.fabric.device, self.display.advance)
+
+    def _should_stop(self) -> bool:
+        drop = self.settings.patience_drop
+        return drop is not None and bool(self.best) and self.history[-1]["val_map"] < self.best["val_map"] - drop
+
+    def _save(self, epoch: int) -> None:
+        self.run.save_checkpoint(
+            {
+                "epoch": epoch,
+                "model": self.classifier.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "method": self.method.state_dict(),
+                "history": self.history,
+                "best": self.best,
+                "spent": {**self.spent, "seconds": self.spent["seconds"] + time.perf_counter() - self.started},
+            }
+        )
+
+    def _restore(self) -> int:
+        """The epoch to begin with."""
+        state = self.run.load_checkpoint()
+        if state is None:
+            return 1
+        self.classifier.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.method.load_state_dict(state["method"])
+        self.history, self.best, self.spent = state["history"], state["best"], state["spent"]
+        self.display.line(f"going on after epoch {state['epoch']} of {self.settings.epochs}")
+        return int(state["epoch"]) + 1
+
+    def _finish(self) -> dict[str, Any]:
+        test_map, per_class = None, None
+        test = self.experiment.test
+        if test is not None:
+            best, _ = load_model(self.run.best)
+            self.classifier.load_state_dict(best.state_dict())
+            logits = self._logits(Feed(test, self.settings.size), "test")
+            self.run.write_scores("test", logits)
+            aps = 100 * metrics.average_precision(logits, test.labels)
+            test_map, per_class = float(aps.mean()), dict(zip(test.classes, aps.tolist(), strict=True))
+        seconds = self.spent["seconds"] + time.perf_counter() - self.started
+        result = {
+            "method": self.settings.method,
+            "options": self.options,
+            "data": self.experiment.name,
+            "backbone": self.settings.backbone,
+            "seed": self.settings.seed,
+            "epochs": self.settings.epochs,
+            "best_epoch": self.best["epoch"],
+            "selection": self.settings.selection,
+            "val_map": self.best["val_map"],
+            "test_map": test_map,
+            "per_class_ap": per_class,
+            "observed_sha256": self.experiment.sha256,
+            "images_per_second": round(self.spent["train_images"] / max(self.spent["train_seconds"], 1e-9), 1),
+            "seconds": round(seconds, 2),
+        }
+        self.run.write_result(result)
+        tested = "" if test_map is None else f", test mAP {test_map:.2f}"
+        self.display.line(f"chosen epoch {self.best['epoch']}{tested}; {seconds:.0f} s; {self.run.path}")
+        return result
+
+    def _info(self) -> ModelInfo:
+        s, pictures = self.settings, self.classifier.mean.ndim == 4
+        x = self.experiment.observed.x
+        size = s.size or (None if x is None or x.ndim != 4 else int(x.shape[-1]))
+        return ModelInfo(
+            classes=list(self.experiment.classes),
+            backbone=str(s.backbone),
+            preprocessing={
+                "kind": "pictures" if pictures else "features",
+                "size": size,
+                "upright": True,
+                "features": None if pictures else int(self.classifier.mean.shape[1]),
+            },
+            thresholds=[0.5] * len(self.experiment.classes),
+            training={
+                "data": self.experiment.name,
+                "method": s.method,
+                "options": self.options,
+                "selection": s.selection,
+                "seed": s.seed,
+                "epoch": self.best["epoch"],
+                "val_map": self.best["val_map"],
+            },
+            versions=versions(),
+        )
+
+    def _headline(self) -> str:
+        e, s = self.experiment, self.settings
+        counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
+        return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {s.backbone}, {self.fabric.device}"
+
+
+def validation_labels(experiment: Experiment, settings: Settings) -> Any:
+    """What the epoch is chosen with: complete labels of the validation rows, or the observed ones alone."""
+    table = experiment.complete if settings.selection == "complete" else experiment.observed
+    assert table is not None  # resolve() refuses selection 'complete' without complete labels
+    return table.rows(experiment.val_rows)
+
+
+def _model(experiment: Experiment, settings: Settings) -> Classifier:
+    x = experiment.observed.x
+    features = int(x.shape[1]) if x is not None and x.ndim == 2 else None
+    model = Classifier.build(str(settings.backbone), len(experiment.classes), str(settings.weights), features)
+    if x is not None and features is not None:
+        model.standardise(torch.from_numpy(np.ascontiguousarray(x[experiment.train_rows])))
+    return model
+
+
+def _optimizer(model: Classifier, method: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    lr = settings.lr or 0.0
+    groups: list[dict[str, Any]] = [
+        {"params": list(model.backbone.parameters()), "lr": lr},
+        {"params": [*model.head.parameters(), *method.parameters()], "lr": lr * settings.head_lr},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=0.9, weight_decay=settings.weight_decay)
+    return torch.optim.Adam(groups, lr=lr, weight_decay=settings.weight_decay)
+
+
+def _config(
+    experiment: Experiment,
+    settings: Settings,
+    options: dict[str, Any],
+    method: nn.Module,
+    extra: Mapping[str, Any],
+) -> dict[str, Any]:
+    side: dict[str, Any] = {name: options[name] for name in SIDE_INFORMATION if name in options}
+    if settings.selection == "complete":
+        side["validation_labels"] = "complete"
+    if getattr(method, "trains_on", "observed") == "complete":
+        side["training_labels"] = "complete"
+    return {
+        "data": experiment.name,
+        "labels": experiment.label_kind,
+        **asdict(settings),
+        "options": options,
+        "side_information": side,
+        "observed_sha256": experiment.sha256,
+        "versions": versions(),
+        **extra,
+    }
+
+
+def _epochs(settings: Settings) -> int:
+    return settings.epochs or 1
+
+
+def _selection(settings: Settings) -> Any:
+    return settings.selection or "observed"

@@ -1,0 +1,138 @@
+"""The run folder: what training writes, and how it goes on from it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from spml.atomic import replacing, write_json, write_text
+from spml.data import Experiment
+from spml.errors import UserError
+
+FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
+FOLDERS = ("best", "scores")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run and the ways to write them; each file is whole or not there."""
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where training goes on from."""
+        return self.path / "last.ckpt"
+
+    @property
+    def best(self) -> Path:
+        """The chosen model."""
+        return self.path / "best"
+
+    def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
+        """Make the folder ready; a run that is already there is refused unless it is to be resumed or overwritten."""
+        there = (self.path / "config.json").exists()
+        if there and resume:
+            self._check_same(config)
+            return
+        if there and not overwrite:
+            raise UserError(f"{self.path} already holds a run; give --resume, --overwrite or another --out")
+        if not there and self.path.is_dir() and any(self.path.iterdir()):
+            raise UserError(f"{self.path} is not empty and holds no run; give another --out")
+        self.clear()
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / "config.json", config)
+
+    def clear(self) -> None:
+        """Remove what a run writes, and the folder if nothing else is in it."""
+        if not self.path.is_dir():
+            return
+        for name in FILES:
+            (self.path / name).unlink(missing_ok=True)
+        for name in FOLDERS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for evaluation in self.path.glob("eval-*.json"):
+            evaluation.unlink()
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    def _check_same(self, config: dict[str, Any]) -> None:
+        stored = read_json(self.path / "config.json")
+        new = json.loads(json.dumps(config))
+        for name in new:
+            if name not in ("versions", "command") and stored.get(name) != new[name]:
+                raise UserError(
+                    f"{self.path} was begun with {name} = {stored.get(name)!r}, not {new[name]!r}; "
+                    "resume it with the same settings, or give --overwrite"
+                )
+
+    def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
+        """observed.npz, and labels.npz with what reports compare scores with."""
+        observed = experiment.observed
+        if len(observed) * len(experiment.classes) <= 2**31:
+            self._npz(
+                "observed.npz",
+                observed=observed.labels,
+                train_rows=experiment.train_rows,
+                val_rows=experiment.val_rows,
+                sha256=np.array(experiment.sha256),
+            )
+        arrays = {"classes": np.array(list(experiment.classes)), "val_truth": val_truth}
+        if experiment.test is not None:
+            arrays["test_truth"] = experiment.test.labels
+        self._npz("labels.npz", **arrays)
+
+    def write_scores(self, name: str, logits: npt.NDArray[np.float32]) -> None:
+        """Logits of a split, as float16."""
+        limit = np.finfo(np.float16).max
+        self._npz(f"scores/{name}.npz", logits=np.clip(logits, -limit, limit).astype(np.float16))
+
+    def write_history(self, history: list[dict[str, Any]]) -> None:
+        """history.jsonl: a line an epoch."""
+        write_text(self.path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in history))
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """result.json: the last file of a run."""
+        write_json(self.path / "result.json", result)
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """last.ckpt: tensors and plain values."""
+        with replacing(self.checkpoint) as beside:
+            torch.save(state, beside)
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """What save_checkpoint wrote, or None where no epoch was finished."""
+        if not self.checkpoint.exists():
+            return None
+        try:
+            state: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+            if not isinstance(state, dict) or "epoch" not in state:
+                raise ValueError("it holds no training state")
+        except Exception as error:  # torch has many errors for a broken file
+            reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
+            raise UserError(f"{self.checkpoint} cannot be read ({reason}); give --overwrite to begin anew") from error
+        return state
+
+    def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
+        with replacing(self.path / name) as beside, beside.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file of a run; UserError where it is not one."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path.parent}: not a finished run (no {path.name})") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: not a JSON object")
+    return value

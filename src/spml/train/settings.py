@@ -1,0 +1,120 @@
+"""All that a run is made of: the command line's options, config.json, and the defaults that belong to the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from spml.errors import UserError
+
+if TYPE_CHECKING:
+    from spml.data import Experiment
+
+Selection = Literal["complete", "observed"]
+PROTOCOL_SEED = 1200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to train; what is None is decided by the data (see `resolve`)."""
+
+    method: str = "gr"
+    """Method by name, or package.module:function for one's own."""
+    backbone: str | None = None
+    """tiny, linear (for feature vectors) or any timm model. Default: resnet50; tiny for digits; linear for features."""
+    weights: str | None = None
+    """none, pretrained, or a file of tensors. Default: pretrained where there are pretrained weights."""
+    size: int | None = None
+    """Height and width pictures are resized to. Default: 448; arrays keep their own size."""
+    epochs: int | None = None
+    """Default: what the benchmark's protocol says; 10 for one's own data."""
+    batch_size: int | None = None
+    """Default: what the benchmark's protocol says; 16 for one's own pictures."""
+    lr: float | None = None
+    """Learning rate of the backbone. Default: what the benchmark's protocol says; 1e-5 for one's own pictures."""
+    head_lr: float = 10.0
+    """The head learns this many times as fast."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """Adam as the protocol has it, or SGD with momentum 0.9."""
+    weight_decay: float = 0.0
+    """Of the optimiser."""
+    flip: bool | None = None
+    """Mirror pictures at random while training. Default: yes for pictures, no for digits."""
+    seed: int = 0
+    """Of initialisation, order and augmentation."""
+    observe_seed: int = PROTOCOL_SEED
+    """Of the draw of single positives, where labels are complete."""
+    split_seed: int = PROTOCOL_SEED
+    """Of the validation rows, where the data bring none."""
+    selection: Selection | None = None
+    """Labels that choose the epoch. Default: complete where the validation rows have them, else observed."""
+    patience_drop: float | None = None
+    """Stop when the validation figure is this many points below its best. Default: never."""
+    precision: str | None = None
+    """Of Lightning Fabric: 32-true, bf16-mixed, 16-mixed. Default: bf16-mixed on a GPU, 32-true elsewhere."""
+    accelerator: str = "auto"
+    """auto, cpu, cuda or mps."""
+
+
+@dataclass(frozen=True)
+class DataDefaults:
+    """Settings that belong to a kind of data."""
+
+    backbone: str
+    weights: str
+    size: int | None
+    epochs: int
+    batch_size: int
+    lr: float
+    flip: bool
+
+
+PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=1e-5, flip=True)
+DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=1e-2, flip=False)  # lr best for `full`
+FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
+
+
+def data_defaults(experiment: Experiment) -> DataDefaults:
+    """What is not said belongs to the data: the benchmark's protocol, digits' own, or one's own data's."""
+    from spml.data.digits import SETTINGS
+    from spml.losses.presets import DATASETS, preset
+
+    if experiment.name in SETTINGS:
+        return DIGITS
+    x = experiment.observed.x
+    if x is not None and x.ndim == 2:
+        return FEATURES
+    if experiment.name not in DATASETS:
+        return PICTURES if x is None else replace(PICTURES, size=None)
+    training = preset("gr", experiment.name).training  # the protocol that the paper trains every method with
+    return replace(PICTURES, **{key: training[key] for key in ("epochs", "batch_size", "lr")})
+
+
+def resolve(settings: Settings, experiment: Experiment) -> Settings:
+    """The same with every None decided, and refused where it cannot be carried out."""
+    defaults = data_defaults(experiment)
+    chosen = {name: getattr(settings, name) for name in vars(defaults)}
+    filled = {name: getattr(defaults, name) if value is None else value for name, value in chosen.items()}
+    if settings.weights is None and filled["backbone"] in ("tiny", "linear"):
+        filled["weights"] = "none"
+    selection = settings.selection or ("observed" if experiment.complete is None else "complete")
+    if selection == "complete" and experiment.complete is None:
+        raise UserError("selection 'complete' needs complete validation labels, which these data lack; use 'observed'")
+    resolved = replace(settings, **filled, selection=selection)
+    for name in ("epochs", "batch_size", "lr", "head_lr", "size"):
+        value = getattr(resolved, name)
+        if value is not None and not value > 0:
+            raise UserError(f"{name} must be above 0, not {value}")
+    if resolved.seed < 0:
+        raise UserError(f"seed must not be negative, as {resolved.seed} is")
+    return resolved
+
+
+def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Published options of the method on that data, then the given ones."""
+    from spml.losses.presets import DATASETS, preset
+    from spml.losses.registry import METHODS
+
+    published = preset(method, data).options if data in DATASETS and method in METHODS else {}
+    return {**published, **given}
