@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.table import LabelTable
+from spml.data.table import SPLITS, LabelTable
 
 Pixels = npt.NDArray[np.uint8]
 CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -55,12 +55,16 @@ SETTINGS = {
     "digits": Scenes(),
     "digits-many": Scenes(counts=(0.0, 0.25, 0.35, 0.25, 0.15), affinity=8.0, aversion=0.15),
 }
-SPLITS = ("train", "val", "test")
 _SHARES = (0.6, 0.15)  # of the digit images in train and val; the rest is test's
 
 
 def read_digits(scenes: Scenes = SETTINGS["digits"]) -> dict[str, LabelTable]:
     """Complete label tables of the three splits, with their pictures (uint8, one channel repeated) as `x`."""
+    return dict(_tables(scenes))
+
+
+@lru_cache(maxsize=2)
+def _tables(scenes: Scenes) -> dict[str, LabelTable]:
     glyphs, digit = _glyphs()
     tables = {}
     for number, (split, count) in enumerate(zip(SPLITS, scenes.sizes, strict=True)):

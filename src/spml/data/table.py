@@ -12,8 +12,10 @@ import numpy.typing as npt
 from spml.errors import DataError
 
 DENSE_LIMIT = 2 * 1024**3  # bytes that .labels may take
+SPLITS = ("train", "val", "test")
 
 Labels = npt.NDArray[np.int8]
+Places = tuple[Path, str, npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +42,28 @@ class SparseLabels:
         dense = np.asarray(labels)
         if dense.ndim != 2:
             raise DataError(f"labels must have two axes, items and classes; they have shape {dense.shape}")
-        if not np.isin(dense, (-1, 0, 1)).all():
-            wrong = dense[~np.isin(dense, (-1, 0, 1))].flat[0]
-            raise DataError(f"labels hold {wrong!s}; only 1 (positive), 0 (unknown) and -1 (negative) are labels")
+        if not (legal := np.isin(dense, (-1, 0, 1))).all():
+            row, column = np.argwhere(~legal)[0]
+            place = f"{dense[row, column]!s} in row {row}, column {column}"
+            raise DataError(f"labels hold {place}; only 1 (positive), 0 (unknown) and -1 (negative) are labels")
         dense = dense.astype(np.int8)
-        fill = -1 if (dense == -1).sum() > (dense == 0).sum() else 0
+        fill = -1 if np.count_nonzero(dense == -1) > np.count_nonzero(dense == 0) else 0
         rows, columns = np.nonzero(dense != fill)
-        indptr = np.zeros(len(dense) + 1, np.int64)
-        np.cumsum(np.bincount(rows, minlength=len(dense)), out=indptr[1:])
-        return cls(indptr, columns.astype(np.int32), dense[rows, columns], fill, dense.shape[1])
+        return cls.from_entries(rows, columns, dense[rows, columns], dense.shape, fill)
+
+    @classmethod
+    def from_entries(
+        cls,
+        rows: npt.NDArray[np.integer],
+        columns: npt.NDArray[np.integer],
+        values: Labels,
+        shape: tuple[int, int],
+        fill: int,
+    ) -> SparseLabels:
+        """Labels from entries in order of rows, then columns, none of them twice."""
+        indptr = np.zeros(shape[0] + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
+        return cls(indptr, columns.astype(np.int32), values.astype(np.int8), fill, shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -57,7 +72,7 @@ class SparseLabels:
 
     def rows(self, index: npt.ArrayLike) -> Labels:
         """Dense labels of the given rows."""
-        wanted = np.asarray(index, dtype=np.int64)
+        wanted = _row_numbers(index, self.shape[0])
         out = np.full((len(wanted), self.num_classes), self.fill, np.int8)
         starts, lengths = self.indptr[wanted], self.indptr[wanted + 1] - self.indptr[wanted]
         row = np.repeat(np.arange(len(wanted)), lengths)
@@ -67,11 +82,24 @@ class SparseLabels:
 
     def take(self, index: npt.ArrayLike) -> SparseLabels:
         """The given rows, still sparse."""
-        wanted = np.asarray(index, dtype=np.int64)
+        wanted = _row_numbers(index, self.shape[0])
         starts, lengths = self.indptr[wanted], self.indptr[wanted + 1] - self.indptr[wanted]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entry = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths) + np.repeat(starts, lengths)
         return SparseLabels(indptr, self.indices[entry], self.values[entry], self.fill, self.num_classes)
+
+    def reorder(self, columns: npt.ArrayLike) -> SparseLabels:
+        """The same labels with column i moved to columns[i]."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+        moved = np.asarray(columns, np.int32)[self.indices]
+        order = np.lexsort((moved, rows))
+        return SparseLabels(self.indptr, moved[order], self.values[order], self.fill, self.num_classes)
+
+    def positives(self, fill: int) -> SparseLabels:
+        """The ones alone; every other entry becomes `fill`."""
+        keep = self.values == 1
+        indptr = np.concatenate([[0], np.cumsum(keep)])[self.indptr]
+        return SparseLabels(indptr, self.indices[keep], self.values[keep], fill, self.num_classes)
 
     def counts(self, value: int) -> npt.NDArray[np.int64]:
         """How many items hold this label, per class."""
@@ -80,6 +108,19 @@ class SparseLabels:
             return listed
         others = np.bincount(self.indices[self.values != value], minlength=self.num_classes)
         return self.shape[0] - others
+
+
+def _row_numbers(index: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+    """Row numbers from 0, out of numbers (negative ones count from the end) or a mask."""
+    given = np.asarray(index)
+    if given.dtype == bool:
+        if given.shape != (count,):
+            raise IndexError(f"a mask of {given.shape} does not fit {count} rows")
+        return np.flatnonzero(given)
+    wanted = given.astype(np.int64)
+    if wanted.size and not (-count <= wanted.min() and wanted.max() < count):
+        raise IndexError(f"rows {wanted.min()} to {wanted.max()} asked for, the table has {count}")
+    return np.where(wanted < 0, wanted + count, wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +133,7 @@ class LabelTable:
         sparse: the labels; a dense int8 (items, classes) array is accepted in its place.
         x: the items themselves where they are arrays: float features (N, D) or uint8 pictures (N, 3, H, W).
         root: folder that relative paths in `items` start from.
+        places: where each row stands in the file it was read from, for messages: (file, "line", numbers).
     """
 
     items: Sequence[str]
@@ -99,6 +141,7 @@ class LabelTable:
     sparse: SparseLabels
     x: npt.NDArray[np.generic] | None = field(default=None, repr=False)
     root: Path | None = None
+    places: Places | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -108,15 +151,20 @@ class LabelTable:
         *,
         x: npt.NDArray[np.generic] | None = None,
         root: Path | None = None,
+        places: Places | None = None,
     ) -> None:
         sparse = labels if isinstance(labels, SparseLabels) else SparseLabels.from_dense(labels)
         if sparse.shape != (len(items), len(classes)):
             raise DataError(f"labels are {sparse.shape}, not items by classes {(len(items), len(classes))}")
         if not classes:
             raise DataError("the table has no classes; give at least one label")
+        if len(set(classes)) < len(classes):
+            twice = next(name for name in classes if list(classes).count(name) > 1)
+            raise DataError(f"class {twice!r} stands twice; give each class one column")
         if x is not None and len(x) != len(items):
             raise DataError(f"x has {len(x)} rows, the table {len(items)}")
-        for name, value in {"items": items, "classes": list(classes), "sparse": sparse, "x": x, "root": root}.items():
+        given = {"items": items, "classes": list(classes), "sparse": sparse, "x": x, "root": root, "places": places}
+        for name, value in given.items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
@@ -136,10 +184,31 @@ class LabelTable:
 
     def take(self, index: npt.ArrayLike) -> LabelTable:
         """The table of the given rows, in the given order."""
-        wanted = np.asarray(index, dtype=np.int64)
+        wanted = _row_numbers(index, len(self))
         x = None if self.x is None else self.x[wanted]
-        return LabelTable([self.items[i] for i in wanted], self.classes, self.sparse.take(wanted), x=x, root=self.root)
+        places = None if self.places is None else (*self.places[:2], self.places[2][wanted])
+        items = [self.items[i] for i in wanted]
+        return LabelTable(items, self.classes, self.sparse.take(wanted), x=x, root=self.root, places=places)
 
     def with_labels(self, labels: SparseLabels | npt.ArrayLike) -> LabelTable:
         """The same items with other labels."""
-        return LabelTable(self.items, self.classes, labels, x=self.x, root=self.root)
+        return LabelTable(self.items, self.classes, labels, x=self.x, root=self.root, places=self.places)
+
+    def where(self, row: int) -> str:
+        """The start of a message about a row: "file, line 7: ", or nothing where that is not known."""
+        return "" if self.places is None else f"{self.places[0]}, {self.places[1]} {self.places[2][row]}: "
+
+
+def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
+    """The rows of one table followed by those of another of the same classes and kind."""
+    if first.classes != second.classes or first.sparse.fill != second.sparse.fill:
+        raise DataError("tables of different classes or kinds of labels cannot be joined")
+    a, b = first.sparse, second.sparse
+    indptr = np.concatenate([a.indptr, b.indptr[1:] + a.indptr[-1]])
+    indices, values = np.concatenate([a.indices, b.indices]), np.concatenate([a.values, b.values])
+    sparse = SparseLabels(indptr, indices, values, a.fill, a.num_classes)
+    x = None if first.x is None or second.x is None else np.concatenate([first.x, second.x])
+    places = None
+    if first.places is not None and second.places is not None and first.places[0] == second.places[0]:
+        places = (*first.places[:2], np.concatenate([first.places[2], second.places[2]]))
+    return LabelTable([*first.items, *second.items], first.classes, sparse, x=x, root=first.root, places=places)

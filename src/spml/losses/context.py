@@ -75,8 +75,8 @@ class Ramp(nn.Module):
 
     def at(self, context: Context) -> Value:
         """Value in this epoch: a number, or a tensor with one entry per class."""
-        if isinstance(self.start, float) and self.start == self.end:
-            return self.start
+        if self.constant is not None:
+            return self.constant
         fraction = min(max(context.epoch - self.lag, 0) / context.epochs, 1.0)
         value: Value = self.start + (self.end - self.start) * fraction
         return value.to(context.logits.dtype) if isinstance(value, Tensor) else value

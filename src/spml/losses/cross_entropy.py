@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from spml.losses.components import Constant, OverOthers
 from spml.losses.terms import Absent, Log, Mixed
@@ -54,11 +54,30 @@ def epr(expected_positives: float = 1.5, eps: float | None = None, reduction: Re
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
         reduction: mean, sum, sum_classes or none.
     """
+    return assume_negative(
+        Log(eps),
+        Absent(Log(eps)),
+        weight=Constant(0),
+        regulariser=ExpectedPositives(expected_positives),
+        reduction=reduction,
+    )
 
-    def regulariser(p: Tensor) -> Tensor:
-        return (p.sum(dim=-1).mean() - expected_positives).square() / p.shape[-1] ** 2
 
-    return assume_negative(Log(eps), Absent(Log(eps)), weight=Constant(0), regulariser=regulariser, reduction=reduction)
+class ExpectedPositives(nn.Module):
+    """Penalty on the mean number of positives an item is given, for being off the expected number."""
+
+    def __init__(self, expected: float) -> None:
+        super().__init__()
+        self.expected = expected
+        self.formula = f"(Σp/B − {expected:g})²/C²"
+
+    def forward(self, p: Tensor) -> Tensor:
+        """One number for the batch."""
+        return (p.sum(dim=-1).mean() - self.expected).square() / p.shape[-1] ** 2
+
+    def extra_repr(self) -> str:
+        """The formula, for logs."""
+        return self.formula
 
 
 def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -60,8 +60,7 @@ def create(name: str, **values: Any) -> nn.Module:
     known = {option.name: option for option in options(name)}
     for given in values:
         if given not in known:
-            near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(given, known, n=1))
-            raise ValueError(f"{name} has no option {given!r}{near} It has: {', '.join(known) or 'none'}")
+            raise ValueError(f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}")
     missing = [option.name for option in known.values() if option.default is _REQUIRED and option.name not in values]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")
@@ -116,8 +115,8 @@ def _factory(name: str) -> Callable[..., Any]:
         return getattr(import_module(METHODS[name]), name)  # type: ignore[no-any-return]
     module, colon, function = name.partition(":")
     if not colon:
-        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(name, METHODS, n=1))
-        raise ValueError(f"no method {name!r}{near} There are: {', '.join(METHODS)}, and package.module:function")
+        there = f"There are: {', '.join(METHODS)}, and package.module:function"
+        raise ValueError(f"no method {name!r}{_near(name, METHODS)} {there}")
     try:
         found = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
@@ -125,6 +124,11 @@ def _factory(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise ValueError(f"method {name!r} is not a function or class")
     return found  # type: ignore[no-any-return]
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    match = difflib.get_close_matches(word, known, n=1)
+    return f"; {match[0]!r}?" if match else "."
 
 
 def _is_loss(factory: Callable[..., Any]) -> bool:

@@ -20,6 +20,11 @@ class Term(nn.Module):
         """Loss of each entry."""
         raise NotImplementedError
 
+    def absent(self, logits: Tensor, context: Context) -> Tensor:
+        """The same loss for "label absent"."""
+        loss: Tensor = self(-logits, context)
+        return loss
+
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
         """How the docs print it: p is the probability that the label is as the term says, rest that it is not."""
         raise NotImplementedError
@@ -38,11 +43,15 @@ class Log(Term):
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry."""
-        return F.softplus(-logits) if self.eps is None else -torch.log(logits.sigmoid() + self.eps)
+        return -F.logsigmoid(logits) if not self.eps else -torch.log(logits.sigmoid() + self.eps)
+
+    def absent(self, logits: Tensor, context: Context) -> Tensor:
+        """The same loss for "label absent", without negating twice."""
+        return F.softplus(logits) if not self.eps else super().absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
         """How the docs print it."""
-        return f"−log {p}" if self.eps is None else f"−log({p} + {self.eps:g})"
+        return f"−log {p}" if not self.eps else f"−log({p} + {self.eps:g})"
 
 
 class GCE(Term):
@@ -56,6 +65,9 @@ class GCE(Term):
     def __init__(self, q: RampLike, eps: float | None = None) -> None:
         super().__init__()
         self.q = q if isinstance(q, Ramp) else Ramp(q)
+        for value in (self.q.start, self.q.end):
+            if not bool((torch.as_tensor(value) >= 0).all()):
+                raise ValueError(f"q is 0 or more, not {value}")
         self.log = Log(eps)
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
@@ -68,6 +80,12 @@ class GCE(Term):
             log: Tensor = self.log(logits, context)
             return log
         return torch.sigmoid(-logits) if q == 1 else torch.expm1(F.logsigmoid(logits) * q) * (-1 / q)
+
+    def absent(self, logits: Tensor, context: Context) -> Tensor:
+        """The same loss for "label absent", without negating twice."""
+        if self.q.constant == 0:
+            return self.log.absent(logits, context)
+        return logits.sigmoid() if self.q.constant == 1 else super().absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
         """How the docs print it."""
@@ -143,6 +161,9 @@ class NegativeEntropy(Term):
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; never positive."""
+        if not self.log.eps:
+            z = -logits.abs()  # it is even in the logit, and on this side nothing cancels
+            return z * z.sigmoid() - F.softplus(z)
         entropy: Tensor = logits.sigmoid() * self.log(logits, context) + (-logits).sigmoid() * self.log(
             -logits, context
         )
@@ -218,8 +239,7 @@ class Absent(Term):
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry."""
-        loss: Tensor = self.term(-logits, context)
-        return loss
+        return self.term.absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
         """How the docs print it."""

@@ -55,6 +55,10 @@ class UnifiedLoss(nn.Module):
         self.reduction: Reduction = reduction
         self.trains_on = trains_on
 
+    def extra_repr(self) -> str:
+        """The reduction, for logs."""
+        return f"reduction={self.reduction}"
+
     def forward(
         self,
         logits: Tensor,
@@ -72,22 +76,33 @@ class UnifiedLoss(nn.Module):
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half cannot hold small probabilities
         context = Context(logits.detach(), observed, epoch, epochs, index)
         p = context.logits.sigmoid()  # k_hat and v calibrate the model, they must not train it
-        negative = self.l3(logits, context)
-        unknown = self.weight(p, context) * self._unknown(self.khat(p, context), negative, logits, context)
-        entries = torch.where(observed == 1, self.l1(logits, context), torch.where(observed == -1, negative, unknown))
+        k, v = self.khat(p, context), self.weight(p, context)
+        unknown = observed == 0
+        entries = self._mixed(k, unknown, logits, context)
+        if isinstance(v, Tensor) or v != 1:
+            entries = entries * _where(unknown, v, 1.0, p)
+        entries = torch.where(observed == 1, self.l1(logits, context), entries)
         if self.regulariser is not None:
             entries = entries + self.regulariser(logits.sigmoid())
         return reduce(entries, self.reduction)
 
-    def _unknown(self, k: Value, negative: Tensor, logits: Tensor, context: Context) -> Tensor:
-        if isinstance(k, (int, float)) and k == 0:
+    def _mixed(self, k: Value, unknown: Tensor, logits: Tensor, context: Context) -> Tensor:
+        """k_hat L2 + (1 - k_hat) L3, with k_hat = 0 where the label is known."""
+        negative = self.l3(logits, context)
+        if not isinstance(k, Tensor) and k == 0:
             return negative
         if self.l2 is None:
             raise ValueError("this k_hat can be above 0, so the loss needs an l2")
         positive = self.l2(logits, context)
-        if isinstance(k, (int, float)) and k == 1:
-            return positive
-        return torch.lerp(negative, positive, k)
+        if not isinstance(k, Tensor) and k == 1:
+            return torch.where(unknown, positive, negative)
+        return torch.lerp(negative, positive, _where(unknown, k, 0.0, logits))
+
+
+def _where(unknown: Tensor, value: Value, known: float, like: Tensor) -> Tensor:
+    if not isinstance(value, Tensor):
+        value = like.new_full((), value)
+    return torch.where(unknown, value, known)
 
 
 def assume_negative(l1: TermLike, l3: TermLike, *, weight: Part | None = None, **rest: Any) -> UnifiedLoss:

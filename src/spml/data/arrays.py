@@ -1,0 +1,167 @@
+"""Items as arrays (features or pictures) with labels, class names and splits: a `.npz` file, or `.npy` files."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.data.builder import Kind
+from spml.data.names import ClassList, suggestion
+from spml.data.table import SPLITS, LabelTable, SparseLabels
+from spml.data.text import opening
+from spml.errors import DataError
+
+Array = npt.NDArray[Any]
+
+CHUNK = 65536  # rows of x looked at together
+BROKEN = (  # what numpy and zipfile raise on a damaged file
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError, MemoryError),
+    *(NotImplementedError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, TokenError),
+)
+
+
+def read_arrays(path: Path, *, labels: Kind = "observed", classes: ClassList | None = None) -> dict[str, LabelTable]:
+    """The tables of the arrays `x`, `labels`, `classes`, and optionally `split` and `items`; none may be pickled.
+
+    Args:
+        path: a `.npz` file of them, or the `.npy` file of x with `labels.npy` and the others beside it.
+        labels: whether a label 0 is unknown ("observed") or negative ("complete").
+        classes: the classes; they replace the file's `classes`, whose columns they name.
+    """
+    arrays = _beside(path) if path.suffix.lower() == ".npy" else _load(path)
+    x = _pictures_or_features(path, _needed(path, arrays, "x"))
+    sparse = label_rows(f"{path}: labels", _needed(path, arrays, "labels"), len(x))
+    if classes is None or "classes" in arrays:
+        names = strings(f"{path}: classes", _needed(path, arrays, "classes"), sparse.num_classes, "columns of labels")
+    else:
+        names = list(classes.display)
+    if classes is not None:
+        sparse, names = _in_order(path, sparse, names, classes), list(classes.display.values())
+    items = [f"{i}" for i in range(len(x))]
+    if "items" in arrays:
+        items = strings(f"{path}: items", arrays["items"], len(x), "rows of x")
+    try:
+        table = LabelTable(items, names, sparse.positives(-1) if labels == "complete" else sparse, x=x)
+    except DataError as error:
+        raise DataError(f"{path}: classes: {error}") from None
+    if "split" not in arrays:
+        return {"train": table}
+    splits = strings(f"{path}: split", arrays["split"], len(x), "rows of x")
+    for row, value in enumerate(splits):
+        if value not in SPLITS:
+            hint = suggestion(value, SPLITS, 0.4)
+            raise DataError(f"{path}: split: {value!r} in row {row} is not train, val or test{hint}")
+    return {name: table.take(np.array(splits) == name) for name in SPLITS if name in splits}
+
+
+def _load(path: Path) -> dict[str, Array]:
+    with opening(path):
+        if not zipfile.is_zipfile(path):
+            raise DataError(f"{path}: not a .npz file; write it with numpy.savez")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {key: _member(path, file, key) for key in file.files}
+        except DataError:
+            raise
+        except BROKEN as error:
+            raise DataError(f"{path}: not a .npz file ({_reason(error)}); write it with numpy.savez") from None
+
+
+def _beside(path: Path) -> dict[str, Array]:
+    """x as it lies on the disk, and the arrays next to it."""
+    others = {key: path.with_name(f"{key}.npy") for key in ("labels", "classes", "split", "items")}
+    return {"x": load_array(path)} | {key: load_array(file) for key, file in others.items() if file.exists()}
+
+
+def load_array(path: Path) -> Array:
+    """The array of a `.npy` file, left on the disk until it is used."""
+    try:
+        with opening(path):
+            return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except BROKEN as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: not a .npy file of plain numbers or strings ({_reason(error)})") from None
+
+
+def _member(path: Path, file: Any, key: str) -> Array:
+    try:
+        return np.asarray(file[key])
+    except BROKEN as error:
+        why = f"cannot be read ({_reason(error)})"
+        raise DataError(f"{path}: {key}: {why}; store plain numbers or strings, no objects") from None
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:
+    if key not in arrays:
+        there = ", ".join(arrays) or "none"
+        raise DataError(f"{path}: no array {key!r}; the arrays are {there}; x, labels and classes are needed")
+    return arrays[key]
+
+
+def _pictures_or_features(path: Path, x: Array) -> Array:
+    """Features as float32 (N, D), pictures as uint8 (N, 3, H, W)."""
+    if x.size and x.ndim == 2 and x.dtype.kind in "fiu":
+        with np.errstate(over="ignore"):
+            features = x.astype(np.float32, copy=False)
+        for start in range(0, len(x), CHUNK):
+            finite = np.isfinite(features[start : start + CHUNK]).all(axis=1)
+            if not finite.all():
+                row = start + int(np.argmin(finite))
+                raise DataError(
+                    f"{path}: x: row {row} holds a value that is not finite as float32; remove the row or fill it in"
+                )
+        return features
+    if x.size and x.ndim == 4 and x.dtype == np.uint8 and 3 in (x.shape[1], x.shape[3]):
+        return x if x.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(x, 3, 1))
+    raise DataError(
+        f"{path}: x: {x.dtype} {x.shape}; give features (N, D) or uint8 pictures (N, H, W, 3) or (N, 3, H, W)"
+    )
+
+
+def _in_order(path: Path, sparse: SparseLabels, names: list[str], classes: ClassList) -> SparseLabels:
+    """The labels with their columns in the order of the class list, which has the same names."""
+    for name in names:
+        if name not in classes.display:
+            hint = suggestion(name, classes.display) or "; add it there"
+            raise DataError(f"{path}: classes: {name!r} is not in the class list ({classes.source}){hint}")
+    if len(names) != sparse.num_classes or len(classes.display) != sparse.num_classes:
+        given = f"{len(classes.display)} names in the class list ({classes.source})"
+        raise DataError(f"{path}: classes: {given} for {sparse.num_classes} columns of labels; give one each")
+    place = {name: i for i, name in enumerate(classes.display)}
+    return sparse.reorder([place[name] for name in names])
+
+
+def label_rows(place: str, labels: Array, count: int) -> SparseLabels:
+    """Labels of that many rows, of which at least one has a positive."""
+    if labels.dtype.kind not in "biuf" or labels.ndim != 2 or len(labels) != count:
+        raise DataError(f"{place}: {labels.dtype} {labels.shape}; give int8 (N, C) with N = {count}, the rows of x")
+    try:
+        sparse = SparseLabels.from_dense(labels)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    if not (sparse.values == 1).any():
+        raise DataError(f"{place}: no row has a label; give at least one row a 1")
+    return sparse
+
+
+def strings(place: str, values: Array, count: int, what: str) -> list[str]:
+    """A list of that many strings."""
+    if values.ndim != 1 or values.dtype.kind not in "US":
+        raise DataError(f"{place}: {values.dtype} {values.shape}; give a list of strings")
+    if len(values) != count:
+        raise DataError(f"{place}: {len(values)} entries for {count} {what}; give one each")
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    return [str(value) for value in values]

@@ -1,0 +1,150 @@
+"""The kinds of problems that a check finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Severity = Literal["error", "warning"]
+
+
+class Place(NamedTuple):
+    """A row of one split's table."""
+
+    split: str
+    row: int
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of problem is called, and what to do about it."""
+
+    severity: Severity
+    one: str
+    many: str
+    remedy: str
+
+
+KINDS = {
+    "missing": Kind(
+        "error", "missing file", "missing files", "put them there, mend the paths, or give their folder with --root"
+    ),
+    "unreadable": Kind("error", "unreadable picture", "unreadable pictures", "replace or remove them"),
+    "leak": Kind("error", "picture in two splits", "pictures in two splits", "keep each in one split"),
+    "contradiction": Kind(
+        "error",
+        "copy of a picture with contradictory labels",
+        "copies of pictures with contradictory labels",
+        "keep one of the two labels",
+    ),
+    "untrainable": Kind("error", "lack of rows", "lacks of rows", "add rows"),
+    "different": Kind(
+        "warning",
+        "copy of a picture with other labels",
+        "copies of pictures with other labels",
+        "remove them, or unite them with --merge --fix OUT",
+    ),
+    "repeated": Kind(
+        "warning",
+        "copy of a picture with the same labels",
+        "copies of pictures with the same labels",
+        "a validation split drawn at random may part them: remove them, or unite them with --merge --fix OUT",
+    ),
+    "no_positive": Kind(
+        "warning",
+        "class without a positive",
+        "classes without a positive",
+        "nothing can be learned of them: add pictures, or leave them out",
+    ),
+    "test_only": Kind(
+        "warning",
+        "class with positives in test only",
+        "classes with positives in test only",
+        "nothing can be learned of them: add pictures to train",
+    ),
+    "few_positives": Kind(
+        "warning",
+        "class with few positives in train",
+        "classes with few positives in train",
+        "they will hardly be learned: add pictures, or leave them out",
+    ),
+    "near_names": Kind(
+        "warning",
+        "pair of class names that differ little",
+        "pairs of class names that differ little",
+        "if one is a slip, write it as the other",
+    ),
+    "unlabelled": Kind(
+        "warning",
+        "row without a positive label",
+        "rows without a positive label",
+        "they are trained on as pictures of which nothing, or only negatives, is known",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: one of KINDS.
+        severity: an error must be mended, a warning may be meant.
+        message: where it is and what it is.
+        split: the split it is in, where it is in one.
+        row: the row of that split's table, where it is in one.
+    """
+
+    kind: str
+    severity: Severity
+    message: str
+    split: str | None = None
+    row: int | None = None
+
+
+def problem(kind: str, message: str, split: str | None = None, row: int | None = None) -> Problem:
+    """A problem with the severity of its kind."""
+    return Problem(kind, KINDS[kind].severity, message, split, row)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All problems of a data set.
+
+    Attributes:
+        problems: in the order of splits and rows within each kind.
+        copies: rows that show the same picture, two or more each, in the order of splits and rows.
+    """
+
+    problems: list[Problem]
+    copies: list[tuple[Place, ...]] = field(default_factory=list, repr=False)
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that must be mended."""
+        return [one for one in self.problems if one.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Problem]:
+        """The problems that may be meant."""
+        return [one for one in self.problems if one.severity == "warning"]
+
+    def by_kind(self) -> dict[str, list[Problem]]:
+        """The problems of each kind that occurs, in the order of KINDS."""
+        groups: dict[str, list[Problem]] = {kind: [] for kind in KINDS}
+        for one in self.problems:
+            groups[one.kind].append(one)
+        return {kind: group for kind, group in groups.items() if group}
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Numbers of problems in words: "2 missing files, 1 unreadable picture"."""
+    return ", ".join(f"{n:,} {KINDS[kind].one if n == 1 else KINDS[kind].many}" for kind, n in counts.items() if n)
+
+
+def count_kinds(problems: list[Problem]) -> dict[str, int]:
+    """How many problems of each kind there are, in the order of KINDS."""
+    counts = Counter(one.kind for one in problems)
+    return {kind: counts[kind] for kind in KINDS if kind in counts}

@@ -1,0 +1,101 @@
+"""`read`: the label tables of a benchmark or of anyone's own file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from spml.data.arrays import read_arrays
+from spml.data.builder import FILL, Kind
+from spml.data.coco import read_coco
+from spml.data.csv_files import read_csv
+from spml.data.cub import read_cub
+from spml.data.digits import SETTINGS, read_digits
+from spml.data.folders import read_folder
+from spml.data.names import class_list, suggestion
+from spml.data.nuswide import read_nuswide
+from spml.data.nuswide import version as nuswide_version
+from spml.data.parquet import read_parquet
+from spml.data.table import LabelTable
+from spml.data.voc import read_voc
+from spml.errors import DataError, UserError
+
+BENCHMARKS: dict[str, Callable[..., dict[str, LabelTable]]] = {
+    "voc": read_voc,
+    "coco": read_coco,
+    "nuswide": read_nuswide,
+    "cub": read_cub,
+}
+NAMES = (*SETTINGS, *BENCHMARKS)
+WITH_PATHS = {".csv": read_csv, ".tsv": read_csv, ".txt": read_csv, ".parquet": read_parquet, ".pq": read_parquet}
+WITH_ARRAYS = (".npz", ".npy")
+
+
+def read(
+    source: str | Path,
+    root: str | Path | None = None,
+    *,
+    labels: Kind | None = None,
+    classes: str | Path | Sequence[str] | None = None,
+) -> dict[str, LabelTable]:
+    """Label tables by split: "train", and "val" and "test" where the data have them.
+
+    Args:
+        source: a data set's name or a path.
+        root: folder of a benchmark's files, or of the images that a user's file names (default: that file's folder).
+        labels: "complete" takes an absent label as negative, "observed" as unknown; see `default_labels`.
+        classes: class names in order, or a file with one a line; for users' files.
+    """
+    kind = labels or default_labels(source)
+    if kind not in FILL:
+        raise UserError(f"labels={kind!r}; write 'observed' or 'complete'")
+    folder = None if root is None else Path(root)
+    if is_named(source):
+        if classes is not None:
+            raise UserError(f"{source} has its own classes; leave out the class list")
+        return _named(str(source), folder, kind)
+    return _from_path(Path(source), folder, kind, classes)
+
+
+def version(source: str | Path, root: str | Path | None = None) -> str:
+    """Which version of a data set lies there, for those of which several circulate; otherwise nothing."""
+    return nuswide_version(Path(root)) if is_named(source) and source == "nuswide" and root is not None else ""
+
+
+def is_named(source: str | Path) -> bool:
+    """Whether the source is one of the data sets known by name."""
+    return isinstance(source, str) and source in NAMES
+
+
+def default_labels(source: str | Path) -> Kind:
+    """How labels are taken unless told: the named data sets are completely labelled, users' files are not."""
+    return "complete" if is_named(source) else "observed"
+
+
+def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
+    if name in BENCHMARKS:
+        if root is None:
+            raise DataError(f"{name} needs the folder of its files; give --root DIR")
+        return BENCHMARKS[name](root, labels=kind)
+    tables = read_digits(SETTINGS[name])
+    if kind == "observed":
+        return {split: table.with_labels(table.sparse.positives(0)) for split, table in tables.items()}
+    return tables
+
+
+def _from_path(
+    path: Path, root: Path | None, kind: Kind, classes: str | Path | Sequence[str] | None
+) -> dict[str, LabelTable]:
+    if not path.exists():
+        known = f"no such file, and no data set of that name ({', '.join(NAMES)})"
+        raise DataError(f"{path}: {known}{suggestion(str(path), NAMES) or '; check the path'}")
+    suffix, listed = path.suffix.lower(), class_list(classes)
+    if suffix in WITH_PATHS:
+        return WITH_PATHS[suffix](path, root, labels=kind, classes=listed)
+    if suffix not in WITH_ARRAYS and not path.is_dir():
+        known = ", ".join((*WITH_PATHS, *WITH_ARRAYS))
+        raise DataError(f"{path}: files of kind {suffix!r} are not read; give a folder of classes or one of {known}")
+    if root is not None:
+        raise UserError(f"{path} holds its items itself; leave out the root {root}")
+    reader = read_arrays if suffix in WITH_ARRAYS else read_folder
+    return reader(path, labels=kind, classes=listed)

@@ -1,0 +1,71 @@
+"""Class folders: `class/picture`, or `train/class/picture`, `val/...` and `test/...`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from spml.data.builder import Builder, Kind
+from spml.data.names import ClassList
+from spml.data.table import SPLITS, LabelTable
+from spml.data.text import opening
+from spml.errors import DataError
+
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+
+
+def read_folder(path: Path, *, labels: Kind = "observed", classes: ClassList | None = None) -> dict[str, LabelTable]:
+    """Pictures labelled by the folder they lie in, sorted by path; folders inside a class folder belong to the class.
+
+    Args:
+        path: folder of the classes, or of `train` and `val` or `test` with the classes inside.
+        labels: whether the other classes are unknown ("observed") or negative ("complete") for a picture.
+        classes: the classes and their order; when None, the folders met, sorted.
+    """
+    builder = Builder(path, classes, unit="picture")
+    top = _folders(path)
+    if top and set(top) <= set(SPLITS) and "train" in top:
+        parts = [(split, path / split) for split in SPLITS if split in top]
+    else:
+        parts = [("train", path)]
+    skipped: list[Path] = []
+    for split, start in parts:
+        names = _folders(start)
+        if not names:
+            raise DataError(f"{start}: no class folders; put each picture into a folder named after its class")
+        if loose := [file for file in start.iterdir() if _is_picture(file)]:
+            first = min(loose).name
+            raise DataError(f"{start}: {len(loose)} pictures lie outside the class folders, first {first}; move them")
+        for name in names:
+            column = builder.column(name, len(builder) + 1)
+            for file in _files(start / name):
+                if _is_picture(file):
+                    row = builder.row(file.relative_to(path).as_posix(), len(builder) + 1, split)
+                    builder.add(row, column, 1, row + 1)
+                else:
+                    skipped.append(file)
+    if skipped:
+        warnings.warn(
+            f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}", stacklevel=2
+        )
+    return builder.tables(labels, path)
+
+
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in PICTURES and not file.name.startswith(".") and file.is_file()
+
+
+def _folders(path: Path) -> list[str]:
+    with opening(path):
+        return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Every file below, sorted; hidden ones, which operating systems leave behind, are not meant."""
+    for place, inner, names in os.walk(folder):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and name != "Thumbs.db":
+                yield Path(place) / name

@@ -1,0 +1,105 @@
+"""The two forms of a user's table: class names in a column `label` (long), or a column per class (wide)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spml.data.builder import Builder
+from spml.data.names import suggestion
+from spml.data.table import SPLITS
+
+COLUMNS = ("image", "label", "negative", "split")
+VALUES = {"1": 1, "1.0": 1, "-1": -1, "-1.0": -1, "0": 0, "0.0": 0, "": 0}  # 1.0 is what pandas writes
+
+Record = tuple[int, list[str]]  # place and cells
+
+
+@dataclass(frozen=True)
+class Form:
+    """Where the columns of a table stand; the table is in long form where it has a column `label`.
+
+    Attributes:
+        image: column of the image's path.
+        label: column of its positives.
+        negative: column of its known negatives.
+        split: column of its split.
+        classes: columns of single classes, with their names; none in long form.
+    """
+
+    image: int
+    label: int | None
+    negative: int | None
+    split: int | None
+    classes: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def of(cls, builder: Builder, place: int, header: Sequence[str]) -> Form:
+        """The form that a header describes; in long form columns of other names are not looked at."""
+        names = [name.strip() for name in header]
+        lowered = [name.lower() for name in names]
+        for name in COLUMNS:
+            if lowered.count(name) > 1:
+                raise builder.error(place, f"column {name!r} stands twice; remove one")
+        at = {name: lowered.index(name) for name in COLUMNS if name in lowered}
+        if "image" not in at:
+            there = ", ".join(map(repr, names))
+            raise builder.error(place, f"no column 'image'; the columns are {there}; name the one of the paths 'image'")
+        if "label" not in at:
+            return cls(at["image"], None, None, at.get("split"), _class_columns(builder, place, names, at))
+        optional = [name for name in ("negative", "split") if name not in at]
+        for name in names:
+            if name.lower() not in COLUMNS and (hint := suggestion(name, optional, 0.8)):
+                raise builder.error(place, f"column {name!r} is not known{hint}")
+        return cls(at["image"], at["label"], at.get("negative"), at.get("split"))
+
+
+def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str, int]) -> tuple[tuple[int, str], ...]:
+    columns = [(i, name) for i, name in enumerate(names) if i not in (at["image"], at.get("split"))]
+    if not columns:
+        raise builder.error(place, "no column 'label' and none of a class; add a column 'label', or one per class")
+    seen: set[str] = set()
+    for i, name in columns:
+        if not name or name in seen:
+            problem = f"column {name!r} stands twice" if name else f"column {i + 1} has no name"
+            raise builder.error(place, f"{problem}; give each class one named column")
+        seen.add(name)
+        builder.column(name, place)
+    return tuple(columns)
+
+
+def row_of(builder: Builder, place: int, image: str, split: str) -> int:
+    """The row of an image; an empty split is train."""
+    item, part = image.strip(), split.strip().lower() or "train"
+    if not item:
+        raise builder.error(place, "the image cell is empty; name the image or remove the row")
+    if part not in SPLITS:
+        raise builder.error(place, f"split {split!r} is not train, val or test{suggestion(part, SPLITS, 0.4)}")
+    return builder.row(item, place, part)
+
+
+def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[Any]]]) -> None:
+    """Collect records whose cells hold class names joined by `|`, or lists of names."""
+    assert form.label is not None
+    for place, cells in records:
+        row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
+        builder.names(row, cells[form.label], 1, place)
+        if form.negative is not None:
+            builder.names(row, cells[form.negative], -1, place)
+
+
+def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
+    """Collect records with one cell per class: 1, 0, -1 or empty."""
+    classes = [(i, name, builder.column(name, 1)) for i, name in form.classes]
+    for place, cells in records:
+        row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
+        for i, name, column in classes:
+            if not (cell := cells[i]) or cell == "0":
+                continue
+            value = VALUES.get(cell.strip())
+            if value is None:
+                remedy = "a label is 1, 0, -1 or empty; a column of class names is called 'label'"
+                raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
+            if value:
+                builder.add(row, column, value, place)

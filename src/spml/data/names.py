@@ -1,0 +1,110 @@
+"""Class names: lists of them, and names so near to another that one may be a slip."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from spml.data.table import LabelTable
+from spml.data.text import lines
+from spml.errors import DataError
+
+RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
+
+
+@dataclass(frozen=True)
+class ClassList:
+    """Classes in a fixed order.
+
+    Attributes:
+        display: name in the data -> name in tables and reports.
+        source: where the list comes from, for messages.
+    """
+
+    display: dict[str, str]
+    source: str
+
+
+def class_list(classes: str | Path | Sequence[str] | ClassList | None) -> ClassList | None:
+    """The class list from names, or from a file: one name a line, then optionally a tab and the name to show."""
+    if classes is None or isinstance(classes, ClassList):
+        return classes
+    source: str | Path = "the class list"
+    given: Iterable[str]
+    if isinstance(classes, str | Path):
+        source, given = classes, lines(Path(classes))
+    else:
+        given = classes
+    display: dict[str, str] = {}
+    shown_before: set[str] = set()
+    for number, line in enumerate(given, 1):
+        name, _, shown = (part.strip() for part in str(line).partition("\t"))
+        shown = shown or name
+        if name in display or shown in shown_before:
+            raise DataError(f"{source}, line {number}: class {shown!r} stands twice; remove one")
+        if name:
+            display[name] = shown
+            shown_before.add(shown)
+    if not display:
+        raise DataError(f"{source}: no class names; give one a line")
+    return ClassList(display, str(source))
+
+
+def suggestion(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """`; did you mean 'dog'?` where a known name is near, else nothing."""
+    folded = {other.casefold(): other for other in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+class NearNames(NamedTuple):
+    """Two class names that may be meant as one, with their numbers of positives."""
+
+    name: str
+    positives: int
+    other: str
+    other_positives: int
+
+
+def near_duplicates(table: LabelTable) -> list[NearNames]:
+    """Pairs of classes whose names differ only in case or spaces, or by one slip where one of them is rare."""
+    counts = [int(count) for count in table.sparse.counts(1)]
+    found = []
+    for a, b in sorted(_candidates(table.classes)):
+        first, second = sorted((a, b), key=lambda i: (counts[i], i))
+        rare = counts[first] * RARE <= counts[second] or counts[first] == 1 < counts[second]
+        if _plain(table.classes[a]) == _plain(table.classes[b]) or (
+            rare and _one_slip(table.classes[a], table.classes[b])
+        ):
+            found.append(NearNames(table.classes[first], counts[first], table.classes[second], counts[second]))
+    return found
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
+    """Pairs that share a spelling with at most one letter left out; a number is no letter, so class1 is not class2."""
+    groups: dict[str, list[int]] = {}
+    for i, name in enumerate(classes):
+        plain = _plain(name)
+        letters = [k for k in range(len(plain)) if len(plain) > 2 and not plain[k].isdigit()]
+        for spelling in {plain, *(plain[:k] + plain[k + 1 :] for k in letters)}:
+            groups.setdefault(spelling, []).append(i)
+    return {(a, b) for members in groups.values() for k, a in enumerate(members) for b in members[k + 1 :]}
+
+
+def _one_slip(a: str, b: str) -> bool:
+    """Whether one letter was changed, added, left out, or exchanged with its neighbour."""
+    a, b = _plain(a), _plain(b)
+    if len(a) > len(b):
+        a, b = b, a
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+    rest, other = a[start:], b[start:]
+    if len(a) < len(b):
+        return rest == other[1:]
+    return rest[1:] == other[1:] or (rest[:2] == other[1::-1] and rest[2:] == other[2:])

@@ -1,0 +1,107 @@
+"""Parquet files of labels, in the two forms of a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spml.data.builder import Builder, Kind
+from spml.data.forms import Form, fill_long, row_of
+from spml.data.names import ClassList
+from spml.data.table import LabelTable
+from spml.data.text import opening
+from spml.errors import DataError
+
+BATCH = 65536  # rows decoded together
+
+
+def read_parquet(
+    path: Path, root: Path | None = None, *, labels: Kind = "observed", classes: ClassList | None = None
+) -> dict[str, LabelTable]:
+    """The tables of a Parquet file; `label` and `negative` hold names joined by `|` or lists of names.
+
+    Args:
+        path: the file, with the columns of a CSV file; class columns hold 1, 0, -1, booleans or null.
+        root: folder of the images; that of the file when None.
+        labels: whether a label that is not given is unknown ("observed") or negative ("complete").
+        classes: the classes and their order; when None, sorted (long form) or as the columns stand (wide form).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    builder = Builder(path, classes, unit="row")
+    try:
+        with opening(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
+            form = Form.of(builder, 0, file.schema_arrow.names)
+            _check_types(path, form, file.schema_arrow)
+            if form.label is not None:
+                fill_long(builder, form, _records(file, form))
+            else:
+                _fill_wide(builder, form, file)
+    except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: not a sound Parquet file ({reason}); write it again") from None
+    return builder.tables(labels, root or path.parent, sort_classes=form.label is not None)
+
+
+def _check_types(path: Path, form: Form, schema: Any) -> None:
+    from pyarrow import types
+
+    def is_text(kind: Any) -> bool:
+        return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_null))
+
+    def fits(kind: Any, *, lists: bool) -> bool:
+        if types.is_dictionary(kind) or (lists and (types.is_list(kind) or types.is_large_list(kind))):
+            kind = kind.value_type
+        return is_text(kind)
+
+    for place, lists in ((form.image, False), (form.split, False), (form.label, True), (form.negative, True)):
+        if place is not None and not fits(schema.field(place).type, lists=lists):
+            field = schema.field(place)
+            wanted = "strings or lists of strings" if lists else "strings"
+            raise DataError(f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}")
+    for place, name in form.classes:
+        kind = schema.field(place).type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+            remedy = "a label is 1, 0, -1 or null; a column of class names is called 'label'"
+            raise DataError(f"{path}: column {name!r} holds {kind}; {remedy}")
+
+
+def _batches(file: Any, places: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:
+    """Number of the first row and the columns asked for, of each batch."""
+    names = file.schema_arrow.names
+    first = 1
+    for batch in file.iter_batches(BATCH, columns=[names[place] for place in places]):
+        yield first, {place: batch.column(names[place]) for place in places}
+        first += batch.num_rows
+
+
+def _records(file: Any, form: Form) -> Iterator[tuple[int, list[Any]]]:
+    places = [place for place in (form.image, form.label, form.negative, form.split) if place is not None]
+    width = max(places) + 1
+    for first, columns in _batches(file, places):
+        cells: list[Any] = [""] * width
+        for number, values in enumerate(zip(*(columns[place].to_pylist() for place in places), strict=True), first):
+            for place, value in zip(places, values, strict=True):
+                cells[place] = "" if value is None else value
+            yield number, cells
+
+
+def _fill_wide(builder: Builder, form: Form, file: Any) -> None:
+    places = [place for place in (form.image, form.split) if place is not None]
+    for first, columns in _batches(file, [*places, *(place for place, _ in form.classes)]):
+        images = columns[form.image].to_pylist()
+        splits = [None] * len(images) if form.split is None else columns[form.split].to_pylist()
+        rows = [
+            row_of(builder, number, image or "", split or "")
+            for number, (image, split) in enumerate(zip(images, splits, strict=True), first)
+        ]
+        for place, name in form.classes:
+            values = np.nan_to_num(columns[place].to_numpy(zero_copy_only=False).astype(np.float64))
+            for i in np.flatnonzero(values).tolist():
+                if abs(values[i]) != 1:
+                    raise builder.error(first + i, f"{values[i]:g} in column {name!r}; a label is 1, 0, -1 or null")
+                builder.add(rows[i], builder.column(name, 0), int(values[i]), first + i)

@@ -1,0 +1,106 @@
+"""Mean average precision gathered batch by batch, over any number of processes."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from spml.errors import UserError
+from spml.metrics.inputs import Values, as_labels, as_numpy
+from spml.metrics.precision import average_precision
+
+
+class PrecisionResult(TypedDict):
+    """The macro mean, and the average precision of each class, in [0, 1]."""
+
+    map: float
+    per_class: npt.NDArray[np.float64]
+
+
+class MeanAveragePrecision(Metric):
+    """Average precision of all items that any process has seen, each counted once.
+
+    A distributed sampler pads its shards with items of other shards: give `index`, and an item that comes twice counts
+    once. Logits are kept in float32 (`set_dtype(torch.float64)` before the first update keeps float64).
+
+    Example:
+        >>> metric = MeanAveragePrecision()
+        >>> metric.update(torch.tensor([[2.0], [1.0]]), torch.tensor([[1], [-1]]), index=torch.tensor([0, 1]))
+        >>> metric.compute()["map"]
+        1.0
+    """
+
+    full_state_update = False
+    higher_is_better = True
+    is_differentiable = False
+
+    logits: list[Tensor]
+    truth: list[Tensor]
+    index: list[Tensor]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # Flat tensors: a process without items cannot know the number of classes, yet must gather with the others.
+        for name in ("logits", "truth", "index"):
+            self.add_state(name, default=[], dist_reduce_fx="cat")
+        self._classes: int | None = None
+
+    def update(self, logits: Values, truth: Values, index: Values | None = None) -> None:
+        """Add a batch.
+
+        Args:
+            logits: scores of (items, classes).
+            truth: 1 positive, -1 negative, 0 unknown: left out of its class.
+            index: number of each item in the data set; without it every item counts, even if it comes again.
+        """
+        scores, labels = torch.as_tensor(logits), as_numpy(truth)
+        if scores.ndim != 2 or scores.shape != labels.shape:
+            shapes = f"logits {tuple(scores.shape)} and truth {labels.shape}"
+            raise UserError(f"{shapes} must have one shape, (items, classes)")
+        if self._classes not in (None, scores.shape[1]):
+            raise UserError(f"this batch has {scores.shape[1]} classes, those before it {self._classes}")
+        marks, rows = torch.tensor(as_labels(labels, "truth")), _rows(index, len(scores))
+        self._classes = scores.shape[1]
+        self.logits.append(scores.detach().to(self.device, self.dtype).flatten())
+        self.truth.append(marks.to(self.device).flatten())
+        self.index.append(rows.to(self.device))
+
+    def compute(self) -> PrecisionResult:
+        """`map` and `per_class`, the same on every process."""
+        index = dim_zero_cat(self.index).cpu().numpy() if len(self.index) else np.zeros(0, np.int64)
+        if not len(index):
+            raise UserError("there are no items; call update before compute")
+        scores = dim_zero_cat(self.logits).cpu().view(len(index), -1)
+        labels = dim_zero_cat(self.truth).cpu().view(len(index), -1)
+        _, first = np.unique(index, return_index=True)
+        keep = torch.from_numpy(np.concatenate([np.flatnonzero(index < 0), first[index[first] >= 0]]))
+        values = average_precision(scores[keep], labels[keep])
+        return {"map": float(values.mean()), "per_class": values}
+
+    def reset(self) -> None:
+        """Forget all items."""
+        super().reset()
+        self._classes = None
+
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        """Gather the items of all processes; one that has none takes part with empty tensors of the right type."""
+        for name, dtype in (("logits", self.dtype), ("truth", torch.int8), ("index", torch.int64)):
+            if isinstance(getattr(self, name), list) and not getattr(self, name):
+                setattr(self, name, [torch.empty(0, dtype=dtype, device=self.device)])
+        super().sync(*args, **kwargs)
+
+
+def _rows(index: Values | None, items: int) -> Tensor:
+    """Item numbers, -1 for items without one."""
+    if index is None:
+        return torch.full((items,), -1)
+    rows = torch.as_tensor(index)
+    if rows.shape != (items,) or rows.is_floating_point() or (rows < 0).any():
+        raise UserError(f"index must hold a whole number from 0 for each of the {items} items")
+    return rows.long()

@@ -1,0 +1,95 @@
+"""Metrics of each item's own ranking of the classes, averaged over items.
+
+An unknown label is removed from its item before the classes are ranked, and an item without any known label does not
+count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.errors import UserError
+from spml.metrics.inputs import Floats, Labels, Mask, Values, blocks, scores_and_labels
+
+Counts = npt.NDArray[np.int64]
+
+
+def precision_at_k(logits: Values, truth: Values, k: int) -> float:
+    """Share of positives among the k classes ranked highest, averaged over items.
+
+    Equal logits rank in the order of the classes. An item with fewer than k known labels is judged by those it has.
+    """
+    scores, labels = scores_and_labels(logits, truth)
+    hits = (top_k(scores, labels, k) & (labels == 1)).sum(axis=1)
+    taken = np.minimum((labels != 0).sum(axis=1), k)
+    return _mean_ratio(hits, taken)
+
+
+def recall_at_k(logits: Values, truth: Values, k: int) -> float:
+    """Share of its positives among an item's k highest classes, averaged over items with a known positive.
+
+    Equal logits rank in the order of the classes.
+    """
+    scores, labels = scores_and_labels(logits, truth)
+    positive = labels == 1
+    hits = (top_k(scores, labels, k) & positive).sum(axis=1)
+    return _mean_ratio(hits, positive.sum(axis=1))
+
+
+def coverage(logits: Values, truth: Values) -> float:
+    """How many classes must be taken from the top to have all positives of an item, averaged over items.
+
+    Classes that tie with the lowest positive are all taken; an item without positives needs 0. The best value is the
+    mean number of positives.
+    """
+    scores, labels = scores_and_labels(logits, truth)
+    positive = labels == 1
+    lowest = np.where(positive, scores, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+    depth = ((scores >= lowest) & (labels != 0) & positive.any(axis=1, keepdims=True)).sum(axis=1)
+    return _mean_ratio(depth, (labels != 0).any(axis=1).astype(np.int64))
+
+
+def ranking_loss(logits: Values, truth: Values) -> float:
+    """Share of an item's (positive, negative) pairs in which the negative scores at least as high, averaged over items.
+
+    An item without such pairs has loss 0.
+    """
+    scores, labels = scores_and_labels(logits, truth)
+    wrong, pairs = np.zeros(len(scores), np.int64), np.zeros(len(scores), np.int64)
+    for rows in blocks(*scores.shape):
+        wrong[rows], pairs[rows] = _wrong_pairs(scores[rows], labels[rows])
+    known = (labels != 0).any(axis=1)
+    return _mean_ratio(wrong[known], np.maximum(pairs[known], 1))
+
+
+def top_k(scores: Floats, labels: Labels, k: int) -> Mask:
+    """Where an entry is among the k highest known entries of its item; equal scores rank in the order of classes."""
+    if not 1 <= k <= scores.shape[1]:
+        raise UserError(f"k is {k}; it must be from 1 to the number of classes, {scores.shape[1]}")
+    chosen = np.zeros(scores.shape, np.bool_)
+    for rows in blocks(*scores.shape):
+        order = np.argsort(-scores[rows], axis=1, kind="stable")
+        known = np.take_along_axis(labels[rows] != 0, order, axis=1)
+        np.put_along_axis(chosen[rows], order, known & (known.cumsum(axis=1) <= k), axis=1)
+    return chosen
+
+
+def _wrong_pairs(scores: Floats, labels: Labels) -> tuple[Counts, Counts]:
+    """Pairs whose negative scores at least as high as the positive, and all pairs, of each item."""
+    order = np.argsort(-scores, axis=1)
+    ranked, marks = np.take_along_axis(scores, order, axis=1), np.take_along_axis(labels, order, axis=1)
+    above = (marks == -1).cumsum(axis=1)
+    # Entries that tie see the count at the end of their run: the least later count that ends a run.
+    above[:, :-1][ranked[:, :-1] == ranked[:, 1:]] = scores.shape[1]
+    above = np.minimum.accumulate(above[:, ::-1], axis=1)[:, ::-1]
+    positive = marks == 1
+    return np.where(positive, above, 0).sum(axis=1), positive.sum(axis=1) * (marks == -1).sum(axis=1)
+
+
+def _mean_ratio(part: Counts, whole: Counts) -> float:
+    """Mean of part / whole over the items whose whole is not 0."""
+    counts = whole > 0
+    if not counts.any():
+        raise UserError("no item has a known label that this metric can judge")
+    return float(np.mean(part[counts] / whole[counts]))

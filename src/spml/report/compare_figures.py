@@ -1,0 +1,116 @@
+"""The figures of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from spml.report.figures import class_axis, epoch_axis
+from spml.report.groups import Band, Group
+from spml.report.svg import GRID, QUIET, Look, draw
+from spml.report.text import short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LINE_HEIGHT = 16  # pixels between two labels
+
+
+def curves(groups: Sequence[Group], key: str, title: str) -> Markup | None:
+    """The mean of each group by epoch with a band from its lowest to its highest run, named at its end."""
+    bands = {number: group.band(key) for number, group in enumerate(groups)}
+    bands = {number: band for number, band in bands.items() if band.epochs}
+    if not bands:
+        return None
+    height = max(320, 110 + LINE_HEIGHT * len(bands))
+
+    def paint(ax: Axes) -> None:
+        for number, band in bands.items():
+            _line(ax, band, Look(number))
+        epoch_axis(ax, title)
+        low, high = ax.get_ylim()
+        gap = (high - low) * LINE_HEIGHT / (height - 80)
+        ends = [band.mean[-1] for band in bands.values()]
+        leader = {"arrowstyle": "-", "color": QUIET, "linewidth": 0.5, "shrinkA": 2, "shrinkB": 4}
+        last = max(band.epochs[-1] for band in bands.values())
+        for (number, band), place in zip(bands.items(), spread(ends, gap), strict=True):
+            ax.annotate(
+                short(groups[number].label, 22),
+                (band.epochs[-1], band.mean[-1]),
+                xytext=(last * 1.07, place),
+                va="center",
+                color=Look(number).colour,
+                annotation_clip=False,
+                arrowprops=leader if abs(place - band.mean[-1]) > gap / 3 or band.epochs[-1] < last else None,
+            )
+
+    return draw(paint, name=f"compare-{key}", label=f"{title} of each method by epoch", width=500, height=height)
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Places near the values that keep their order and lie at least `gap` apart."""
+    order = np.argsort(values, kind="stable")
+    steps = gap * np.arange(len(values))
+    free = np.asarray(values, float)[order] - steps
+    # pool neighbours that would cross into blocks at their mean: the nearest non-decreasing sequence
+    blocks: list[tuple[float, int]] = []
+    for value in free:
+        mean, size = float(value), 1
+        while blocks and blocks[-1][0] > mean:
+            before, number = blocks.pop()
+            mean, size = (before * number + mean * size) / (number + size), number + size
+        blocks.append((mean, size))
+    placed = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks]) + steps
+    out = np.empty(len(values))
+    out[order] = placed
+    return [float(place) for place in out]
+
+
+def _line(ax: Axes, band: Band, look: Look) -> None:
+    ax.fill_between(band.epochs, band.low, band.high, color=look.colour, alpha=0.15, linewidth=0)
+    ax.plot(band.epochs, band.mean, color=look.colour, linestyle=look.line, marker=look.marker, markersize=4.5)
+
+
+def small_curve(group: Group, number: int, key: str) -> Markup | None:
+    """One group's mean and band, on its own scale."""
+    band = group.band(key)
+    if not band.epochs:
+        return None
+
+    def paint(ax: Axes) -> None:
+        _line(ax, band, Look(number))
+        epoch_axis(ax, key)
+
+    return draw(paint, name=f"{key}-{number}", label=f"{key} of {group.label}", width=330, height=220)
+
+
+def dots(
+    names: Sequence[str],
+    values: Sequence[tuple[str, Mapping[str, float]]],
+    counts: Mapping[str, int] | None,
+    *,
+    name: str,
+) -> Markup:
+    """AP of each class, a marker a method; `values` stands in the order of the groups."""
+
+    def paint(ax: Axes) -> None:
+        rows = np.arange(len(names))
+        table = np.array([[row.get(name, np.nan) for _, row in values] for name in names])
+        spans = [(row, cells[~np.isnan(cells)]) for row, cells in zip(rows, table, strict=True)]
+        for row, known in spans:
+            if len(known):
+                ax.plot([known.min(), known.max()], [row, row], color=GRID, linewidth=3, solid_capstyle="round")
+        for number, (label, _) in enumerate(values):
+            (marks,) = ax.plot(table[:, number], rows, Look(number).marker, label=short(label, 30), zorder=3)
+            marks.set(color=Look(number).colour, markersize=6.5, markeredgecolor="white", markeredgewidth=0.6)
+        class_axis(ax, names, [counts.get(name, 0) for name in names] if counts else None)
+        ax.set_xlabel("average precision, %")
+        above = (0, 1 + 0.6 / len(names))
+        legend = ax.legend(loc="lower left", bbox_to_anchor=above, ncols=min(len(values), 4), handletextpad=0.2)
+        legend.set_zorder(3)
+
+    height = 72 + 22 * len(names) + 18 * -(-len(values) // 4)
+    return draw(paint, name=name, label="Average precision of each class and method", width=500, height=height)

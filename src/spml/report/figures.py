@@ -1,0 +1,145 @@
+"""The figures of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from spml.report.run import Scored
+from spml.report.svg import COLOURS, INK, QUIET, draw
+from spml.report.text import count, percent, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Counts = npt.NDArray[np.int64]
+BINS = 25
+_KINDS = {True: ("positive", "unknown", "negative"), False: ("observed positive", "unknown", "observed negative")}
+# edge, line, face, hatch of the first, second and third kind
+_LOOKS = ((COLOURS[0], "-", "#cfe3f1", "////"), (COLOURS[1], "--", "none", None), (INK, ":", "none", None))
+
+
+def curve(values: Mapping[int, float], title: str, *, name: str, chosen: int | None = None) -> Markup:
+    """One quantity by epoch, the chosen epoch marked."""
+
+    def paint(ax: Axes) -> None:
+        epochs = list(values)
+        ax.plot(epochs, list(values.values()), color=COLOURS[0], marker="o", markersize=3.5)
+        if chosen is not None and chosen in values:
+            ax.axvline(chosen, color=QUIET, linewidth=1, linestyle=":")
+            ax.plot([chosen], [values[chosen]], marker="o", markersize=9, color=COLOURS[1], fillstyle="none")
+            ax.set_title(f"epoch {chosen}: {percent(values[chosen])}", loc="right")
+        epoch_axis(ax, title)
+
+    return draw(paint, name=name, label=f"{title} by epoch")
+
+
+def epoch_axis(ax: Axes, title: str) -> None:
+    """Whole epochs below, the quantity's name above the left corner."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_title(title, loc="left", color=QUIET)
+    ax.set_xlabel("epoch")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    ax.grid(axis="x", visible=False)
+
+
+def class_bars(names: Sequence[str], values: Sequence[float], counts: Sequence[int] | None, *, name: str) -> Markup:
+    """AP of each class as a bar, with the number of its observed positives."""
+
+    def paint(ax: Axes) -> None:
+        ax.barh(np.arange(len(names)), values, height=0.62, color=COLOURS[0])
+        for row, value in enumerate(values):
+            inside = value > 85
+            place, side, colour = (value - 1.5, "right", "white") if inside else (value + 1.5, "left", INK)
+            ax.text(place, row, percent(value, 1), va="center", ha=side, color=colour, fontsize=11)
+        class_axis(ax, names, counts)
+        ax.set_xlim(0, 100)
+        ax.set_xlabel("average precision, %")
+
+    return draw(paint, name=name, label="Average precision of each class", height=56 + 21 * len(names))
+
+
+def class_axis(ax: Axes, names: Sequence[str], counts: Sequence[int] | None) -> None:
+    """Class names from top to bottom on the left, their observed positives on the right."""
+    ax.set_yticks(np.arange(len(names)), [short(name) for name in names], color=INK)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(axis="y", visible=False)
+    ax.spines["left"].set_visible(False)
+    if counts is None:
+        return
+    right = ax.get_yaxis_transform()
+    for row, number in enumerate(counts):
+        ax.text(1.15, row, count(number), transform=right, va="center", ha="right", color=QUIET)
+    ax.text(1.15, -0.75, "observed", transform=right, va="bottom", ha="right", color=QUIET)
+
+
+def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
+    """Observed positives per class: bars with names, or a ranked curve where there are many classes."""
+    from matplotlib.ticker import FuncFormatter
+
+    order = np.argsort(-counts, kind="stable")
+    few = len(names) <= 20
+
+    def paint(ax: Axes) -> None:
+        if few:
+            ax.barh(np.arange(len(order)), counts[order], height=0.62, color=COLOURS[0])
+            class_axis(ax, [names[i] for i in order], None)
+            ax.set_xlabel("observed positives in training")
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+            return
+        ax.fill_between(np.arange(1, len(order) + 1), counts[order], step="mid", color=COLOURS[0])
+        ax.set_xlim(0.5, len(order) + 0.5)
+        ax.set_ylim(0)
+        ax.grid(axis="x", visible=False)
+        ax.set_title("observed positives in training", loc="left", color=QUIET)
+        ax.set_xlabel("classes, most frequent first")
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+
+    height = 56 + 21 * len(names) if few else 280
+    return draw(paint, name=name, label="Observed positives of each class in training", height=height)
+
+
+def confidences(scored: Scored) -> dict[str, Counts]:
+    """How often each confidence occurs, by kind of label."""
+    logits = scored.logits
+    confidence = 0.5 * (1 + np.tanh(0.5 * logits))  # the sigmoid, without overflow
+    known = np.isfinite(confidence)
+    kinds = dict(zip((1, 0, -1), _KINDS[scored.complete], strict=True))
+    present = {kind: known & (scored.truth == value) for value, kind in kinds.items()}
+    return {
+        kind: np.histogram(confidence[mask], bins=BINS, range=(0, 1))[0] for kind, mask in present.items() if mask.any()
+    }
+
+
+def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: float = 460) -> Markup:
+    """Confidence histograms on a logarithmic count axis that ends at `top`."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    def paint(ax: Axes) -> None:
+        edges = np.linspace(0, 1, BINS + 1)
+        for (kind, values), (edge, line, face, hatch) in zip(counts.items(), _LOOKS, strict=False):
+            patch = ax.stairs(values, edges, fill=hatch is not None, label=kind)
+            patch.set(edgecolor=edge, linestyle=line, facecolor=face, hatch=hatch, linewidth=1.6)
+        ax.set_yscale("log")
+        ax.set_ylim(0.7, top * 1.4)
+        ax.set_xlim(0, 1)
+        ax.yaxis.set_major_locator(LogLocator(base=10, numticks=8))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        ax.grid(axis="x", visible=False)
+        ax.set_xlabel("confidence")
+        ax.set_ylabel("labels per bin")
+        columns = 2 if len(counts) < 3 or width > 400 else 1
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, handlelength=1.6)
+
+    return draw(paint, name=name, label=f"Confidence histograms: {', '.join(counts)}", width=width, height=260)
+
+
+def peak(counts: Mapping[str, Counts]) -> float:
+    """The highest bar of a set of histograms."""
+    return float(max((values.max() for values in counts.values()), default=1))

@@ -1,0 +1,64 @@
+"""The page itself: read the runs, fill the template, put the file in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spml.atomic import replacing
+from spml.errors import UserError
+
+
+def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> Path:
+    """The HTML page written for one run folder, or for a comparison of several.
+
+    Args:
+        runs: run folders.
+        out: the page; what stands there is replaced, once the new page is complete.
+        title: heading in place of one made from method and data set.
+    """
+    from spml.report.run import read_run
+
+    folders = [Path(run) for run in runs]
+    if not folders:
+        raise UserError("give at least one run folder to report on")
+    places = [folder.resolve() for folder in folders]
+    twice = next((folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None)
+    if twice is not None:
+        raise UserError(f"{twice} is given twice")
+    read = [read_run(folder) for folder in folders]
+    if len(read) == 1:
+        from spml.report.single import run_page
+
+        page = _render("run.html", run_page(read[0], title))
+    else:
+        from spml.report.compare import compare_page
+
+        page = _render("compare.html", compare_page(read, title))
+    return _replace(Path(out), page)
+
+
+def _render(template: str, values: dict[str, Any]) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("spml.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(values)
+
+
+def _replace(out: Path, page: str) -> Path:
+    """Put the page in its place, all or nothing."""
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; name a file such as {out / 'report.html'}")
+    try:
+        with replacing(out) as beside:
+            beside.write_bytes(page.encode("utf-8", "replace"))
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    return out

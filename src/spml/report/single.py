@@ -1,0 +1,166 @@
+"""What the page of one run shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from spml.report import figures, settings
+from spml.report.measures import ClassPrecision, class_precision, label_facts, missing, threshold_table
+from spml.report.run import Run
+from spml.report.text import NONE, count, duration, percent, selection, setting
+
+FEW, MANY = 20, 40  # classes in one figure; classes in two
+
+
+@dataclass(frozen=True)
+class Card:
+    """A headline number with a line below it."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+def run_page(run: Run, title: str | None) -> dict[str, Any]:
+    """The template's values."""
+    precision = class_precision(run)
+    facts = [run.fact(key) for key in ("data", "backbone")]
+    seed = run.fact("seed")
+    return {
+        "title": title or f"{run.method} on {setting(run.fact('data') or 'unnamed data')}",
+        "subtitle": " · ".join(
+            [run.name, *(setting(fact) for fact in facts if fact is not None), f"seed {setting(seed)}"]
+        ),
+        "notes": missing(run),
+        "cards": _cards(run),
+        "curves": learning_curves(run),
+        "history": _history(run),
+        "precision": precision,
+        "bars": _bars(run, precision),
+        "class_table": class_table(run, [("AP, %", precision.values)] if precision else []),
+        "few": len(run.classes) <= FEW,
+        "confidence": _confidence(run),
+        "split": run.scored.split if run.scored else None,
+        "complete": run.scored.complete if run.scored else None,
+        "tags": threshold_table(run),
+        "labels": label_facts(run.observed) if run.observed else [],
+        "label_figure": label_figure(run),
+        "settings": settings.tables(run.config),
+        "command": settings.command(run),
+    }
+
+
+def _cards(run: Run) -> list[Card]:
+    epochs = run.fact("epochs")
+    so_far = "" if run.result else ", so far"
+    test = run.outcome("test_map")
+    speed = count(run.outcome("images_per_second"))
+    train = count(len(run.observed.train)) if run.observed else NONE
+    num_val = run.observed.num_val if run.observed else None
+    num_val = len(run.val_truth) if run.val_truth is not None else num_val
+    held = [f"{count(num_val)} validation"] if num_val is not None else []
+    held += [f"{count(len(run.test_truth))} test"] if run.test_truth is not None else []
+    return [
+        Card("Test mAP", percent(test), "percent, at the chosen epoch" if test is not None else "not measured"),
+        Card("Validation mAP", percent(run.val_map), f"epoch chosen on {selection(run.fact('selection'))}{so_far}"),
+        Card("Best epoch", count(run.best_epoch), f"of {setting(epochs)}{so_far}" if epochs is not None else ""),
+        Card("Training items", train, " · ".join(held)),
+        Card("Classes", count(len(run.classes)) if run.classes else NONE),
+        Card("Time", duration(run.outcome("seconds")), f"{speed} images per second" if speed != NONE else ""),
+    ]
+
+
+def learning_curves(run: Run) -> list[Markup]:
+    """Loss, and validation mAP with the chosen epoch."""
+    shown = (("loss", "training loss", None), ("val_map", "validation mAP, %", run.best_epoch))
+    return [
+        figures.curve(run.curve(key), title, name=f"curve-{key}", chosen=chosen)
+        for key, title, chosen in shown
+        if run.curve(key)
+    ]
+
+
+def _history(run: Run) -> tuple[list[str], list[list[str]]]:
+    names = list(dict.fromkeys(name for record in run.history for name in record))
+    return names, [[_cell(record.get(name)) for name in names] for record in run.history]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.6g}" if isinstance(value, float) else setting(value)
+
+
+def observed_counts(run: Run) -> dict[str, int] | None:
+    """Observed positives of each class in training."""
+    if run.observed is None or not run.classes:
+        return None
+    return dict(zip(run.classes, (run.observed.train == 1).sum(axis=0).tolist(), strict=True))
+
+
+def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]]:
+    """Bars of all classes in one or two figures, or of the best and the worst."""
+    if precision is None or not precision.values:
+        return []
+    counts = observed_counts(run)
+    names = sorted(precision.values, key=lambda name: -precision.values[name])
+    if len(names) <= FEW:
+        parts = [("", names)]
+    elif len(names) <= MANY:
+        half = (len(names) + 1) // 2
+        parts = [("", names[:half]), ("", names[half:])]
+    else:
+        parts = [(f"Best {FEW}", names[:FEW]), (f"Worst {FEW}", names[-FEW:])]
+    return [
+        (
+            caption,
+            figures.class_bars(
+                part,
+                [precision.values[name] for name in part],
+                [counts.get(name, 0) for name in part] if counts else None,
+                name=f"bars-{number}",
+            ),
+        )
+        for number, (caption, part) in enumerate(parts)
+    ]
+
+
+def class_table(run: Run, columns: Sequence[tuple[str, Mapping[str, float]]]) -> dict[str, Any]:
+    """Every class with its values, observed positives and positives of the truth; the first column sorts."""
+    counts = observed_counts(run)
+    scored = run.scored
+    actual = (scored.truth == 1).sum(axis=0).tolist() if scored else []
+    positives = dict(zip(run.classes, actual, strict=True)) if scored else None
+    key: Mapping[str, float] = columns[0][1] if columns else {}
+    names = sorted(run.classes, key=lambda name: -key.get(name, -np.inf))
+    heads = [head for head, _ in columns]
+    heads += ["observed positives"] if counts else []
+    heads += [f"positives in {scored.split}"] if scored and scored.complete else []
+    rows = []
+    for name in names:
+        cells = [percent(values.get(name), 1) for _, values in columns]
+        cells += [count(counts[name])] if counts else []
+        cells += [count(positives[name])] if positives and scored and scored.complete else []
+        rows.append((name, cells))
+    return {"heads": heads, "rows": rows}
+
+
+def _confidence(run: Run) -> Markup | None:
+    if run.scored is None:
+        return None
+    counts = figures.confidences(run.scored)
+    if not counts:
+        return None
+    return figures.histogram(counts, name="confidence", top=figures.peak(counts))
+
+
+def label_figure(run: Run) -> Markup | None:
+    """Observed positives per class."""
+    if run.observed is None or not run.classes:
+        return None
+    return figures.count_bars(run.classes, (run.observed.train == 1).sum(axis=0), name="counts")

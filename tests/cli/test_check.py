@@ -1,0 +1,197 @@
+"""`spml check` as a person uses it."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spml.cli import main
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """Writes photos.csv in the current folder, with a picture of its own for each image."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def writer(rows, header="image,label,split", without=()):
+        (tmp_path / "photos.csv").write_text("\n".join([header, *rows]) + "\n")
+        for shade, row in enumerate(rows):
+            name = row.partition(",")[0]
+            if name not in without and not (tmp_path / name).exists():
+                pixels = np.random.default_rng(shade).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / name)
+        return tmp_path
+
+    return writer
+
+
+def sound(count=6):
+    return [f"{i}.png,{'dog' if i % 2 else 'cat'},{'test' if i == 0 else ''}" for i in range(count)]
+
+
+def test_sound_data(photos, capsys):
+    photos(sound())
+    assert main(["check", "photos.csv", "--min-positives", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and out.splitlines()[-1] == "No errors."
+    assert [line.split() for line in out.splitlines() if line.split()[:1] in (["train"], ["test"])] == [
+        ["train", "5", "5", "1.00", "0", "0"],
+        ["test", "1", "1", "1.00", "0", "0"],
+    ]
+    assert ["dog", "3", "0"] in [line.split() for line in out.splitlines()]
+
+
+def test_warnings_do_not_fail(photos, capsys):
+    photos([*sound(), "x.png,,"])
+    assert main(["check", "photos.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: 1 row without a positive label; " in out and "photos.csv, line 8: 'x.png'" in out
+    assert "No errors; warnings: 2 classes with few positives in train, 1 row without" in out
+
+
+def test_errors_are_listed_then_summed_up(photos, capsys):
+    folder = photos([*sound(), "gone.png,dog,", "bad.jpg,dog,"], without=("gone.png",))
+    (folder / "bad.jpg").write_text("no picture")
+    assert main(["check", "photos.csv"]) == 2
+    out, err = capsys.readouterr()
+    assert "error: 1 missing file; " in out and "  photos.csv, line 8: gone.png: no such file\n" in out
+    assert "error: 1 unreadable picture; " in out and "  photos.csv, line 9: bad.jpg: " in out
+    assert err == (
+        "spml: photos.csv: 2 problems: 1 missing file, 1 unreadable picture; "
+        "mend them, or write a cleaned table with --fix OUT\n"
+    )
+    assert main(["check", "photos.csv", "--no-pictures"]) == 2
+    assert "1 problem: 1 missing file;" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "rest"), [(20, None), (21, "  and 1 more"), (45, "  and 25 more")])
+def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
+    gone = [f"gone{i}.png" for i in range(count)]
+    photos([*sound(), *(f"{name},dog," for name in gone)], without=gone)
+    assert main(["check", "photos.csv"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("no such file" in line for line in lines) == 20
+    assert [line for line in lines if "more" in line] == ([rest] if rest else [])
+
+
+def test_reading_errors_are_one_line(photos, capsys):
+    photos(["a.png,dog,tset"])
+    assert main(["check", "photos.csv"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("spml: photos.csv, line 2: split 'tset'") and err.count("\n") == 1
+
+
+def test_fix_then_check_again(photos, capsys):
+    folder = photos([*sound(), "gone.png,dog,", "leak.png,cat,"], without=("gone.png",))
+    (folder / "leak.png").write_bytes((folder / "0.png").read_bytes())
+    before = (folder / "photos.csv").read_bytes()
+    assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and "clean.csv: 6 rows written\nleft out: 1 missing file, 1 picture in two splits\n" in out
+    assert main(["check", "clean.csv"]) == 0
+    assert (folder / "photos.csv").read_bytes() == before
+    assert sorted(path.name for path in folder.glob("*.csv")) == ["clean.csv", "photos.csv"]
+
+
+def test_merge_unites_copies(photos, capsys):
+    folder = photos([*sound(), "copy.png,bird,"])
+    (folder / "copy.png").write_bytes((folder / "1.png").read_bytes())
+    assert main(["check", "photos.csv", "--fix", "clean.csv", "--merge"]) == 0
+    assert "copies united with the first: 1\n" in capsys.readouterr().out
+    assert "1.png,bird|dog,,train\n" in (folder / "clean.csv").read_text()
+
+
+def test_errors_that_fix_cannot_mend_are_said(photos, capsys):
+    folder = photos([*sound(), "copy.png,bird,"])
+    (folder / "copy.png").write_bytes((folder / "1.png").read_bytes())
+    assert main(["check", "photos.csv", "--fix", "a.csv", "--labels", "complete"]) == 2
+    out, err = capsys.readouterr()
+    assert "give --labels complete when you read it" in out
+    assert err.startswith("spml: a.csv: 1 copy of a picture with contradictory labels left in it; give --merge")
+    (folder / "2.png").unlink()
+    photos(["1.png,dog,train", "2.png,cat,train", "3.png,cat,val"], without=("2.png",))
+    assert main(["check", "photos.csv", "--fix", "b.csv"]) == 2
+    assert capsys.readouterr().err.startswith("spml: b.csv: 1 rows in train are too few")
+
+
+def test_classes_that_are_gone_from_the_copy_are_said(photos, capsys):
+    photos([*sound(), "gone.png,bird,"], without=("gone.png",))
+    assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
+    assert "classes of which no label is left: 'bird'\n" in capsys.readouterr().out
+
+
+def test_a_class_list_fits_the_copy_too(photos, capsys):
+    folder = photos(sound())
+    (folder / "classes.txt").write_text("cat\tKatze\ndog\tHund\nbird\n")
+    assert main(["check", "photos.csv", "--fix", "clean.csv", "--classes", "classes.txt"]) == 0
+    assert "no label is left" not in capsys.readouterr().out
+    assert main(["check", "clean.csv", "--classes", "classes.txt"]) == 0
+    assert "Hund" in capsys.readouterr().out and "1.png,dog,,train" in (folder / "clean.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--fix", "photos.csv"], "spml: photos.csv is already there"),
+        (["--fix", "out.parquet"], "ends in .csv"),
+        (["--merge"], "give --fix OUT too"),
+        (["--size", "0"], "--size 0 must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_first(photos, capsys, options, said):
+    folder = photos(sound())
+    before = (folder / "photos.csv").read_bytes()
+    assert main(["check", "photos.csv", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err
+    assert (folder / "photos.csv").read_bytes() == before
+
+
+def test_many_classes_are_shown_from_both_ends(photos, capsys):
+    photos([f"{i}.png,class{i:02d}," for i in range(20)])
+    assert main(["check", "photos.csv"]) == 0
+    out = capsys.readouterr().out.split("positives of 20 classes")[1]
+    assert "... 8 more ..." in out and "class05 " in out and "class14 " in out
+    assert "class06 " not in out and "class13 " not in out
+
+
+def test_arrays(scenes_file, capsys, tmp_path):
+    assert main(["check", str(scenes_file), "--labels", "complete"]) == 0
+    assert "drawn for training" in capsys.readouterr().out
+    assert main(["check", str(scenes_file), "--fix", str(tmp_path / "clean.csv")]) == 2
+    assert "--fix does not apply to arrays" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_folders_and_what_they_leave_out(photos, capsys):
+    folder = photos([])
+    for i, name in enumerate(("cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png")):
+        (folder / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(i // 3 * 3).integers(0, 255, (8, 8 + i // 2, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "pets" / name)
+    (folder / "pets/cat/note.txt").write_text("x")
+    assert main(["check", "pets", "--fix", "clean.csv", "--merge"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: pets: 1 files are no pictures" in out and "clean.csv: 3 rows written" in out
+    assert "pets/cat/1.png,cat,,train\n" in (folder / "clean.csv").read_text()
+
+
+def test_names_cannot_play_with_the_terminal(photos, capsys):
+    photos([*sound(), "[red]\x1b[2Jx.png,d[bold]g,"], without=("[red]\x1b[2Jx.png",))
+    assert main(["check", "photos.csv"]) == 2
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "[red]?[2Jx.png" in out and "d[bold]g" in out
+
+
+def test_a_bar_is_shown_only_on_a_terminal_after_a_while(monkeypatch, capsys):
+    from spml.cli import check_output
+
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    for patience, shown in ((60.0, False), (-1.0, True)):
+        monkeypatch.setattr(check_output, "PATIENCE", patience)
+        with check_output.bar() as advance:
+            advance("decoding pictures", 1, 2)
+        assert ("decoding" in capsys.readouterr().err) is shown
+    monkeypatch.setenv("TTY_COMPATIBLE", "0")
+    with check_output.bar() as advance:
+        advance("decoding pictures", 1, 2)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,82 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a network
+TIMINGS = ("images_per_second", "seconds")
+
+
+@pytest.fixture(scope="session")
+def scenes_file(tmp_path_factory):
+    """A small .npz of digit scenes with complete labels and three splits."""
+    from spml.data.digits import Scenes, read_digits
+
+    tables = read_digits(Scenes(sizes=(128, 48, 64), size=24))
+    path = tmp_path_factory.mktemp("scenes") / "scenes.npz"
+    np.savez(
+        path,
+        x=np.concatenate([table.x for table in tables.values()]),
+        labels=np.concatenate([table.labels for table in tables.values()]),
+        classes=np.array(tables["train"].classes),
+        split=np.repeat(list(tables), [len(table) for table in tables.values()]),
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def scenes(scenes_file):
+    """The same as an experiment: single positives drawn, complete labels kept."""
+    from spml.data import load
+
+    return load(scenes_file, labels="complete")
+
+
+@pytest.fixture(scope="session")
+def quick():
+    """Settings for a run of two seconds."""
+    from spml.train import Settings
+
+    return Settings(method="gr", backbone="tiny", epochs=3, batch_size=32, lr=3e-3, flip=False, accelerator="cpu")
+
+
+@pytest.fixture(scope="session")
+def finished(scenes, quick, tmp_path_factory):
+    """A finished run on the scenes; not to be changed."""
+    from spml.train import fit
+
+    folder = tmp_path_factory.mktemp("runs") / "gr"
+    fit(scenes, quick, folder, quiet=True)
+    return folder
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A CSV of twelve small pictures of three colours, in a folder of their own."""
+    from PIL import Image
+
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    rows = ["image,label,split"]
+    for i in range(12):
+        colour, name = [((200, 30, 30), "red"), ((30, 200, 30), "green"), ((30, 30, 200), "blue")][i % 3]
+        Image.new("RGB", (20 + i, 16), colour).save(folder / f"{i}.{'png' if i % 2 else 'jpg'}")
+        split = ("val", "test")[i % 2] if i >= 8 else "train"
+        rows.append(f"photos/{i}.{'png' if i % 2 else 'jpg'},{name},{split}")
+    table = tmp_path / "photos.csv"
+    table.write_text("\n".join(rows) + "\n")
+    return table
+
+
+def outcome(folder: Path) -> dict:
+    """result.json without its timings."""
+    result = json.loads((folder / "result.json").read_text())
+    return {name: value for name, value in result.items() if name not in TIMINGS}
+
+
+def contents(folder: Path, without=("result.json", "last.ckpt", "config.json", "report.html")) -> dict[str, bytes]:
+    """Every file's bytes by name, timings aside."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in without}

@@ -1,0 +1,405 @@
+"""Every kind of problem in a data set, and the cleaned copy of its table."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spml.data import LabelTable, read
+from spml.data import check_files as files
+from spml.data.check import check
+from spml.data.check_fix import clean, write_table
+from spml.data.check_kinds import KINDS, Place, count_kinds, counted
+from spml.errors import DataError, UserError
+
+
+@pytest.fixture
+def picture(tmp_path):
+    """Writes a small picture; the same shade of the same kind is the same bytes."""
+
+    def writer(name, shade=0, **options):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(shade).integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path, **options)
+        return path
+
+    return writer
+
+
+@pytest.fixture
+def table(write, picture):
+    """Writes a CSV, and a picture of its own for each item that is not there yet."""
+
+    def writer(text, name="my.csv"):
+        path = write(text, name)
+        for shade, line in enumerate(text.splitlines()[1:]):
+            image = path.parent / line.partition(",")[0]
+            if not os.path.lexists(image):
+                picture(image.relative_to(path.parent), 1000 + shade)
+        return path
+
+    return writer
+
+
+def kinds(found, severity="error"):
+    return count_kinds([one for one in found.problems if one.severity == severity])
+
+
+def only(found, kind):
+    problems = found.by_kind()[kind]
+    assert len(problems) == 1
+    return problems[0]
+
+
+def test_sound_data_have_no_errors(table):
+    found = check(read(table("image,label\na.jpg,dog\nb.png,cat\nc.webp,dog|cat\nd.bmp,dog\n")), min_positives=0)
+    assert found.problems == [] and found.copies == []
+
+
+def test_a_missing_file_is_named_with_its_line(write, picture):
+    picture("a.jpg")
+    found = check(read(write("image,label\na.jpg,dog\n\ngone.jpg,dog\na.jpg/b.jpg,dog\n")), min_positives=0)
+    assert [(one.split, one.row) for one in found.by_kind()["missing"]] == [("train", 1), ("train", 2)]
+    assert "my.csv, line 4: " in found.errors[0].message and "gone.jpg: no such file" in found.errors[0].message
+    assert kinds(found) == {"missing": 2}
+
+
+def test_unreadable_pictures(write, picture, tmp_path):
+    whole = picture("whole.jpg").read_bytes()
+    picture("good.png", 1)
+    for name, content in {
+        "text.jpg": b"not found",
+        "cut.jpg": whole[: len(whole) // 2],
+        "empty.jpg": b"",
+        "cut.png": picture("other.png", 2).read_bytes()[:300],
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder.jpg").mkdir()
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    bad = ["text.jpg", "cut.jpg", "empty.jpg", "cut.png", "folder.jpg", "loop.jpg", "pipe.jpg"]
+    csv = write("image,label\n" + "".join(f"{name},dog\n" for name in ["good.png", "whole.jpg", *bad]))
+    found = check(read(csv), threads=2)
+
+    assert kinds(found) == {"unreadable": 7}
+    for line, (name, one) in enumerate(zip(bad, found.errors, strict=True), 4):
+        assert f"my.csv, line {line}: " in one.message and name in one.message and one.row == line - 2
+    assert {one.row for one in check(read(csv), pictures=False).errors} == {4, 6, 7, 8}, "what needs no decoding"
+
+
+def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
+    csv = table("image,label\na.png,dog\nb.png,dog\nc.png,cat\n")
+    (csv.parent / "b.png").write_bytes((csv.parent / "a.png").read_bytes())
+
+    def refuse(file, name):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(files.hashlib, "file_digest", refuse)
+    found = check(read(csv), pictures=False)
+    assert kinds(found) == {"unreadable": 2} and "(Permission denied)" in found.errors[0].message
+
+
+def test_size_is_given_to_the_decoder(table, monkeypatch):
+    import spml.data.pictures as pictures
+
+    sizes = []
+    monkeypatch.setattr(pictures, "decode", lambda path, size: sizes.append(size))
+    check(read(table("image,label\na.png,dog\nb.png,dog\n")), size=32)
+    assert sizes == [32, 32]
+
+
+def test_the_same_bytes_in_two_splits_leak(table, picture):
+    for name in ("train.png", "val.png", "test.png"):
+        picture(name, 1)
+    picture("x/twin.png", 2)
+    picture("x/twin2.png", 2)
+    csv = table(
+        "image,label,split\ntest.png,dog,test\ntrain.png,dog,train\nval.png,dog,val\nx/twin.png,cat,val\n"
+        "x/twin2.png,cat,\nown.png,dog,\nown2.png,dog,\n"
+    )
+    found = check(read(csv), min_positives=0)
+
+    assert kinds(found) == {"leak": 3}
+    assert {(one.split, one.row) for one in found.errors} == {("train", 0), ("val", 0), ("train", 1)}
+    assert "my.csv, line 3: 'train.png' in train is the same picture as 'test.png' (test, line 2)" in [
+        one.message.replace(f"{csv.parent}/", "") for one in found.errors
+    ]
+    assert kinds(check(read(csv), pictures=False)) == {"leak": 3}
+
+
+def test_pictures_of_equal_length_are_not_the_same(picture, write):
+    lengths = {picture(f"{shade}.bmp", shade).stat().st_size for shade in range(4)}
+    assert len(lengths) == 1
+    csv = write("image,label,split\n" + "".join(f"{i}.bmp,dog,{'test' if i > 2 else ''}\n" for i in range(4)))
+    assert check(read(csv), min_positives=0).problems == []
+
+
+def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
+    hashed = []
+    digest = files.hashlib.file_digest
+    monkeypatch.setattr(files.hashlib, "file_digest", lambda file, name: hashed.append(file.name) or digest(file, name))
+    picture("a.png", 1)
+    picture("b.png", 1)
+    Image.new("RGB", (300, 4)).save(picture("c.png", 2))
+    found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")))
+    assert len(hashed) == 2 and kinds(found, "warning")["repeated"] == 1
+
+
+def test_broken_files_are_not_copies_of_each_other(write, picture):
+    for name in ("a.jpg", "b.jpg"):
+        write("<html>404</html>", name)
+    for name in ("c.jpg", "d.jpg"):
+        write("", name)
+    picture("e.jpg")
+    picture("f.jpg", 1)
+    found = check(read(write("image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\nd.jpg,x,test\ne.jpg,x,\nf.jpg,x,")))
+    assert kinds(found) == {"unreadable": 4} and found.copies == []
+
+
+def test_copies_with_contradictory_labels(table, picture):
+    for name in ("a.png", "b.png", "c.png"):
+        picture(name, 1)
+    csv = table("image,label,negative\na.png,dog,\nb.png,cat,\nc.png,bird,dog|cat\nd.png,dog,\ne.png,cat,\n")
+    found = check(read(csv), min_positives=0)
+
+    assert kinds(found) == {"contradiction": 1} and kinds(found, "warning") == {"different": 1}
+    assert only(found, "contradiction").row == 2
+    assert "'dog' negative here and positive there" in only(found, "contradiction").message
+    assert "'a.png' (train, line 2), which has 'dog'; here it has 'cat'" in only(found, "different").message
+    other = check(read(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv")), min_positives=0)
+    assert "'y' positive here and negative there" in only(other, "contradiction").message
+
+
+def test_in_complete_tables_other_labels_contradict(table, picture):
+    picture("a.png", 1)
+    picture("b.png", 1)
+    csv = table("image,label\na.png,dog\nb.png,cat\nd.png,dog\ne.png,cat\n")
+    assert kinds(check(read(csv, labels="complete"))) == {"contradiction": 1}
+    assert kinds(check(read(csv))) == {}
+
+
+def test_copies_with_the_same_labels_are_said(table, picture):
+    picture("a.png", 1)
+    picture("./sub/../b.png", 1)
+    found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
+    assert kinds(found, "warning") == {"repeated": 1} and found.copies == [(Place("train", 0), Place("train", 1))]
+
+
+def test_classes_that_cannot_be_learned(table):
+    csv = table(
+        "image,often,none,rare,tested,validated,split\na.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"
+        "d.png,0,0,0,0,1,val\ne.png,0,0,0,1,0,test\n"
+    )
+    found = check(read(csv), min_positives=3)
+    assert kinds(found) == {}
+    assert only(found, "no_positive").message == "'none'"
+    assert "'tested' has 1 in test" in only(found, "test_only").message
+    assert [one.message.split()[0] for one in found.by_kind()["few_positives"]] == ["'rare'", "'validated'"]
+    assert "few_positives" not in check(read(csv), min_positives=0).by_kind()
+
+
+def test_near_class_names_are_counted_over_all_splits(table):
+    found = check(read(table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n")))
+    assert only(found, "near_names").message == "'Dog' (1) and 'dog' (2)"
+
+
+def test_rows_without_a_positive(table):
+    found = check(read(table("image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n")))
+    assert [(one.split, one.row) for one in found.by_kind()["unlabelled"]] == [("train", 1), ("test", 0)]
+    assert "my.csv, line 3: 'b.png'" in found.by_kind()["unlabelled"][0].message
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
+        ("a.png,dog,train\nb.png,dog,val\n", "1 rows in train are too few"),
+        ("a.png,dog,train\nb.png,dog,\n", "2 rows in train are too few"),
+    ],
+)
+def test_what_training_would_refuse_is_an_error(table, rows, said):
+    from spml.data import load
+
+    csv = table(f"image,label,split\n{rows}")
+    assert said in only(check(read(csv)), "untrainable").message
+    with pytest.raises(DataError):
+        load(csv)
+
+
+def test_the_smallest_data_that_training_takes_have_no_errors(table):
+    from spml.data import load
+
+    for text in ("image,label\na.png,x\nb.png,x\nc.png,x\n", "image,label,split\na.png,x,\nb.png,x,\nc.png,x,val\n"):
+        csv = table(text)
+        load(csv)
+        assert check(read(csv)).errors == []
+
+
+def test_arrays_are_compared_where_they_are_pictures():
+    x = np.random.default_rng(0).integers(0, 255, (6, 3, 4, 4), dtype=np.uint8)
+    x[5] = x[1]
+    labels = np.ones((3, 1), np.int8)
+    tables = {split: LabelTable(list("abc"), ["dog"], labels, x=x[at]) for split, at in parts(x)}
+    found = check(tables)
+    assert kinds(found) == {"leak": 1} and only(found, "leak").message.startswith("'b' in train")
+
+    flat = {split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32)) for split, _ in parts(x)}
+    assert check(flat).errors == []
+
+
+def parts(x):
+    return [("train", slice(0, 3)), ("test", slice(3, 6))]
+
+
+def test_progress_is_told(table, monkeypatch):
+    monkeypatch.setattr(files, "WINDOW", 2)
+    told = []
+    check(
+        read(table("image,label\na.png,x\nb.png,x\nc.png,x\n")),
+        advance=lambda what, done, total: told.append((what, done, total)),
+    )
+    assert told[:3] == [("looking for files", i, 3) for i in (1, 2, 3)] and told[-1] == ("decoding pictures", 3, 3)
+
+
+def test_counts_in_words():
+    assert counted({"missing": 2, "unreadable": 1, "leak": 0}) == "2 missing files, 1 unreadable picture"
+    assert all(kind.severity in ("error", "warning") for kind in KINDS.values())
+
+
+DAMAGED = (
+    "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\nleak.png,dog,,\n"
+    "kept.png,bird,,test\none.png,dog,bird,\ntwo.png,cat,dog,\nthree.png,bird|cat,,\nlast.png,,,val\n"
+)
+
+
+@pytest.fixture
+def damaged(table, picture):
+    picture("leak.png", 1)
+    picture("kept.png", 1)
+    for name in ("one.png", "two.png", "three.png"):
+        picture(name, 2)
+    csv = table(DAMAGED)
+    (csv.parent / "gone.png").unlink()
+    (csv.parent / "bad.png").write_bytes(b"bad")
+    return csv
+
+
+def cleaned_copy(csv, out, merge=False, labels=None):
+    tables = read(csv, labels=labels)
+    cleaned = clean(tables, check(tables), merge=merge)
+    write_table(cleaned.tables, out)
+    return cleaned
+
+
+def known(tables):
+    """{split: {item: (positives, negatives)}} of explicit labels."""
+    return {
+        split: {
+            item: tuple(
+                "".join(name[0] for name, value in zip(table.classes, row, strict=True) if value == wanted)
+                for wanted in (1, -1)
+            )
+            for item, row in zip(table.items, table.labels.tolist(), strict=True)
+        }
+        for split, table in tables.items()
+    }
+
+
+def test_the_cleaned_copy_has_no_errors(damaged):
+    before = damaged.read_bytes()
+    assert set(kinds(check(read(damaged)))) == {"missing", "unreadable", "leak", "contradiction"}
+    cleaned = cleaned_copy(damaged, damaged.parent / "clean.csv")
+
+    assert cleaned.removed == {"missing": 1, "unreadable": 1, "leak": 1}
+    assert (cleaned.united, cleaned.unknown, cleaned.unsettled) == (0, 2, 0)
+    tables = read(damaged.parent / "clean.csv")
+    assert check(tables).errors == []
+    assert known(tables) == {
+        "train": {"ok.png": ("d", "c"), "one.png": ("", ""), "two.png": ("c", ""), "three.png": ("c", "")},
+        "test": {"kept.png": ("b", "")},
+        "val": {"last.png": ("", "")},
+    }
+    assert damaged.read_bytes() == before
+
+
+def test_copies_are_united_on_request(damaged):
+    cleaned = cleaned_copy(damaged, damaged.parent / "clean.csv", merge=True)
+    assert (cleaned.united, cleaned.unknown) == (2, 2)
+    tables = read(damaged.parent / "clean.csv")
+    assert known(tables)["train"] == {"ok.png": ("d", "c"), "one.png": ("c", "")}
+    assert check(tables).copies == []
+
+
+def test_complete_labels_are_united_but_never_unknown(damaged):
+    out = damaged.parent / "one.csv"
+    assert cleaned_copy(damaged, out, labels="complete").unsettled == 1
+    assert "negative" in out.read_text().splitlines()[0] and ",cat,," in out.read_text()
+    out = damaged.parent / "two.csv"
+    assert cleaned_copy(damaged, out, merge=True, labels="complete").unsettled == 0
+    tables = read(out, labels="complete")
+    assert known(tables)["train"] == {"ok.png": ("d", "bc"), "one.png": ("bcd", "")}
+    assert check(tables).errors == []
+
+
+def test_only_leaks_into_train_and_val_are_removed(table, picture):
+    for name in ("a.png", "b.png", "c.png", "d.png"):
+        picture(name, 1)
+    csv = table("image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\nd.png,y,test\ne.png,y,\nf.png,y,\n")
+    cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
+    assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
+        "train": ["e.png", "f.png"],
+        "test": ["c.png", "d.png"],
+    }
+
+
+def test_paths_lead_from_the_copy_to_the_pictures(table, monkeypatch):
+    csv = table("image,label\nin/a.png,x\nin/b.png,x\nin/c.png,x\n", "data/my.csv")
+    folder = csv.parent.parent
+    monkeypatch.chdir(folder)
+    for out in ("data/same.csv", "above.csv", "data/in/below.csv", "new/else.csv"):
+        path = folder / out if out == "above.csv" else Path(out)
+        cleaned_copy(Path("data/my.csv"), path)
+        assert check(read(path)).errors == [] and len(read(path)["train"]) == 3
+    assert read("data/same.csv")["train"].items[0] == "in/a.png"
+    assert read("above.csv")["train"].items[0] == "data/in/a.png"
+    assert read("new/else.csv")["train"].items[0] == str(folder / "data/in/a.png")
+
+
+def test_names_with_commas_quotes_and_lines_survive(table, write, picture):
+    picture("a, b.png", 1)
+    picture("ü\n.png", 2)
+    csv = write('image,label,negative\n"a, b.png","say ""x"", y",é\n"ü\n.png",é,\n')
+    cleaned_copy(csv, csv.parent / "clean.csv")
+    assert known(read(csv.parent / "clean.csv")) == known(read(csv))
+
+
+@pytest.mark.parametrize("existing", ["my.csv", "link.csv", "folder.csv"])
+def test_nothing_is_replaced(table, existing):
+    csv = table("image,label\na.png,x\nb.png,x\nc.png,x\n")
+    (csv.parent / "link.csv").symlink_to("nowhere")
+    (csv.parent / "folder.csv").mkdir()
+    before = csv.read_bytes()
+    with pytest.raises(UserError, match="already there"):
+        cleaned_copy(csv, csv.parent / existing)
+    assert csv.read_bytes() == before and (csv.parent / "link.csv").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("item", "name", "said"),
+    [("a.png", "a|b", "contains '|'"), ("a.png ", "x", "ends with a space"), ("\udcff.png", "x", "is not UTF-8")],
+)
+def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, said):
+    tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
+    with pytest.raises(DataError, match=said.replace("|", r"\|")):
+        write_table(tables, tmp_path / "clean.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_copy_is_not_written(write):
+    csv = write("image,label\na.png,x\nb.png,x\n")
+    with pytest.raises(DataError, match="no row with a label is left"):
+        cleaned_copy(csv, csv.parent / "clean.csv")
+    assert not (csv.parent / "clean.csv").exists()

@@ -1,0 +1,232 @@
+"""CSV files: both forms, every malformed case with its line, and fuzz."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spml.data import LabelTable, read
+from spml.errors import DataError
+
+TEMPORARY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+
+
+def rows(table):
+    return dict(zip(table.items, table.labels.tolist(), strict=True))
+
+
+def test_long_form(write):
+    path = write("image,label\nb.jpg,dog|cat\na.jpg,bird\n/x/c.jpg,dog\n")
+    tables = read(path)
+
+    assert list(tables) == ["train"]
+    table = tables["train"]
+    assert table.classes == ["bird", "cat", "dog"]
+    assert rows(table) == {"b.jpg": [0, 1, 1], "a.jpg": [1, 0, 0], "/x/c.jpg": [0, 0, 1]}
+    assert table.root == path.parent
+
+
+def test_rows_of_one_image_unite(write):
+    table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))["train"]
+    assert table.classes == ["bird", "cat", "dog"]
+    assert rows(table) == {"a": [-1, 1, 1], "b": [1, -1, -1], "c": [0, 0, 0]}
+    assert table.sparse.counts(1).tolist() == [1, 1, 1]
+
+
+def test_the_first_contradiction_is_named(write):
+    path = write("image,label,negative\na,dog,\nb,cat,\nc,dog,\nb,,cat\na,,dog\nc,,dog\n")
+    with pytest.raises(DataError, match=r"line 5: 'cat' .* for 'b' \(see line 3\)"):
+        read(path)
+
+
+def test_complete_takes_absence_as_negative(write):
+    table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")["train"]
+    assert rows(table) == {"a": [-1, 1], "b": [1, -1], "c": [-1, -1]}
+    assert (table.sparse.fill, table.sparse.values.tolist()) == (-1, [1, 1])
+
+
+def test_splits(write):
+    tables = read(write("image,label,split\na,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n"))
+    assert {name: list(table.items) for name, table in tables.items()} == {
+        "train": ["b", "d"],
+        "val": ["c"],
+        "test": ["a"],
+    }
+    assert rows(tables["test"]) == {"a": [1, 1]}
+
+
+def test_wide_form(write):
+    path = write("image,zebra,split,ant\na,1,train,0\nb,-1,,1.0\nc,, val ,-1\nd,1,test,0.0\n")
+    tables = read(path)
+    assert tables["train"].classes == ["zebra", "ant"]
+    assert rows(tables["train"]) == {"a": [1, 0], "b": [-1, 1]}
+    assert rows(tables["val"]) == {"c": [0, -1]}
+    assert rows(read(path, labels="complete")["val"]) == {"c": [-1, -1]}
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_dialects(write, bom, separator, end):
+    lines = ["image,label,negative", '"a, b; c.jpg",dog,"hot dog"', "", "é.jpg,cat,", ",,"]
+    text = end.join(lines).replace(",", separator).replace('"a' + separator, '"a,')
+    table = read(write(bom + text.encode()))["train"]
+    assert list(table.items) == ["a, b; c.jpg", "é.jpg"]
+    assert table.classes == ["cat", "dog", "hot dog"]
+
+
+def test_wide_names_may_hold_the_other_separators(write):
+    table = read(write('image;"a,b,c";d\nx;1;0\n'))["train"]
+    assert table.classes == ["a,b,c", "d"]
+
+
+def test_quoted_cells_may_span_lines_and_line_numbers_stay_right(write):
+    path = write('image,label\n"a\nb",dog\n\nc,dog,cat\n')
+    with pytest.raises(DataError, match=r"my.csv, line 5: 3 cells, the header has 2; quote"):
+        read(path)
+
+
+def test_other_columns_of_the_long_form_are_left_alone(write):
+    assert rows(read(write("id,image,label,width\n1,a,dog,640\n"))["train"]) == {"a": [1]}
+
+
+def test_root_replaces_the_folder(write, tmp_path):
+    assert read(write("image,label\na,dog\n"), tmp_path / "x")["train"].root == tmp_path / "x"
+
+
+def test_class_list_fixes_the_order(write):
+    path = write("image,label\na,dog\nb,cat\n")
+    names = write("\ufeffdog\n\n cat \nbird\n", "classes.txt")
+    for classes in (names, str(names), ["dog", "cat", "bird"]):
+        table = read(path, classes=classes)["train"]
+        assert table.classes == ["dog", "cat", "bird"]
+        assert rows(table) == {"a": [1, 0, 0], "b": [0, 1, 0]}
+
+
+def test_class_list_with_names_to_show(write):
+    path = write("image,label\na,n02\nb,n01\n")
+    names = write("n01\tdog\nn02\tcat\nn03\n", "classes.txt")
+    table = read(path, classes=names)["train"]
+    assert table.classes == ["dog", "cat", "n03"]
+    assert rows(table) == {"a": [0, 1, 0], "b": [1, 0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("", ["empty file", "image,label"]),
+        ("\n \n", ["empty file"]),
+        ("image,label\n", ["no rows", "give at least one"]),
+        ("file,label\na,dog\n", ["line 1", "no column 'image'", "'file', 'label'", "name the one"]),
+        ("image\na\n", ["line 1", "no column 'label'", "add a column"]),
+        ("image,split\na,train\n", ["line 1", "no column 'label'"]),
+        ("image,image,label\na,b,dog\n", ["line 1", "'image' stands twice", "remove one"]),
+        ("image,label,Label\na,b,dog\n", ["line 1", "'label' stands twice"]),
+        ("image,cat,cat\na,1,0\n", ["line 1", "'cat' stands twice", "one named column"]),
+        (",image,cat\n0,a,1\n", ["line 1", "column 1 has no name"]),
+        ("image,label,spilt\na,dog,val\n", ["line 1", "'spilt' is not known", "did you mean 'split'"]),
+        ("image,label,negatives\na,dog,cat\n", ["line 1", "'negatives'", "did you mean 'negative'"]),
+        ("image,label\na,dog\n ,dog\n", ["line 3", "image cell is empty", "remove the row"]),
+        ("image,label\na,dog\nb\n", ["line 3", "1 cells, the header has 2", "fill the row up"]),
+        ("image,label\na,dog,cat\n", ["line 2", "3 cells, the header has 2", "quote a cell"]),
+        ("image,label,split\na,dog,trian\n", ["line 2", "'trian'", "train, val or test", "did you mean 'train'"]),
+        ("image,label,split\na,dog,validation\n", ["line 2", "did you mean 'val'"]),
+        ("image,label,split\na,dog,zzz\n", ["line 2", "'zzz' is not train, val or test"]),
+        (b"image,label\na,dog\nb,caf\xe9\n", ["line 3", "0xe9 is not UTF-8", "save the file as UTF-8"]),
+        (b"image,label\na,dog\nb,c\0t\n", ["line 3", "NUL", "UTF-8"]),
+        ("image,label\na,dog\n".encode("utf-16"), ["line 1", "UTF-8"]),
+        ("image,label\na,\nb,\n", ["no row has a label", "give at least one"]),
+        ("image,label,negative\na,,dog\n", ["no row has a label"]),
+        ("image,cat\na,0\nb,\n", ["no row has a label"]),
+        ("image,cat,dog\na,1,0\nb,yes,0\n", ["line 3", "'yes' in column 'cat'", "1, 0, -1 or empty", "'label'"]),
+        ("image,cat\na,2\n", ["line 2", "'2' in column 'cat'"]),
+        ('image,label\n"a,dog\nb,cat\n', ["line 2", "check the quotes"]),
+        ('image,label\n"a"b,dog\n', ["line 2", "check the quotes"]),
+        (b"image,label\ra,dog\r", ["line 1", "line ends"]),
+        ("image,label,negative\na,,cat\nb,cat,\na,cat,\n", ["line 4", "'cat' is both", "'a'", "line 2", "keep one"]),
+        ("image,label,negative\na,dog,dog\n", ["line 2", "'dog' is both", "see line 2"]),
+        ("image,cat\na,1\na,-1\n", ["line 3", "'cat' is both", "see line 2"]),
+        ("image,label,split\na,x,train\nb,y,val\na,x,test\n", ["line 4", "'a'", "'test'", "'train' at line 2", "one"]),
+    ],
+)  # fmt: skip
+def test_malformed_files(write, content, parts):
+    with pytest.raises(DataError) as caught:
+        read(write(content))
+    for part in ["my.csv", *parts]:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("classes", "parts"),
+    [
+        ("dog\nbird\n", ["my.csv, line 3", "'Dgo'", "classes.txt", "did you mean 'dog'?"]),
+        ("bird\n", ["my.csv, line 2", "'dog'", "add it there"]),
+        ("dog\ncat\ndog\n", ["classes.txt, line 3", "'dog' stands twice", "remove one"]),
+        ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' stands twice"]),
+        ("\n\n", ["classes.txt", "no class names"]),
+        (b"dog\n\xff\n", ["classes.txt, line 2", "UTF-8"]),
+    ],
+)
+def test_class_lists_that_do_not_fit(write, classes, parts):
+    path = write("image,label\na,dog\nb,Dgo\n")
+    with pytest.raises(DataError) as caught:
+        read(path, classes=write(classes, "classes.txt"))
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_wide_columns_must_be_in_the_class_list(write):
+    with pytest.raises(DataError, match=r"line 1: class 'dgo'.*did you mean 'dog'"):
+        read(write("image,dgo\na,1\n"), classes=["dog"])
+
+
+def test_a_missing_class_list(write):
+    with pytest.raises(DataError, match=r"none.txt: No such file"):
+        read(write("image,label\na,dog\n"), classes="none.txt")
+
+
+def cells():
+    return st.sampled_from(
+        ["image", "label", "split", "negative", "a", "b", "dog", "dog|cat", "1", "0", "-1", "train", "", '"']
+    )
+
+
+def texts():
+    grid = st.lists(st.lists(cells(), max_size=4).map(",".join), max_size=6).map("\n".join)
+    headed = st.tuples(st.sampled_from(["image,label", "image,a,b", "image;label;split"]), grid).map("\n".join)
+    return st.one_of(grid, headed, st.text(max_size=60)).map(lambda text: text.encode("utf-8", "surrogatepass"))
+
+
+@TEMPORARY
+@given(st.one_of(texts(), st.binary(max_size=80)))
+def test_any_bytes_give_a_table_or_a_data_error(tmp_path: Path, content):
+    path = tmp_path / "fuzz.csv"
+    path.write_bytes(content)
+    for kind in ("observed", "complete"):
+        try:
+            tables = read(path, labels=kind)
+        except DataError as error:
+            assert "fuzz.csv" in str(error)
+        else:
+            assert all(isinstance(table, LabelTable) and len(table) for table in tables.values())
+
+
+CHARACTERS = st.characters(codec="utf-8", exclude_characters='|"', exclude_categories=["Z", "Cc"])
+NAMES = st.text(CHARACTERS, min_size=1, max_size=6)
+
+
+@TEMPORARY
+@given(st.dictionaries(NAMES, st.sets(NAMES, min_size=1, max_size=4), min_size=1, max_size=8))
+def test_what_is_written_is_read(tmp_path: Path, labels):
+    path = tmp_path / "written.csv"
+    lines = [f'"{image}","{"|".join(sorted(names))}"' for image, names in labels.items()]
+    path.write_text("image,label\n" + "\n".join(lines), encoding="utf-8")
+    table = read(path)["train"]
+
+    assert list(table.items) == list(labels)
+    assert table.classes == sorted(set().union(*labels.values()))
+    expected = [[int(name in names) for name in table.classes] for names in labels.values()]
+    np.testing.assert_array_equal(table.labels, expected)

@@ -1,0 +1,75 @@
+"""The embedded scenes: the same bytes everywhere, and the statistics they were given."""
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from spml.data import digits, read
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return read("digits")
+
+
+def digest(table):
+    assert table.x is not None
+    return [hashlib.sha256(array.tobytes()).hexdigest()[:16] for array in (table.x, table.labels)]
+
+
+@pytest.mark.parametrize(
+    ("split", "recorded"),
+    [
+        ("train", ["4ea91d971f85db4e", "ea452004c3f548f9"]),
+        ("val", ["a24e46ec0581a1dd", "3f947af5d4ccf0e9"]),
+        ("test", ["60391d16f37ce080", "9d10c5d571fad066"]),
+    ],
+)
+def test_bytes_are_recorded(scenes, split, recorded):
+    assert digest(scenes[split]) == recorded
+
+
+def test_sizes_and_types(scenes):
+    assert {split: len(table) for split, table in scenes.items()} == {"train": 3000, "val": 750, "test": 2000}
+    for split, table in scenes.items():
+        assert table.x.dtype == np.uint8
+        assert table.x.shape == (len(table), 3, 40, 40)
+        assert set(np.unique(table.labels)) == {1, -1}
+        assert table.items[0] == f"{split}/00000"
+
+
+def test_labels_an_image(scenes):
+    counts = np.concatenate([(table.labels == 1).sum(axis=1) for table in scenes.values()])
+    assert counts.mean() == pytest.approx(1.46, abs=0.02)
+    assert (counts.min(), counts.max()) == (1, 5)
+
+
+def test_the_other_regime():
+    scenes = replace(digits.SETTINGS["digits-many"], sizes=(1, 300, 1))
+    counts = (digits.read_digits(scenes)["val"].labels == 1).sum(axis=1)
+    assert (counts.min(), counts.max()) == (2, 5)
+
+
+def test_no_digit_image_is_in_two_splits():
+    _, digit = digits._glyphs()
+    pools = [set(np.concatenate(digits._pool(digit, split, 1200)).tolist()) for split in range(3)]
+
+    assert all(not (a & b) for a, b in combinations(pools, 2))
+    assert len(set.union(*pools)) == len(digit)
+
+
+def test_observed_digits_hold_positives_alone(monkeypatch):
+    monkeypatch.setitem(digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1)))
+    observed = read("digits", labels="observed")["train"]
+    np.testing.assert_array_equal(observed.labels, np.where(read("digits")["train"].labels == 1, 1, 0))
+
+
+def test_the_room_loads_without_heavy_libraries():
+    program = "import sys, spml.data; print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

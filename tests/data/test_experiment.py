@@ -1,0 +1,116 @@
+"""What training takes: the draw before the split, the lists in order, and what is missing said."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spml.data import load, observe, read, split
+from spml.data.digits import SETTINGS
+from spml.errors import DataError, UserError
+
+
+def many(n=10):
+    return "image,label\n" + "".join(f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n))
+
+
+def test_complete_data_are_drawn_over_the_whole_list(write):
+    path = write(many())
+    experiment = load(path, labels="complete", observe_seed=3, split_seed=4, val_fraction=0.3)
+    truth = read(path, labels="complete")["train"].labels
+
+    np.testing.assert_array_equal(experiment.complete.labels, truth)
+    np.testing.assert_array_equal(experiment.observed.labels, observe(truth, 3))
+    np.testing.assert_array_equal(experiment.train_rows, split(10, 0.3, 4)[0])
+    np.testing.assert_array_equal(experiment.val_rows, split(10, 0.3, 4)[1])
+    assert (experiment.label_kind, experiment.test) == ("complete", None)
+    assert (experiment.name, experiment.classes) == (str(path), ["a", "b", "c"])
+
+
+def test_observed_data_stay_as_they_stand(write):
+    path = write(many())
+    experiment = load(path)
+    np.testing.assert_array_equal(experiment.observed.labels, read(path)["train"].labels)
+    assert (experiment.label_kind, experiment.complete) == ("observed", None)
+    assert (len(experiment.train_rows), len(experiment.val_rows)) == (8, 2)
+
+
+def test_a_validation_split_of_its_own_comes_last_in_one_draw(write):
+    text = "image,label,split\n" + "".join(f"{i},a|b|c,{['val', 'train', 'test'][i % 3]}\n" for i in range(12))
+    experiment = load(write(text), labels="complete")
+
+    assert list(experiment.observed.items) == ["1", "4", "7", "10", "0", "3", "6", "9"]
+    np.testing.assert_array_equal(experiment.train_rows, range(4))
+    np.testing.assert_array_equal(experiment.val_rows, range(4, 8))
+    np.testing.assert_array_equal(experiment.observed.labels, observe(np.ones((8, 3), np.int8)))
+    assert list(experiment.test.items) == ["2", "5", "8", "11"]
+
+
+def test_digits(monkeypatch):
+    monkeypatch.setitem(SETTINGS, "digits", replace(SETTINGS["digits"], sizes=(30, 20, 10)))
+    experiment = load("digits")
+    tables = read("digits")
+    truth = np.concatenate([tables["train"].labels, tables["val"].labels])
+
+    np.testing.assert_array_equal(experiment.observed.labels, observe(truth))
+    np.testing.assert_array_equal(experiment.observed.x[30:], tables["val"].x)
+    assert (len(experiment.train_rows), len(experiment.val_rows), len(experiment.test)) == (30, 20, 10)
+    assert (experiment.name, experiment.label_kind) == ("digits", "complete")
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 2**24])
+def test_sha256_is_of_the_ones(write, monkeypatch, chunk):
+    monkeypatch.setattr("spml.data.experiment.CHUNK_BYTES", chunk)
+    experiment = load(write("image,label,negative\na,x,y\nb,y,\nc,,x\nd,x|y,\ne,y,x\n"))
+    ones = np.array([[1, 0], [0, 1], [0, 0], [1, 1], [0, 1]], np.uint8)
+    assert experiment.sha256 == hashlib.sha256(ones.tobytes()).hexdigest()
+
+
+def test_fraction_zero_needs_no_validation_rows(write):
+    experiment = load(write(many(3)), val_fraction=0)
+    assert (len(experiment.train_rows), len(experiment.val_rows)) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "parts"),
+    [
+        ("image,label,split\na,x,test\nb,x,val\n", {}, ["no training rows, only val and test", "mark some rows train"]),
+        ("image,label\na,x\n", {}, ["1 training rows", "at least 2"]),
+        ("image,label\na,x\nb,x\n", {}, ["2 rows give no validation row at fraction 0.2", "larger fraction"]),
+        ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, ["1 training rows"]),
+    ],
+)
+def test_too_little_data(write, content, options, parts):
+    with pytest.raises(DataError) as caught:
+        load(write(content), **options)
+    for part in ["my.csv", *parts]:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "parts"),
+    [
+        (lambda path: read("digist"), DataError, ["digist: no such file", "did you mean 'digits'?"]),
+        (lambda path: read("nothing.csv"), DataError, ["nothing.csv: no such file", "check the path"]),
+        (lambda path: read(path.with_suffix(".xlsx")), DataError, [".xlsx", "are not read", ".csv"]),
+        (lambda path: read("voc"), DataError, ["voc needs", "--root"]),
+        (lambda path: read("voc", path.parent), DataError, ["no ImageSets/Main", "--root"]),
+        (lambda path: read(path, labels="full"), UserError, ["'full'", "'observed' or 'complete'"]),
+        (lambda path: read("digits", classes=["a"]), UserError, ["digits has its own classes"]),
+        (lambda path: load(path, val_fraction=1), UserError, ["fraction 1"]),
+    ],
+)
+def test_requests_that_cannot_be_met(write, call, error, parts):
+    path = write(many())
+    path.with_suffix(".xlsx").write_bytes(b"PK")
+    with pytest.raises(error) as caught:
+        call(path)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_folder_where_a_file_is_expected(tmp_path):
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(DataError, match=r"x.csv"):
+        read(tmp_path / "x.csv")

@@ -1,0 +1,70 @@
+"""Class folders, with and without splits."""
+
+import pytest
+
+from spml.data import read
+from spml.errors import DataError, UserError
+
+
+def test_class_folders(tmp_path, write, positives):
+    for name in ("dog/b.jpg", "dog/a.PNG", "hot dog/inner/c.webp", "dog/.DS_Store", "dog/Thumbs.db", ".git/x/y.jpg"):
+        write("", f"pictures/{name}")
+    table = read(tmp_path / "pictures")["train"]
+    assert positives(table) == {"dog/a.PNG": ["dog"], "dog/b.jpg": ["dog"], "hot dog/inner/c.webp": ["hot dog"]}
+    assert (table.root, table.sparse.fill) == (tmp_path / "pictures", 0)
+    assert read(tmp_path / "pictures", labels="complete")["train"].sparse.fill == -1
+
+
+def test_splits(tmp_path, write, positives):
+    for name in ("train/dog/a.jpg", "val/cat/a.jpg", "test/dog/b.jpg"):
+        write("", f"pictures/{name}")
+    tables = read(tmp_path / "pictures")
+    assert list(tables) == ["train", "val", "test"]
+    assert positives(tables["val"]) == {"val/cat/a.jpg": ["cat"]}
+    assert tables["test"].classes == ["cat", "dog"]
+
+
+def test_a_class_may_be_called_train(tmp_path, write, positives):
+    for name in ("train/a.jpg", "bus/b.jpg"):
+        write("", f"pictures/{name}")
+    assert positives(read(tmp_path / "pictures")["train"]) == {"bus/b.jpg": ["bus"], "train/a.jpg": ["train"]}
+
+
+def test_class_list(tmp_path, write):
+    write("", "pictures/dgo/a.jpg")
+    with pytest.raises(DataError, match=r"class 'dgo' is not in the class list.*did you mean 'dog'"):
+        read(tmp_path / "pictures", classes=["cat", "dog"])
+    assert read(tmp_path / "pictures", classes=["cat", "dgo"])["train"].labels.tolist() == [[0, 1]]
+
+
+def test_other_files_are_counted(tmp_path, write):
+    for name in ("dog/a.jpg", "dog/notes.txt", "dog/more.md"):
+        write("", f"pictures/{name}")
+    with pytest.warns(UserWarning, match=r"2 files are no pictures and were left out, first .*more.md"):
+        read(tmp_path / "pictures")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "no class folders"),
+        (["a.jpg"], "no class folders; put each picture into a folder"),
+        (["train/a.jpg"], "train: no class folders"),
+        (["dog/"], "no rows"),
+        (["dog/a.jpg", "loose.jpg"], "1 pictures lie outside the class folders, first .*loose.jpg"),
+    ],
+)
+def test_folders_without_pictures(tmp_path, write, names, message):
+    (tmp_path / "pictures").mkdir()
+    for name in names:
+        if name.endswith("/"):
+            (tmp_path / "pictures" / name).mkdir()
+        else:
+            write("", f"pictures/{name}")
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "pictures")
+
+
+def test_a_root_has_no_meaning_here(tmp_path):
+    with pytest.raises(UserError, match="leave out the root"):
+        read(tmp_path, tmp_path)

@@ -1,0 +1,113 @@
+"""Miniature copies of NUS-WIDE: the official lists and the formatted files."""
+
+import numpy as np
+import pytest
+
+from spml.data import load, read
+from spml.data.nuswide import CLASSES
+from spml.errors import DataError
+
+MARKS = {("sky", "Train"): "1\n0\n1\n", ("lake", "Train"): "0\n-1130179\n1\n", ("zebra", "Test"): "0\n1\n"}
+
+
+@pytest.fixture(params=["ImageList Groundtruth", ". ."])
+def official(request, tmp_path, write):
+    lists, truth = request.param.split()
+    write("actor\\0001_11.jpg\r\nactor\\0002_22.jpg\r\nzoo\\0003_33.jpg\r\n", f"{lists}/TrainImagelist.txt")
+    write("zoo\\0004_44.jpg\nzoo\\0005_55.jpg\n", f"{lists}/TestImagelist.txt")
+    for name in CLASSES:
+        for split, rows in (("Train", 3), ("Test", 2)):
+            write(MARKS.get((name, split), "0\n" * rows), f"{truth}/TrainTestLabels/Labels_{name}_{split}.txt")
+    return tmp_path
+
+
+@pytest.fixture
+def formatted(tmp_path):
+    for name, rows in (("train", 4), ("val", 2)):
+        labels = np.zeros((rows, 81))
+        labels[np.arange(rows), np.arange(rows)] = 1
+        np.save(tmp_path / f"formatted_{name}_labels.npy", labels)
+        np.save(tmp_path / f"formatted_{name}_images.npy", np.array([f"{name}\\{i}.jpg" for i in range(rows)]))
+    return tmp_path
+
+
+def test_there_are_81_concepts():
+    assert len(CLASSES) == 81
+    assert list(CLASSES) == sorted(set(CLASSES))
+
+
+def test_official_lists(official, positives):
+    tables = read("nuswide", official)
+    train = {"actor/0001_11.jpg": ["sky"], "actor/0002_22.jpg": [], "zoo/0003_33.jpg": ["lake", "sky"]}
+    assert positives(tables["train"]) == train
+    assert positives(tables["test"]) == {"zoo/0004_44.jpg": [], "zoo/0005_55.jpg": ["zebra"]}
+    assert tables["train"].root == official
+
+
+def test_formatted_files(formatted, positives):
+    (formatted / "Flickr").mkdir()
+    tables = read("nuswide", formatted)
+    assert positives(tables["train"])["train/2.jpg"] == ["beach"]
+    assert positives(tables["test"]) == {"val/0.jpg": ["airport"], "val/1.jpg": ["animal"]}
+    assert (tables["train"].root, tables["train"].sparse.fill) == (formatted / "Flickr", -1)
+    assert read("nuswide", formatted, labels="observed")["train"].sparse.fill == 0
+
+
+def test_the_version_is_named(official):
+    assert load("nuswide", official, val_fraction=0).version == "official lists"
+
+
+def test_formatted_versions_are_told_apart(formatted):
+    before = load("nuswide", formatted, val_fraction=0).version
+    np.save(formatted / "formatted_train_images.npy", np.array(["a", "b", "c", "d"]))
+    after = load("nuswide", formatted, val_fraction=0).version
+    assert before.startswith("formatted files")
+    assert before != after
+
+
+@pytest.mark.parametrize("official", ["ImageList Groundtruth"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("ImageList/TestImagelist.txt", None, "no TestImagelist.txt there; put the official lists"),
+        ("Groundtruth/TrainTestLabels/Labels_sky_Train.txt", None, "Labels_sky_Train.txt: No such file"),
+        ("Groundtruth/TrainTestLabels/Labels_sky_Train.txt", "1\n0\n", "2 lines, TrainImagelist.txt has 3"),
+        (
+            "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
+            "1\n0\n7\n",
+            "Labels_sky_Train.txt, line 3: 7 is not 0 or 1",
+        ),
+    ],
+)
+def test_damaged_lists(official, write, name, content, message):
+    if content is None:
+        (official / name).unlink()
+    else:
+        write(content, name)
+    with pytest.raises(DataError, match=message):
+        read("nuswide", official)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("formatted_train_labels.npy", np.zeros((4, 80)), r"\(4, 80\); it must have 81 columns"),
+        ("formatted_train_labels.npy", np.zeros(4), "must have 81 columns"),
+        ("formatted_train_labels.npy", np.full((4, 81), 0.5), "hold 0.5 in row 0"),
+        ("formatted_val_images.npy", np.array(["a"]), "1 entries for 2 rows of formatted_val_labels.npy"),
+        ("formatted_val_images.npy", np.array([1, 2]), "list of strings"),
+        ("formatted_val_images.npy", np.array([None, "a"]), "not a .npy file of plain"),
+        ("formatted_val_images.npy", None, "formatted_val_images.npy: No such file"),
+    ],
+)
+def test_damaged_formatted_files(formatted, name, array, message):
+    (formatted / name).unlink()
+    if array is not None:
+        np.save(formatted / name, array)
+    with pytest.raises(DataError, match=message):
+        read("nuswide", formatted)
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(DataError, match=r"no TrainImagelist.txt there"):
+        read("nuswide", tmp_path)

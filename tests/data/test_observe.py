@@ -1,0 +1,156 @@
+"""The draw and the split against literal transcriptions of the reference protocol."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from spml.data import observe, split
+from spml.data.observe import draw
+from spml.data.table import SparseLabels
+from spml.errors import DataError, UserError
+
+COMPLETE = hnp.arrays(
+    np.int8, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12), elements=st.sampled_from([1, -1])
+)
+
+
+def reference_draw(labels, seed=1200, positives=1, negatives=0, shuffle_negatives=True):
+    """The reference, step by step: lists, one row after the other, one random stream."""
+    rng = np.random.RandomState(seed)
+    observed = [[0] * labels.shape[1] for _ in labels]
+    for i, row in enumerate(labels):
+        present = [c for c, value in enumerate(row) if value == 1]
+        absent = [c for c, value in enumerate(row) if value == -1]
+        rng.shuffle(present)
+        if shuffle_negatives:
+            rng.shuffle(absent)
+        for c in present[:positives]:
+            observed[i][c] = 1
+        for c in absent[:negatives]:
+            observed[i][c] = -1
+    return np.array(observed, np.int8).reshape(labels.shape)
+
+
+def reference_split(n, fraction, seed):
+    order = np.random.RandomState(seed).permutation(n)
+    num_val = int(np.round(fraction * n))
+    return sorted(order[: n - num_val]), sorted(order[n - num_val :])
+
+
+def synthetic(rows=2000, classes=20, seed=0):
+    return np.where(np.random.default_rng(seed).random((rows, classes)) < 0.1, 1, -1).astype(np.int8)
+
+
+@given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 4), st.integers(0, 4))
+def test_draw_is_the_reference(labels, seed, positives, negatives):
+    observed = observe(labels, seed, positives, negatives)
+
+    np.testing.assert_array_equal(observed, reference_draw(labels, seed, positives, negatives))
+    assert observed.dtype == np.int8
+
+
+def test_draw_is_the_reference_on_many_rows():
+    labels = synthetic()
+    np.testing.assert_array_equal(observe(labels), reference_draw(labels))
+
+
+def test_draw_is_recorded():
+    digest = hashlib.sha256(observe(synthetic()).astype(np.uint8).tobytes()).hexdigest()
+    assert digest == "7760d9f399a435bfb5c938ada63bd773e0e59e122459f721ca58102acea9e4dc"
+
+
+def test_the_shuffle_of_negatives_belongs_to_the_draw():
+    labels = synthetic()
+    without = reference_draw(labels, shuffle_negatives=False)
+    several = (labels == 1).sum(axis=1) > 1
+
+    moved = (observe(labels) != without).any(axis=1)[several].mean()
+
+    assert 0.5 < moved < 0.75
+
+
+@given(COMPLETE, st.integers(0, 5), st.integers(0, 5))
+def test_what_is_observed_is_true_and_of_the_asked_number(labels, positives, negatives):
+    observed = observe(labels, 7, positives, negatives)
+
+    for value, number in ((1, positives), (-1, negatives)):
+        assert (labels[observed == value] == value).all()
+        there = (labels == value).sum(axis=1)
+        np.testing.assert_array_equal((observed == value).sum(axis=1), np.minimum(number, there))
+
+
+def test_seeds():
+    labels = synthetic(200)
+    np.testing.assert_array_equal(observe(labels, 3), observe(labels, 3))
+    assert (observe(labels, 3) != observe(labels, 4)).any()
+    np.testing.assert_array_equal(observe(labels), observe(labels, 1200))
+
+
+def test_torch_goes_in_and_the_input_stays():
+    labels = synthetic(50)
+    before = labels.copy()
+    np.testing.assert_array_equal(observe(torch.from_numpy(labels)), observe(labels))
+    np.testing.assert_array_equal(observe(torch.from_numpy(labels).float().requires_grad_()), observe(labels))
+    np.testing.assert_array_equal(labels, before)
+
+
+def test_sparse_labels_stay_as_they_were():
+    sparse = SparseLabels.from_dense(synthetic(100))
+    before = sparse.indices.copy()
+    draw(sparse, negatives=2)
+    np.testing.assert_array_equal(sparse.indices, before)
+
+
+@pytest.mark.parametrize("labels", [[[1, 0]], [[1, -1], [0, 0]], [[0, 0]]])
+def test_unknown_labels_cannot_be_drawn_from(labels):
+    with pytest.raises(DataError, match="complete labels"):
+        observe(np.array(labels))
+
+
+@pytest.mark.parametrize("options", [{"positives": -1}, {"negatives": -1}])
+def test_negative_numbers_are_refused(options):
+    with pytest.raises(UserError, match="below 0"):
+        observe(synthetic(3), **options)
+
+
+def test_no_rows():
+    assert observe(np.empty((0, 5), np.int8)).shape == (0, 5)
+
+
+@given(st.integers(0, 500), st.floats(0, 1, exclude_max=True), st.integers(0, 2**32 - 1))
+def test_split_is_the_reference_partition(n, fraction, seed):
+    train, val = split(n, fraction, seed)
+
+    expected_train, expected_val = reference_split(n, fraction, seed)
+    np.testing.assert_array_equal(train, expected_train)
+    np.testing.assert_array_equal(val, expected_val)
+    np.testing.assert_array_equal(np.sort(np.concatenate([train, val])), np.arange(n))
+
+
+@pytest.mark.parametrize(
+    ("n", "train", "val"), [(5717, 4574, 1143), (82081, 65665, 16416), (150000, 120000, 30000), (5994, 4795, 1199)]
+)
+def test_sizes_of_the_benchmarks(n, train, val):
+    assert tuple(map(len, split(n))) == (train, val)
+
+
+def test_fraction_zero_leaves_everything_to_training():
+    train, val = split(10, 0)
+    np.testing.assert_array_equal(train, np.arange(10))
+    assert len(val) == 0
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1, 1.5, float("nan")])
+def test_fractions_out_of_range(fraction):
+    with pytest.raises(UserError, match="fraction"):
+        split(10, fraction)
+
+
+def test_a_negative_length():
+    with pytest.raises(UserError, match="-1 rows"):
+        split(-1)

@@ -1,0 +1,123 @@
+"""Parquet files: both forms, types, malformed cases with their rows, and fuzz."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spml.data import read
+from spml.errors import DataError
+
+
+@pytest.fixture
+def save(tmp_path):
+    def saver(**columns):
+        path = tmp_path / "my.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=2)
+        return path
+
+    return saver
+
+
+def rows(table):
+    return dict(zip(table.items, table.labels.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["dog|cat", "bird", None, "dog"],
+        [["dog", "cat"], ["bird"], [], ["dog", None]],
+        pa.array(["dog|cat", "bird", "", "dog"]).dictionary_encode(),
+        pa.array(["dog|cat", "bird", "", "dog"], pa.large_string()),
+    ],
+)
+def test_long_form(save, labels):
+    path = save(width=[1, 2, 3, 4], image=["a", "b", "c", "a"], label=labels, negative=[None, "dog", "cat", None])
+    table = read(path)["train"]
+    assert table.classes == ["bird", "cat", "dog"]
+    assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, -1], "c": [0, -1, 0]}
+    assert table.root == path.parent
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.int64()])
+def test_wide_form(save, kind, monkeypatch):
+    monkeypatch.setattr("spml.data.parquet.BATCH", 2)
+    path = save(
+        image=["a", "b", "c"],
+        zebra=pa.array([1, None, -1], kind),
+        split=["train", None, "val"],
+        ant=pa.array([0, 1, 0], kind),
+        owl=pa.array([None, None, None]),
+        bee=pa.array([True, False, None]),
+    )
+    tables = read(path)
+    assert tables["train"].classes == ["zebra", "ant", "owl", "bee"]
+    assert rows(tables["train"]) == {"a": [1, 0, 0, 1], "b": [0, 1, 0, 0]}
+    assert rows(tables["val"]) == {"c": [-1, 0, 0, 0]}
+    assert rows(read(path, labels="complete")["val"]) == {"c": [-1, -1, -1, -1]}
+
+
+def test_class_list(save):
+    assert read(save(image=["a"], label=["dog"]), classes=["dog", "cat"])["train"].classes == ["dog", "cat"]
+    with pytest.raises(DataError, match=r"row 2: class 'dgo'.*did you mean 'dog'"):
+        read(save(image=["a", "b"], label=["dog", "dgo"]), classes=["dog"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"file": ["a"], "label": ["dog"]}, "no column 'image'; the columns are 'file'"),
+        ({"image": ["a"]}, "no column 'label'"),
+        ({"image": [1], "label": ["dog"]}, "column 'image' holds int64; it must hold strings"),
+        ({"image": ["a"], "label": [1]}, "column 'label' holds int64; .* strings or lists"),
+        ({"image": ["a"], "label": [[1]]}, "column 'label' holds list"),
+        ({"image": ["a"], "label": ["dog"], "split": [0]}, "column 'split' holds int64"),
+        ({"image": ["a"], "labels": ["dog"]}, "column 'labels' holds string; .* called 'label'"),
+        ({"image": ["a", None], "label": ["dog", "cat"]}, "row 2: the image cell is empty"),
+        (
+            {"image": ["a", "b", "c"], "label": ["x"] * 3, "split": ["val", "train", "tset"]},
+            "row 3: split 'tset'.*'test'",
+        ),
+        ({"image": ["a", "b", "a"], "label": ["x"] * 3, "split": ["val", "train", "test"]}, "row 3: .* at row 1; keep"),
+        ({"image": ["a", "b", "a"], "label": ["x", "x", ""], "negative": ["", "", "x"]}, "row 3: 'x' is both .* row 1"),
+        ({"image": ["a", "b"], "cat": [1, 2]}, "row 2: 2 in column 'cat'; a label is 1, 0, -1 or null"),
+        ({"image": ["a", "b"], "cat": [1.0, 0.5]}, "row 2: 0.5 in column 'cat'"),
+        ({"image": ["a", "b"], "cat": [1.0, np.inf]}, "row 2: .* in column 'cat'"),
+        ({"image": pa.array([], pa.string()), "label": pa.array([], pa.string())}, "no rows"),
+        ({"image": ["a"], "label": [""]}, "no row has a label"),
+        ({"image": ["a"], "label": pa.array([None])}, "no row has a label"),
+    ],
+)
+def test_malformed_tables(save, columns, message, monkeypatch):
+    monkeypatch.setattr("spml.data.parquet.BATCH", 2)
+    with pytest.raises(DataError, match=rf"my\.parquet.*{message}"):
+        read(save(**columns))
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PAR1" * 4])
+def test_files_that_are_no_parquet(write, content):
+    with pytest.raises(DataError, match=r"my.parquet: not a sound Parquet file"):
+        read(write(content, "my.parquet"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6), st.booleans())
+def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, wide):
+    buffer = io.BytesIO()
+    labels = {"dog": [1, 0, -1]} if wide else {"label": ["dog|cat", None, "é"]}
+    pq.write_table(pa.table({"image": ["a", "b", "c"], **labels}), buffer)
+    content = bytearray(buffer.getvalue())
+    for place, byte in damage:
+        content[place % len(content)] = byte
+    path = tmp_path / "fuzz.parquet"
+    path.write_bytes(content)
+    try:
+        assert read(path)["train"].classes
+    except DataError as error:
+        assert "fuzz.parquet" in str(error)

@@ -1,0 +1,70 @@
+"""A miniature VOC2012: lists, what counts as positive, and damaged copies."""
+
+import pytest
+
+from spml.data import load, read
+from spml.data.voc import CLASSES
+from spml.errors import DataError
+
+
+@pytest.fixture
+def voc(tmp_path):
+    """Two train images, two val images; the lists are not in order."""
+    folder = tmp_path / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
+    folder.mkdir(parents=True)
+    lists = {"train": ["2008_000002", "2008_000001"], "val": ["2009_000001", "2009_000002"]}
+    marks = {"person 2008_000001": "1", "dog 2008_000001": "0", "train 2008_000002": "1", "dog 2009_000002": "1"}
+    for name, images in lists.items():
+        (folder / f"{name}.txt").write_text("".join(f"{image}\n" for image in images))
+        for label in CLASSES:
+            lines = [f"{image} {marks.get(f'{label} {image}', '-1'):>2}\n" for image in images]
+            (folder / f"{label}_{name}.txt").write_text("".join(lines))
+    return folder
+
+
+@pytest.mark.parametrize("root", ["VOCdevkit/VOC2012", "VOCdevkit", "."])
+def test_reading(voc, positives, root):
+    tables = read("voc", voc.parents[3] / root)
+    assert list(tables) == ["train", "test"]
+    assert list(tables["train"].items) == ["2008_000001.jpg", "2008_000002.jpg"]
+    assert positives(tables["train"]) == {"2008_000001.jpg": ["person"], "2008_000002.jpg": ["train"]}
+    assert positives(tables["test"]) == {"2009_000001.jpg": [], "2009_000002.jpg": ["dog"]}
+    assert tables["train"].sparse.fill == -1
+    assert tables["train"].root == voc.parents[1] / "JPEGImages"
+    assert tables["train"].classes == sorted(CLASSES)
+
+
+def test_observed(voc):
+    assert read("voc", voc.parents[1], labels="observed")["train"].labels.tolist().count([0] * 20) == 0
+    assert read("voc", voc.parents[1], labels="observed")["train"].labels.min() == 0
+
+
+def test_loading(voc):
+    experiment = load("voc", voc.parents[1], val_fraction=0)
+    assert (experiment.name, len(experiment.test)) == ("voc", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("dog_train.txt", None, "dog_train.txt: No such file"),
+        ("train.txt", None, "train.txt: No such file"),
+        ("dog_train.txt", "2008_000001 -1\n", "dog_train.txt: 1 images, train.txt has 2"),
+        ("dog_train.txt", "2008_000001 -1\n2008_000009 1\n", "line 2: '2008_000009' is not in train.txt"),
+        (
+            "dog_train.txt",
+            "2008_000001 -1\n2008_000002 yes\n",
+            "line 2: '2008_000002 yes' is not an image and 1, 0 or -1",
+        ),
+        ("dog_train.txt", "2008_000001\n", "line 1: '2008_000001' is not"),
+        ("dog_train.txt", b"\xff\n", "line 1: byte 0xff"),
+        ("train.txt", "2008_000001\n", "line 1: '2008_000002' is not in train.txt"),
+    ],
+)
+def test_damaged_copies(voc, name, content, message):
+    if content is None:
+        (voc / name).unlink()
+    else:
+        (voc / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=message):
+        read("voc", voc.parents[1])

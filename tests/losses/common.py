@@ -1,0 +1,46 @@
+"""Losses by name with whatever else they ask for, so that every test covers every method."""
+
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spml import losses
+
+NAMES = losses.names()
+EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losses.options(name)}]
+
+
+def build(name: str, observed: Tensor, **options: Any) -> Callable[..., Tensor]:
+    """The loss called as loss(logits, observed, epoch=, epochs=), its index and tables supplied."""
+    items, classes = observed.shape
+    supply = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
+    wanted = {option.name for option in losses.options(name) if option.default is Parameter.empty}
+    loss = losses.create(name, **{key: supply[key] for key in wanted}, **options)
+
+    def call(logits: Tensor, labels: Tensor, **arguments: Any) -> Tensor:
+        extra = {"index": torch.arange(len(logits))} if losses.needs(name) else {}
+        return loss(logits, labels, **extra, **arguments)  # type: ignore[no-any-return]
+
+    return call
+
+
+def value_and_gradient(loss: Callable[..., Tensor], logits: Tensor, observed: Tensor, **call: Any) -> tuple[Tensor, Tensor]:
+    """Loss and its gradient with respect to the logits."""
+    z = logits.detach().clone().requires_grad_()
+    value = loss(z, observed, **call)
+    (gradient,) = torch.autograd.grad(value.sum(), z)
+    return value.detach(), gradient
+
+
+def random_batch(items: int = 5, classes: int = 7, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Float64 logits and labels of all three kinds: a row with none known, one with several positives."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(items, classes, generator=generator, dtype=torch.float64) * 3
+    observed = torch.randint(-1, 2, (items, classes), generator=generator).to(torch.int8)
+    observed[0] = 0
+    observed[1, :2] = 1
+    observed[1, 2:4] = torch.tensor([0, -1], dtype=torch.int8)
+    return logits, observed

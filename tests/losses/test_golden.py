@@ -1,0 +1,37 @@
+"""Values and gradients computed from the published definitions, to 1e-9."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from spml import losses
+
+from .common import build, value_and_gradient
+
+BATCHES = json.loads((Path(__file__).parent / "golden.json").read_text())
+CASES = [(number, case) for number, batch in enumerate(BATCHES) for case in batch["cases"]]
+KNOWN = [(number, case) for number, case in CASES if case["method"] in losses.names()]
+
+
+def test_no_case_is_lost() -> None:
+    assert len(CASES) == 42
+    assert {case["method"] for _, case in CASES} - set(losses.names()) <= {"role", "em_apl"}
+    assert len(KNOWN) >= 38
+
+
+@pytest.mark.parametrize(("number", "case"), KNOWN, ids=[f"{number}-{case['case']}" for number, case in KNOWN])
+def test_golden_value_and_gradient(number: int, case: dict[str, Any]) -> None:
+    logits = torch.tensor(BATCHES[number]["logits"], dtype=torch.float64)
+    observed = torch.tensor(BATCHES[number]["observed"])
+    options = dict(case["options"])
+    epoch = options.pop("epoch", 1)
+    options |= {key: torch.tensor(case[key], dtype=torch.float64) for key in ("estimated", "table") if key in case}
+    value, gradient = value_and_gradient(build(case["method"], observed, **options), logits, observed, epoch=epoch)
+
+    tolerance = 1e-8 if case["method"] == "ll_ct" else 1e-9
+    assert value.item() == pytest.approx(case["value"], rel=0, abs=tolerance)
+    expected = torch.tensor(case["grad"], dtype=torch.float64)
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=tolerance)

@@ -1,0 +1,164 @@
+"""What the paper derives: the unbiased risk (Appendix A), gradients (Appendix C), limits of q (Appendix D)."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spml import losses
+from spml.losses import UnifiedLoss
+from spml.losses.components import Constant, Logistic, Posterior
+from spml.losses.context import Context
+from spml.losses.terms import GCE, Absent, Log
+
+from .common import value_and_gradient
+
+Z = torch.linspace(-6, 6, 49, dtype=torch.float64).view(1, -1)
+P = Z.sigmoid()
+UNKNOWN = torch.zeros(Z.shape, dtype=torch.int8)
+
+
+class Given(Constant):
+    """A k_hat known entry by entry."""
+
+    def __init__(self, k: Tensor) -> None:
+        super().__init__(0)
+        self.k = k
+
+    def forward(self, p: Tensor, context: Context) -> Tensor:
+        return self.k
+
+
+def gradient(loss: UnifiedLoss, observed: Tensor = UNKNOWN, **call: int) -> Tensor:
+    return value_and_gradient(loss, Z, observed, **call)[1]
+
+
+def gr(**options: object) -> UnifiedLoss:
+    """GR with v = 1, unless options say otherwise, its entries summed."""
+    return losses.create("gr", **{"mu": 0, "sigma": 1e9, "reduction": "sum"} | options)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("q", [0, 0.3, 1])
+def test_with_the_true_k_the_expected_risk_is_that_of_complete_labels(q: float) -> None:
+    """Appendix A, summed exactly over inputs x, labels y and observations s; s depends on x and y."""
+    prob_x = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    prob_y = torch.tensor([[0.9, 0.2], [0.5, 0.6], [0.05, 0.7]], dtype=torch.float64)  # P(y = 1 | x), by class
+    prob_s = torch.tensor([[0.4, 0.9], [0.1, 0.5], [0.8, 0.3]], dtype=torch.float64)  # P(s = 1 | y = 1, x)
+    k = prob_y * (1 - prob_s) / (1 - prob_y * prob_s)
+    logits = torch.tensor([[1.0, -2.0], [0.3, 2.0], [-1.0, 0.5]], dtype=torch.float64)
+    loss = UnifiedLoss(Given(k), Constant(1), GCE(q), GCE(q), Absent(GCE(q)), reduction="none")
+    complete = losses.create("gce", q=q, reduction="none")
+
+    risk, complete_risk = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    for y, s, probability in [
+        (1, 1, prob_y * prob_s),
+        (1, 0, prob_y * (1 - prob_s)),
+        (0, 0, 1 - prob_y),
+    ]:
+        joint = prob_x[:, None] * probability
+        risk += (joint * loss(logits, torch.full((3, 2), s))).sum(0)
+        complete_risk += (joint * complete(logits, torch.full((3, 2), 2 * y - 1))).sum(0)
+    torch.testing.assert_close(risk, complete_risk, rtol=0, atol=1e-14)
+
+
+def test_posterior_is_k_when_positives_are_observed_with_probability_a() -> None:
+    a = 1 / 2.94
+    expected = P * (1 - a) / (1 - P * a)
+    torch.testing.assert_close(Posterior(a)(P, Context(Z, UNKNOWN)), expected)
+    assert (expected.diff() > 0).all()
+
+
+@pytest.mark.parametrize(("q2", "q3"), [(0.01, 1), (0.3, 0.7), (1, 1.5)])
+def test_gradient_on_an_unknown_label_is_equation_18(q2: float, q3: float) -> None:
+    k = torch.sigmoid(10 * P - 8)
+    expected = (1 - k) * (1 - P) ** q3 * P - k * P**q2 * (1 - P)
+    torch.testing.assert_close(gradient(gr(q2=q2, q3=q3, w=10, b=-8)), expected, rtol=0, atol=1e-12)
+
+
+def test_k_and_v_scale_the_gradient_but_carry_none() -> None:
+    k, v = torch.sigmoid(10 * P - 8), torch.exp(-((P - 0.8) ** 2) / (2 * 0.5**2))
+    expected = v * ((1 - k) * (1 - P) ** 1.5 * P - k * P**0.01 * (1 - P))
+    torch.testing.assert_close(gradient(gr(q3=1.5, w=10, b=-8, mu=0.8, sigma=0.5)), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("eps", [None, 1e-12])
+def test_gradient_of_em_is_that_of_appendix_c(eps: float | None) -> None:
+    loss = losses.create("em", alpha=0.3, eps=eps, reduction="sum")
+    torch.testing.assert_close(gradient(loss), 0.3 * torch.log(P / (1 - P)) * P * (1 - P), rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("lam", [1.5, 1.2])
+def test_gradient_of_hill_is_that_of_appendix_c(lam: float) -> None:
+    found = gradient(losses.create("hill", lam=lam, reduction="sum"))
+    torch.testing.assert_close(found, P**2 * (2 * lam - 3 * P) * (1 - P))
+    if lam == 1.5:
+        torch.testing.assert_close(found, 3 * P**2 * (1 - P) ** 2)
+
+
+def test_conclusion_1_a_larger_q3_shrinks_the_gradient_of_the_negative_part_at_every_p() -> None:
+    sizes = [gradient(gr(q3=q3, w=0, b=-1e9)).abs() for q3 in (0, 0.3, 0.7, 1, 1.5, 3)]
+    for larger, smaller in zip(sizes, sizes[1:], strict=False):
+        assert (smaller < larger).all()
+
+
+def test_conclusion_1_in_full_the_pull_towards_absent_shrinks_at_every_p() -> None:
+    gradients = [gradient(gr(q3=q3, w=10, b=-8)) for q3 in (0, 0.3, 0.7, 1, 1.5, 3)]
+    for larger, smaller in zip(gradients, gradients[1:], strict=False):
+        assert (smaller < larger).all()
+
+
+def test_conclusion_2_early_training_raises_small_p_late_training_raises_p_near_1() -> None:
+    early = gradient(gr(w=0, b=-2))
+    assert (early[P < 0.1] < 0).all()
+    assert (early[P > 0.3] > 0).any()
+    late = gradient(gr(w=10, b=-8))
+    assert (late[P > 0.9] < 0).all()
+    assert (late[(P > 0.1) & (P < 0.6)] > 0).all()
+
+
+def test_an_pushes_every_unknown_label_down() -> None:
+    assert (gradient(losses.create("an")) > 0).all()
+
+
+def test_k_hat_turns_into_a_threshold_as_w_grows() -> None:
+    tau = 0.75  # so that w tau is exact
+    p = torch.tensor([0.0, 0.7, 0.7499, 0.75, 0.7501, 0.8, 1.0], dtype=torch.float64)
+    limit = torch.tensor([0, 0, 0, 0.5, 1, 1, 1], dtype=torch.float64)
+    distance = []
+    for w in (2.0**4, 2.0**10, 2.0**20):
+        k = Logistic(w, -w * tau)(p, Context(p, p))
+        assert k[3] == 0.5
+        distance.append((k - limit).abs())
+    assert (distance[1] <= distance[0]).all() and (distance[2] <= distance[1]).all()
+    assert distance[2].max() < 1e-40
+
+
+@pytest.mark.parametrize("label", [1, 0])
+def test_q_towards_0_is_cross_entropy(label: int) -> None:
+    observed = torch.full(Z.shape, label)
+    loss = losses.create("gce", q=1e-9)
+    expected = F.binary_cross_entropy_with_logits(Z, observed.double())
+    value, slope = value_and_gradient(loss, Z, observed)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-8)
+    torch.testing.assert_close(slope, (P - label) / Z.numel(), rtol=1e-7, atol=1e-10)
+    exact, exact_slope = value_and_gradient(losses.create("gce", q=0), Z, observed)
+    assert exact.item() == pytest.approx(expected.item(), rel=1e-12)
+    torch.testing.assert_close(exact_slope, (P - label) / Z.numel())
+
+
+@pytest.mark.parametrize("label", [1, 0])
+@pytest.mark.parametrize("q", [1, 1 - 1e-9])
+def test_q_1_is_mean_absolute_error(label: int, q: float) -> None:
+    observed = torch.full(Z.shape, label)
+    value, slope = value_and_gradient(losses.create("gce", q=q), Z, observed)
+    assert value.item() == pytest.approx((P - label).abs().mean().item(), rel=1e-8)
+    sign = 1 - 2 * label
+    torch.testing.assert_close(slope, sign * P * (1 - P) / Z.numel(), rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("q", [0.2, 0.7, 1, 1.5])
+def test_gradient_of_gce_is_that_of_cross_entropy_times_p_to_the_q(q: float) -> None:
+    observed = torch.ones(Z.shape)
+    robust = gradient(UnifiedLoss(Constant(0), Constant(1), GCE(q), None, Absent(GCE(q))), observed)
+    plain = gradient(UnifiedLoss(Constant(0), Constant(1), Log(), None, Absent(Log())), observed)
+    torch.testing.assert_close(robust, plain * P**q)

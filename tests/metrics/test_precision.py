@@ -1,0 +1,167 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import average_precision_score
+
+from spml.metrics import (
+    average_precision,
+    estimated_map,
+    inputs,
+    mean_average_precision,
+    observed_average_precision,
+)
+
+
+def oracle(logits, truth):
+    """scikit-learn on the known entries of each class, 0 where none is positive."""
+    values = []
+    for scores, labels in zip(np.asarray(logits).T, np.asarray(truth).T, strict=True):
+        known = labels != 0
+        some = (labels == 1).any()
+        values.append(average_precision_score(labels[known] == 1, scores[known]) if some else 0.0)
+    return np.array(values)
+
+
+def table(values):
+    """Logits of a few distinct values, so that most of them tie, and labels of the same shape."""
+    return st.tuples(st.integers(1, 12), st.integers(1, 4)).flatmap(
+        lambda shape: st.tuples(
+            arrays(np.float32, shape, elements=st.integers(-3, 3).map(lambda value: value / 4)),
+            arrays(np.int8, shape, elements=st.sampled_from(values)),
+        )
+    )
+
+
+@given(table([1, -1, 0]))
+@settings(max_examples=300, deadline=None)
+def test_equals_scikit_learn_under_ties_and_unknown_labels(case):
+    np.testing.assert_allclose(average_precision(*case), oracle(*case), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 7])
+@pytest.mark.parametrize("unknown", [0.0, 0.4])
+def test_equals_scikit_learn_at_some_size(random_table, decimals, unknown):
+    logits, truth = random_table(2000, 7, unknown=unknown, decimals=decimals)
+    np.testing.assert_allclose(average_precision(logits, truth), oracle(logits, truth), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 1000, 2500])
+@pytest.mark.parametrize("unknown", [0.0, 0.4])
+def test_blocks_of_classes_change_nothing(random_table, monkeypatch, block, unknown):
+    logits, truth = random_table(500, 9, unknown=unknown)
+    whole = average_precision(logits, truth)
+    monkeypatch.setattr(inputs, "BLOCK", block)
+    np.testing.assert_array_equal(average_precision(logits, truth), whole)
+
+
+def test_order_of_items_changes_nothing(random_table):
+    logits, truth = random_table(300, 5, decimals=7)
+    order = np.random.default_rng(1).permutation(300)
+    np.testing.assert_array_equal(average_precision(logits, truth), average_precision(logits[order], truth[order]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("truth_dtype", [torch.int8, torch.int64, torch.float32])
+def test_torch_of_any_precision(random_table, dtype, truth_dtype):
+    logits, truth = random_table(200, 4, unknown=0.2)
+    tensor = torch.from_numpy(logits).to(dtype).requires_grad_()
+    expected = oracle(tensor.detach().double().numpy(), truth)
+    result = average_precision(tensor, torch.from_numpy(truth).to(truth_dtype))
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32])
+def test_numpy_of_any_precision(random_table, dtype):
+    logits, truth = random_table(200, 4)
+    scores = (logits * 10).astype(dtype)
+    np.testing.assert_allclose(average_precision(scores, truth), oracle(scores, truth), rtol=0, atol=1e-12)
+
+
+def test_ranks_logits_that_one_probability_would_merge():
+    logits = np.array([[30.0], [20.0]], np.float32)  # both have probability 1 in float32
+    np.testing.assert_array_equal(average_precision(logits, [[-1], [1]]), [0.5])
+    np.testing.assert_array_equal(average_precision(logits, [[1], [-1]]), [1.0])
+
+
+def test_float64_scores_are_not_rounded():
+    assert average_precision(np.array([[1 + 1e-12], [1.0]]), [[1], [-1]]) == [1.0]
+
+
+def test_infinite_logits_rank_first_and_last():
+    logits = np.array([[np.inf], [0.0], [-np.inf]], np.float32)
+    np.testing.assert_allclose(average_precision(logits, [[-1], [1], [1]]), [(1 / 2 + 2 / 3) / 2])
+
+
+def test_small_and_empty_tables():
+    np.testing.assert_array_equal(average_precision([[0.3, 0.1, 2.0]], [[1, -1, 0]]), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(average_precision(np.zeros((5, 2)), np.zeros((5, 2))), [0.0, 0.0])
+    np.testing.assert_array_equal(average_precision(np.zeros((0, 3)), np.zeros((0, 3))), [0.0, 0.0, 0.0])
+    assert average_precision(np.zeros((3, 0)), np.zeros((3, 0))).shape == (0,)
+
+
+def test_mean_counts_a_class_without_positives_as_zero():
+    logits = [[2.0, 0.0], [1.0, 0.0]]
+    assert mean_average_precision(logits, [[1, -1], [-1, -1]]) == 0.5
+
+
+@given(table([1, 0]))
+@settings(max_examples=100, deadline=None)
+def test_observed_is_average_precision_against_all_others(case):
+    logits, observed = case
+    some = (observed == 1).any(axis=0)
+    result = observed_average_precision(logits, observed)
+    np.testing.assert_array_equal(np.isnan(result), ~some)
+    expected = oracle(logits, np.where(observed == 1, 1, -1))
+    np.testing.assert_allclose(result[some], expected[some], rtol=0, atol=1e-12)
+    if some.any():
+        np.testing.assert_allclose(estimated_map(logits, observed), expected[some].mean(), rtol=0, atol=1e-12)
+
+
+def test_a_known_negative_is_one_of_the_others():
+    logits = [[3.0], [2.0], [1.0]]
+    assert observed_average_precision(logits, [[0], [1], [-1]]) == [0.5]
+    assert observed_average_precision(logits, [[-1], [1], [0]]) == [0.5]
+
+
+def scenes(models, items=40_000, classes=6, seed=3):
+    """Complete labels, and the logits of models of growing quality."""
+    random = np.random.default_rng(seed)
+    truth = np.where(random.random((items, classes)) < random.uniform(0.05, 0.4, classes), 1, -1).astype(np.int8)
+    noise = random.normal(size=(models, items, classes))
+    return truth, [noise[i] + (0.4 + 0.3 * i) * truth for i in range(models)]
+
+
+@pytest.mark.parametrize("c", [0.2, 0.5, 0.8])
+def test_observed_at_random_scales_average_precision_by_the_share_observed(c):
+    truth, (logits,) = scenes(1)
+    seen = np.random.default_rng(7).random(truth.shape) < c
+    ratio = observed_average_precision(logits, np.where(seen, np.maximum(truth, 0), 0)) / average_precision(
+        logits, truth
+    )
+    np.testing.assert_allclose(ratio, c, rtol=0.08)
+
+
+def test_observed_at_random_ranks_models_as_complete_labels_do():
+    truth, models = scenes(6)
+    order = [2, 5, 0, 3, 1, 4]
+    seen = np.random.default_rng(8).random(truth.shape) < 0.3
+    observed = np.where(seen, np.maximum(truth, 0), 0)
+    estimates = [estimated_map(models[i], observed) for i in order]
+    exact = [mean_average_precision(models[i], truth) for i in order]
+    assert np.argsort(estimates).tolist() == np.argsort(exact).tolist()
+
+
+def test_estimate_does_not_depend_on_what_was_not_observed(random_table):
+    """Two complete tables that give the same observed one, and a table with its negatives known, score the same."""
+    logits, truth = random_table(400, 5)
+    observed = np.where((truth == 1) & (np.random.default_rng(2).random(truth.shape) < 0.5), 1, 0).astype(np.int8)
+    with_negatives = np.where(truth == -1, -1, observed)
+    assert (with_negatives != observed).any()
+    np.testing.assert_array_equal(
+        observed_average_precision(logits, observed), observed_average_precision(logits, with_negatives)
+    )
+    assert estimated_map(logits, observed) == estimated_map(logits, with_negatives)

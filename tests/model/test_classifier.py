@@ -1,0 +1,116 @@
+import pytest
+import torch
+
+from spml.errors import UserError
+from spml.model import Classifier
+from spml.model.backbones import PACKAGED, build_backbone
+
+
+def noise(*shape):
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+def test_any_kind_of_backbone_gives_logits(backbone):
+    torch.manual_seed(0)
+    model = Classifier.build(backbone, 7).eval()
+    x = noise(2, 3, 224, 224)
+    logits = model(x)
+    assert logits.shape == (2, 7)
+    assert torch.allclose(model(x[:1]), logits[:1], atol=1e-4)  # a batch of one keeps its axis
+
+
+def test_the_head_is_the_mean_of_the_map_then_a_linear_layer():
+    model = Classifier.build("tiny", 4).eval()
+    x = noise(3, 3, 40, 40)
+    features = model.backbone((x.float() / 255 - 0.5) / 0.5)
+    assert torch.allclose(model.features(x), features, atol=1e-5)
+    assert torch.allclose(model(x), features.mean((2, 3)) @ model.head.weight.T + model.head.bias, atol=1e-4)
+
+
+def test_normalisation_is_the_backbones_own():
+    model = Classifier.build("resnet50", 2)
+    x = noise(1, 3, 8, 8)
+    expected = (x / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    assert torch.allclose((x.float() - model.mean) / model.std, expected, atol=1e-6)
+
+
+def test_the_protocols_resnet50_is_the_one_with_torchvisions_weights():
+    backbone = build_backbone("resnet50", "none")
+    assert backbone.network.pretrained_cfg["tag"] == "tv_in1k"
+
+
+def test_features_are_standardised_by_the_training_rows():
+    model = Classifier.build("linear", 3, features=4)
+    x = torch.randn(50, 4) * torch.tensor([1, 10, 100, 0]) + 5
+    model.standardise(x)
+    z = model.features(x)
+    assert torch.allclose(z.mean(0), torch.zeros(4), atol=1e-5)
+    assert torch.allclose(z.std(0, correction=0), torch.tensor([1.0, 1, 1, 0]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "features", "message"),
+    [
+        ("resnet5", "none", None, r"no backbone 'resnet5'; '\w+'\?"),
+        ("linear", "none", None, "takes feature vectors, not pictures"),
+        ("tiny", "none", 8, "take the backbone 'linear'"),
+        ("tiny", "pretrained", None, "no pretrained weights"),
+        ("tiny", "gone.pth", None, "gone.pth: no such file of weights"),
+        ("resnet18", "pretrained", None, r"cannot be reached .*--weights FILE or --weights none.*--backbone"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_in_one_line(name, weights, features, message):
+    with pytest.raises(UserError, match=message) as caught:
+        build_backbone(name, weights, features)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
+    source = build_backbone("tiny", "none").network.state_dict()
+    torch.save(source, tmp_path / "named.pth")
+    torch.save({f"x{i}": value for i, value in enumerate(source.values())}, tmp_path / "ordered.pth")
+    torch.save({"state_dict": source}, tmp_path / "wrapped.pth")
+    for name, how in {"named": "by name", "ordered": "by order", "wrapped": "by name"}.items():
+        backbone = build_backbone("tiny", str(tmp_path / f"{name}.pth"))
+        assert how in backbone.note
+        assert all(torch.equal(a, b) for a, b in zip(backbone.network.state_dict().values(), source.values(), strict=True))
+
+
+class Malicious:
+    def __reduce__(self):
+        return (print, ("executed",))
+
+
+def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
+    source = build_backbone("tiny", "none").network.state_dict()
+    torch.save(dict(list(source.items())[:5]), tmp_path / "few.pth")
+    torch.save({**source, "0.weight": torch.zeros(1)}, tmp_path / "shape.pth")
+    torch.save({"a": Malicious()}, tmp_path / "code.pth")
+    (tmp_path / "text.safetensors").write_text("hello")
+    torch.save([1, 2], tmp_path / "list.pth")
+    expected = {
+        "few.pth": "not weights of this backbone",
+        "shape.pth": "has shape",
+        "code.pth": "not a file of weights",
+        "text.safetensors": "not a file of weights",
+        "list.pth": "holds no table of tensors",
+    }
+    for name, message in expected.items():
+        with pytest.raises(UserError, match=message):
+            build_backbone("tiny", str(tmp_path / name))
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_a_packaged_file_serves_as_pretrained_weights(tmp_path, monkeypatch):
+    source = build_backbone("tf_efficientnet_lite0", "none").network.state_dict()
+    path = tmp_path / "lite0.pth"
+    torch.save({f"x{i}": torch.full_like(value, 0.5) for i, value in enumerate(source.values())}, path)
+    (tmp_path / "lite0_package.py").write_text(
+        f"class Holder:\n    @staticmethod\n    def get_model_file_path():\n        return {str(path)!r}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(PACKAGED, "tf_efficientnet_lite0", ("lite0_package", "Holder"))
+    backbone = build_backbone("tf_efficientnet_lite0", "pretrained")
+    assert backbone.mean == backbone.std == (0.5, 0.5, 0.5)
+    assert (backbone.network.conv_stem.weight == 0.5).all()

@@ -1,0 +1,64 @@
+import json
+
+import pytest
+import torch
+
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo, load_model, save_model
+
+PREPROCESSING = {"kind": "pictures", "size": 40, "upright": True, "features": None}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    torch.manual_seed(1)
+    info = ModelInfo(["a", "b"], "tiny", PREPROCESSING, [0.5, 0.25])
+    save_model(tmp_path / "best", Classifier.build("tiny", 2), info)
+    return tmp_path
+
+
+def test_a_model_comes_back_as_it_was(tmp_path):
+    model = Classifier.build("linear", 3, features=5)
+    model.standardise(torch.randn(20, 5) * 7)
+    info = ModelInfo(["a", "b", "c"], "linear", {**PREPROCESSING, "kind": "features", "features": 5}, [0.1, 0.2, 0.3])
+    save_model(tmp_path, model, info)
+    again, described = load_model(tmp_path)
+    x = torch.randn(4, 5)
+    assert described == info and torch.equal(again(x), model.eval()(x))
+    assert not again.training and not any(p.requires_grad for p in again.parameters())
+
+
+def test_a_run_folder_and_its_best_are_the_same_model(folder):
+    assert load_model(folder)[1] == load_model(folder / "best")[1]
+
+
+def change(folder, **values):
+    path = folder / "best" / "model.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_what_is_not_a_model_is_refused_with_a_reason(folder, tmp_path):
+    with pytest.raises(UserError, match="no model here"):
+        load_model(tmp_path / "nowhere")
+    change(folder, classes=["a", "b", "c"])
+    with pytest.raises(UserError, match="3 classes but 2 thresholds"):
+        load_model(folder)
+    change(folder, classes=["a", "b", "c"], thresholds=[0.5] * 3)
+    with pytest.raises(UserError, match=r"does not fit its model.json"):
+        load_model(folder)
+    change(folder, format=99)
+    with pytest.raises(UserError, match="newer version"):
+        load_model(folder)
+    (folder / "best" / "model.json").write_text("{")
+    with pytest.raises(UserError, match="not a model description"):
+        load_model(folder)
+
+
+def test_truncated_or_missing_weights_are_refused(folder):
+    path = folder / "best" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(UserError, match="not a file of weights"):
+        load_model(folder)
+    path.unlink()
+    with pytest.raises(UserError, match="no such file"):
+        load_model(folder)

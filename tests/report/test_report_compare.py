@@ -1,0 +1,164 @@
+"""The page of several runs."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spml.errors import UserError
+from spml.report import write_report
+from spml.report.compare_figures import spread
+from spml.report.text import short, signed
+
+Make = Callable[..., Path]
+
+
+def document(runs: Sequence[Path]) -> str:
+    return write_report(runs, runs[0].parent / "report.html").read_text(encoding="utf-8")
+
+
+def text(page: str) -> str:
+    visible = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", visible)).split())
+
+
+def outcome(run: Path, key: str) -> float:
+    return json.loads((run / "result.json").read_text(encoding="utf-8"))[key]
+
+
+@pytest.fixture
+def runs(make_run: Make, small: dict[str, Any]) -> list[Path]:
+    return [make_run(f"{method}-{seed}", method, seed, **small) for method in ("an", "gr", "role") for seed in range(3)]
+
+
+def test_means_and_deviations(runs: list[Path]) -> None:
+    page = document(runs)
+    seen = text(page)
+    means = {}
+    for start, method in ((0, "an"), (3, "gr"), (6, "role")):
+        group = runs[start : start + 3]
+        test, val = ([outcome(run, key) for run in group] for key in ("test_map", "val_map"))
+        means[method] = np.mean(test)
+        gap = "–" if method == "an" else signed(np.mean(test) - means["an"])
+        cells = [f"{np.mean(test):.2f} ± {np.std(test, ddof=1):.2f}", gap]
+        assert " ".join([method, *cells, f"{np.mean(val):.2f} ± {np.std(val, ddof=1):.2f}", "3"]) in seen
+    best = max(means, key=lambda name: means[name])
+    bold = re.findall(r'class="num best">([^<]*)<', page)
+    assert bold[0].startswith(f"{means[best]:.2f}")
+    assert len(bold) == 2
+    order = sorted(means, key=lambda name: -means[name])
+    assert [seen.index(f"{name} {means[name]:.2f} ±") for name in order] == sorted(
+        seen.index(f"{name} {means[name]:.2f} ±") for name in order
+    )
+
+
+def test_classes_runs_and_settings(runs: list[Path]) -> None:
+    seen = text(document(runs))
+    values = [outcome(run, "per_class_ap")["seven"] for run in runs[3:6]]  # type: ignore[index]
+    assert f"{np.mean(values):.1f}" in seen[seen.index("All 10 classes") :]
+    assert "gr-2 gr 2" in seen
+    common = seen[seen.index("Common to all runs") :]
+    assert "backbone tiny" in common
+    assert "q3" not in common.split("Commands")[0]
+    assert "variant = official, q3 = 1.5" in seen[seen.index("Different between runs") :]
+    assert "side_information.mean_positives" in seen
+    assert "spml train digits --method an --seed 1" in seen
+    assert "These runs" not in seen
+
+
+def test_it_stands_alone_and_repeats(runs: list[Path]) -> None:
+    page = document(runs)
+    bare = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page)
+    assert not re.search(r"https?:|@import|<script|<link", bare)
+    known = re.findall(r' id="([^"]*)"', bare)
+    assert len(known) == len(set(known))
+    assert document(runs) == page
+
+
+def test_the_upper_bound_does_not_compete(make_run: Make, small: dict[str, Any]) -> None:
+    runs = [make_run(method, method, **small) for method in ("full", "gr")]
+    page = document(runs)
+    assert "complete labels</span>" in page
+    assert f'class="num best">{outcome(runs[1], "test_map"):.2f}<' in page
+    assert f'class="num best">{outcome(runs[0], "test_map"):.2f}<' not in page
+
+
+def test_other_options_are_another_row(make_run: Make, small: dict[str, Any]) -> None:
+    runs = [make_run(f"q{q}", "gr", options={"q3": q}, **small) for q in (1.0, 1.5)]
+    seen = text(document(runs))
+    assert "2 variants on digits" in seen
+    assert "gr, q3 = 1.0" in seen
+    assert "gr, q3 = 1.5" in seen
+
+
+def test_any_other_setting_is_another_row(make_run: Make, small: dict[str, Any]) -> None:
+    runs = [
+        make_run("one", "gr", 0, **small),
+        make_run("two", "gr", 1, root="elsewhere", **small),
+        make_run("three", "gr", 0, lr=0.01, optimizer="sgd", **small),
+    ]
+    seen = text(document(runs))
+    assert "2 variants on digits" in seen
+    values = [outcome(run, "test_map") for run in runs[:2]]
+    assert f"gr, lr = 0.001 {np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in seen
+    assert f"gr, lr = 0.01 {outcome(runs[2], 'test_map'):.2f}" in seen
+
+
+def test_mixed_data_and_labels_are_told(make_run: Make, small: dict[str, Any]) -> None:
+    runs = [
+        make_run("one", "an", **small),
+        make_run("two", "gr", data="voc", backbone="resnet50", observe_seed=7, selection="observed", **small),
+    ]
+    page = document(runs)
+    seen = text(page)
+    assert "different data sets (digits, voc)" in seen
+    assert "different backbones (tiny, resnet50)" in seen
+    assert "different ways to choose the epoch (complete, observed)" in seen
+    assert "saw different observed labels" in seen
+    assert "epoch chosen on" in seen
+    assert "observed labels" in seen
+    assert 'num best"' not in page
+    assert "mAP − an" not in seen
+
+
+def test_repeated_seeds_and_folders(make_run: Make, small: dict[str, Any]) -> None:
+    runs = [make_run(name, "gr", 0, **small) for name in ("one", "two")]
+    assert "several runs have the same seed" in text(document(runs))
+    with pytest.raises(UserError, match="given twice"):
+        document([runs[0], runs[0]])
+
+
+def test_unfinished_runs_stay_out_of_the_means(runs: list[Path]) -> None:
+    (runs[4] / "result.json").unlink()
+    seen = text(document(runs))
+    values = [outcome(run, "test_map") for run in (runs[3], runs[5])]
+    assert f"gr 1 unfinished {np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in seen
+    assert "gr-1: This run has not finished" in seen
+
+
+def test_many_classes_show_where_methods_differ(make_run: Make) -> None:
+    names = tuple(f"class {i:03d}" for i in range(80))
+    shape = {"classes": names, "items": (200, 60, 80), "epochs": 1}
+    page = document([make_run(method, method, **shape) for method in ("an", "gr")])
+    assert "the 30 classes on which the methods differ most" in text(page)
+    assert all(name in page for name in names)
+
+
+def test_labels_keep_apart() -> None:
+    places = np.array(spread([5.0, 5.1, 5.05, 9.0], 1.0))
+    assert np.diff(np.sort(places)).min() >= 1 - 1e-9
+    assert list(np.argsort(places)) == [0, 2, 1, 3]
+    assert places[3] == 9.0
+    assert spread([1.0, 3.0], 1.0) == [1.0, 3.0]
+
+
+def test_words() -> None:
+    assert (signed(1.0), signed(-0.5), signed(0.001), signed(None)) == ("+1.00", "−0.50", "0.00", "–")
+    assert short("a" * 30, 11) == "aaaaa…aaaaa"

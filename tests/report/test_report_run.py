@@ -1,0 +1,253 @@
+"""The page of one run: what it says, and that it never says it wrongly."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spml.errors import UserError
+from spml.report import write_report
+
+Make = Callable[..., Path]
+HOSTILE = ("<script>alert(1)</script>", "cost $5 & $6_x", 'a "b" d="1.23456" name', "naïve — 猫", "tab\tname")
+
+
+def page(run: Path) -> str:
+    return write_report([run], run / "report.html").read_text(encoding="utf-8")
+
+
+def text(document: str) -> str:
+    """What a reader sees, in one line."""
+    visible = re.sub(r"<style>.*?</style>", "", document, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", visible)).split())
+
+
+def record(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_headline_and_details(make_run: Make) -> None:
+    run = make_run()
+    seen, result = text(page(run)), record(run / "result.json")
+    assert f"Test mAP {result['test_map']:.2f}" in seen
+    assert f"Validation mAP {result['val_map']:.2f} epoch chosen on complete validation labels" in seen
+    assert f"Best epoch {result['best_epoch']} of 8" in seen
+    assert "Training items 3,000 750 validation · 2,000 test" in seen
+    assert "Classes 10" in seen
+    assert "1 min 35 s 5,321 images per second" in seen
+    assert f"epoch {result['best_epoch']}: {result['val_map']:.2f}" in seen
+    for name, value in result["per_class_ap"].items():
+        assert f"{name} {value:.1f}" in seen
+
+
+def test_settings_are_all_shown(make_run: Make) -> None:
+    run = make_run("run", "role", extra={"deep": {"er": [1, 2]}}, flag=True)
+    seen = text(page(run))
+    for pair in ("lr 0.001", "extra deep.er [1, 2]", "flag yes", "expected_positives 1.46", "torch 2.14.1"):
+        assert pair in seen
+    assert "taken from complete labels mean_positives 1.46" in seen
+    assert "Repeat this run spml train digits --method role --seed 0 --out runs/role-0" in seen
+
+
+def test_observed_labels(make_run: Make) -> None:
+    run = make_run()
+    seen, stored = text(page(run)), np.load(run / "observed.npz")
+    train = stored["observed"][stored["train_rows"]]
+    assert str(stored["sha256"]) in seen
+    assert "Positives per item one: 3,000 items (100.0 %)" in seen
+    counts = (train == 1).sum(axis=0)
+    assert f"{counts.min()} to {counts.max():,}" in seen
+
+
+def test_threshold_metrics_come_from_the_library(make_run: Make) -> None:
+    from spml.metrics import threshold_metrics
+
+    run = make_run()
+    labels, scores = np.load(run / "labels.npz"), np.load(run / "scores" / "test.npz")
+    expected = threshold_metrics(scores["logits"], labels["test_truth"])
+    seen = text(page(run))
+    assert f"CP precision, mean over classes {100 * expected.CP:.2f}" in seen
+    assert f"OF1 harmonic mean of the two {100 * expected.OF1:.2f}" in seen
+
+
+def test_names_are_data(make_run: Make, small: dict[str, Any]) -> None:
+    run = make_run(classes=HOSTILE, data="<img src=x onerror=alert(1)>", method="a$b$c_d", **small)
+    document = page(run)
+    seen = text(document)
+    for name in HOSTILE:
+        assert " ".join(name.split()) in seen
+        assert html.escape(name, quote=False) in document or html.escape(name).replace("&quot;", "&#34;") in document
+    assert "<script" not in document
+    assert "<img" not in document
+    figures = "".join(re.findall(r"<svg.*?</svg>", document, flags=re.DOTALL))
+    assert "cost $5 &amp; $6_x</text>" in figures
+    assert 'd="1.23456" name</text>' in figures
+
+
+@pytest.mark.parametrize("count", [24, 80, 312])
+def test_many_classes(make_run: Make, count: int) -> None:
+    names = tuple(f"class number {i:03d}" for i in range(count))
+    document = page(make_run(classes=names, items=(400, 60, 80), epochs=2))
+    assert all(name in document for name in names)
+    assert ("Best 20" in document) == (count > 40)
+    assert f"<summary>All {count} classes" in document
+    assert len(document) < 1_000_000
+
+
+def test_the_page_stands_alone(make_run: Make) -> None:
+    document = page(make_run())
+    bare = re.sub(r'xmlns(:\w+)?="[^"]*"', "", document)
+    assert not re.search(r"https?:|//\w|@import|<script|<link|<iframe|<object", bare)
+    assert all(target.startswith("#") for target in re.findall(r'(?:href|src)="([^"]*)"', bare))
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", bare))
+    known = re.findall(r' id="([^"]*)"', bare)
+    assert len(known) == len(set(known))
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', bare)) <= set(known)
+
+
+def test_the_same_run_gives_the_same_bytes(make_run: Make) -> None:
+    run = make_run()
+    first = write_report([run], run / "one.html").read_bytes()
+    assert write_report([run], run / "two.html").read_bytes() == first
+
+
+def test_title(make_run: Make, small: dict[str, Any]) -> None:
+    run = make_run(**small)
+    assert "<title>gr on digits</title>" in page(run)
+    named = write_report([run], run / "report.html", title="Tags & co").read_text(encoding="utf-8")
+    assert "<h1>Tags &amp; co</h1>" in named
+
+
+def test_observed_selection_without_test_labels(make_run: Make, edit: Callable[..., None]) -> None:
+    from spml.metrics import observed_average_precision
+
+    run = make_run(selection="observed")
+    labels = dict(np.load(run / "labels.npz"))
+    del labels["test_truth"]
+    np.savez(run / "labels.npz", **labels)
+    edit(run / "result.json", test_map=None, per_class_ap=None)
+    seen = text(page(run))
+    assert "Test mAP – not measured" in seen
+    assert "epoch chosen on observed validation labels" in seen
+    assert "observed positive unknown" in seen
+    assert "need complete labels" in seen
+    best = record(run / "result.json")["best_epoch"]
+    logits = np.load(run / "scores" / f"val-{best:02d}.npz")["logits"]
+    expected = 100 * observed_average_precision(logits, labels["val_truth"])
+    assert all(f"{name} {value:.1f}" in seen for name, value in zip(labels["classes"], expected, strict=True))
+
+
+def test_unfinished_run(make_run: Make) -> None:
+    run = make_run()
+    (run / "result.json").unlink()
+    lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()[:4]
+    (run / "history.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (run / "scores" / "test.npz").unlink()
+    seen = text(page(run))
+    assert "has not finished" in seen
+    assert "after epoch 3 of 8" in seen
+    assert f"Validation mAP {json.loads(lines[-1])['val_map']:.2f}" in seen
+    assert "so far" in seen
+    assert "on the validation set" in seen
+
+
+@pytest.mark.parametrize("file", ["history.jsonl", "labels.npz", "observed.npz"])
+def test_missing_files_are_named(make_run: Make, small: dict[str, Any], file: str) -> None:
+    run = make_run(**small)
+    (run / file).unlink()
+    assert f"Not in the run folder: {file}" in text(page(run))
+
+
+def test_no_scores_and_diverged_scores(make_run: Make, small: dict[str, Any]) -> None:
+    run = make_run(**small)
+    scores = run / "scores" / "test.npz"
+    np.savez(scores, logits=np.full_like(np.load(scores)["logits"], np.nan))
+    assert "the model has diverged" in text(page(run))
+    for path in (run / "scores").iterdir():
+        path.unlink()
+    assert "no stored scores" in text(page(run))
+
+
+def test_odd_numbers(make_run: Make, small: dict[str, Any], edit: Callable[..., None]) -> None:
+    run = make_run(**small)
+    edit(run / "result.json", seconds=7305.0, images_per_second=3.25)
+    (run / "history.jsonl").write_text('{"epoch": 1, "loss": NaN, "val_map": null}\n', encoding="utf-8")
+    seen = text(page(run))
+    assert "2 h 01 min 3.2 images per second" in seen
+
+
+def test_folders_that_are_no_runs(tmp_path: Path) -> None:
+    for folder, complaint in ((tmp_path / "none", "is not a folder"), (tmp_path, "no config.json")):
+        with pytest.raises(UserError, match=complaint) as caught:
+            write_report([folder], tmp_path / "x.html")
+        assert str(folder) in str(caught.value)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=r"neither history\.jsonl nor result\.json"):
+        write_report([tmp_path], tmp_path / "x.html")
+    with pytest.raises(UserError, match="at least one"):
+        write_report([], tmp_path / "x.html")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("config.json", "{", "is not valid JSON"),
+        ("result.json", "[]", "must hold a JSON object"),
+        ("history.jsonl", '{"epoch": 1}\n{"epo', "line 2 is not valid JSON"),
+        ("history.jsonl", '{"loss": 1}', "'epoch' must be a whole number"),
+        ("history.jsonl", '{"epoch": 1, "loss": "low"}', "'loss' must be a number"),
+        ("observed.npz", "not a zip", "is not a readable"),
+        ("scores/test.npz", "not a zip", "is not a readable"),
+    ],
+)
+def test_broken_files_are_named(make_run: Make, small: dict[str, Any], file: str, content: str, complaint: str) -> None:
+    run = make_run(**small)
+    (run / file).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=complaint) as caught:
+        page(run)
+    assert str(run / file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_that_do_not_fit(make_run: Make, small: dict[str, Any]) -> None:
+    run = make_run(**small)
+    np.savez(run / "scores" / "test.npz", logits=np.zeros((3, 10), np.float16))
+    with pytest.raises(UserError, match="do not fit"):
+        page(run)
+    np.savez(run / "labels.npz", wrong=np.zeros(1))
+    with pytest.raises(UserError, match="no array classes"):
+        page(run)
+
+
+def test_a_page_is_whole_or_not_there(
+    make_run: Make, small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = make_run(**small), tmp_path / "new" / "page.html"
+    write_report([run], out)
+    before = out.read_bytes()
+
+    def fail(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(UserError, match="No space left"):
+        write_report([run], out, title="another")
+    assert out.read_bytes() == before
+    assert list(out.parent.iterdir()) == [out]
+    with pytest.raises(UserError, match="is a folder"):
+        write_report([run], tmp_path)
+
+
+def test_import_is_light() -> None:
+    code = "import sys, spml.report; print([m for m in ('matplotlib', 'jinja2', 'numpy', 'torch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

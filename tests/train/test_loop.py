@@ -1,0 +1,230 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml import metrics
+from spml.data import load
+from spml.errors import UserError
+from spml.train import fit
+from spml.train.loop import _Training
+from tests.conftest import contents, outcome
+
+RESULT_KEYS = {
+    *("method", "options", "data", "backbone", "seed", "epochs", "best_epoch", "selection"),
+    *("val_map", "test_map", "per_class_ap", "images_per_second", "seconds"),
+}
+
+
+def test_the_run_folder_holds_what_the_contract_says(finished, scenes):
+    assert set(json.loads((finished / "result.json").read_text())) >= RESULT_KEYS
+    lines = [json.loads(line) for line in (finished / "history.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
+    assert sorted(p.name for p in (finished / "scores").iterdir()) == ["test.npz", *(f"val-0{i}.npz" for i in range(4))]
+    with np.load(finished / "observed.npz") as file:
+        assert (file["observed"] == scenes.observed.labels).all()
+        assert len(file["train_rows"]) == 128 and len(file["val_rows"]) == 48
+        assert str(file["sha256"]) == scenes.sha256
+    info = json.loads((finished / "best" / "model.json").read_text())
+    assert info["classes"] == list(scenes.classes) and info["thresholds"] == [0.5] * 10
+    config = json.loads((finished / "config.json").read_text())
+    assert config["side_information"] == {"validation_labels": "complete"}
+
+
+def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, scenes):
+    result = outcome(finished)
+    lines = [json.loads(line) for line in (finished / "history.jsonl").read_text().splitlines()][1:]
+    best = max(lines, key=lambda line: line["val_map"])
+    assert (result["best_epoch"], result["val_map"]) == (best["epoch"], best["val_map"])
+    with np.load(finished / "scores" / "test.npz") as file:
+        again = 100 * metrics.mean_average_precision(file["logits"], scenes.test.labels)
+    assert result["test_map"] == pytest.approx(again, abs=0.1)  # scores are kept as float16
+    assert np.mean(list(result["per_class_ap"].values())) == pytest.approx(result["test_map"])
+
+
+def test_the_same_seed_gives_the_same_run_to_the_bit(finished, scenes, quick, tmp_path):
+    fit(scenes, quick, tmp_path / "again", quiet=True)
+    assert outcome(tmp_path / "again") == outcome(finished)
+    assert contents(tmp_path / "again") == contents(finished)
+
+
+def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
+    fit(scenes, replace(quick, seed=1), tmp_path / "other", quiet=True)
+    assert outcome(tmp_path / "other")["test_map"] != outcome(finished)["test_map"]
+
+
+@pytest.mark.parametrize("moment", ["_train_epoch", "_validate", "_save", "_finish"])
+def test_an_interrupted_run_goes_on_to_the_same_result(finished, scenes, quick, tmp_path, monkeypatch, moment):
+    original = getattr(_Training, moment)
+
+    def interrupted(self, *given):
+        if moment == "_finish" or given[0] == 3:
+            raise KeyboardInterrupt
+        return original(self, *given)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Training, moment, interrupted)
+        fit(scenes, quick, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "result.json").exists()
+    fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
+    assert outcome(tmp_path / "run") == outcome(finished)
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_interruption_before_the_first_epoch_leaves_nothing(scenes, quick, tmp_path, monkeypatch):
+    def interrupted(self, epoch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Training, "_train_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(scenes, quick, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
+    before = contents(finished, without=())
+    fit(scenes, quick, finished, resume=True, quiet=True)
+    assert contents(finished, without=()) == before
+
+
+def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
+    before = contents(finished, without=())
+    with pytest.raises(UserError, match=r"already holds a run; give --resume, --overwrite"):
+        fit(scenes, quick, finished, quiet=True)
+    with pytest.raises(UserError, match=r"was begun with lr = 0.003, not 0.1"):
+        fit(scenes, replace(quick, lr=0.1), finished, resume=True, quiet=True)
+    assert contents(finished, without=()) == before
+
+
+def test_a_folder_with_other_things_is_refused(scenes, quick, tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match="not empty and holds no run"):
+        fit(scenes, quick, tmp_path, overwrite=True, quiet=True)
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+def test_overwrite_replaces_the_run_and_keeps_what_is_not_its_own(scenes, quick, tmp_path):
+    short = replace(quick, epochs=1)
+    fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    fit(scenes, short, tmp_path / "run", overwrite=True, quiet=True)
+    assert outcome(tmp_path / "run")["epochs"] == 1
+    assert not (tmp_path / "run" / "scores" / "val-02.npz").exists()
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_a_broken_checkpoint_is_refused(scenes, quick, tmp_path):
+    fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True)
+    (tmp_path / "run" / "result.json").unlink()
+    checkpoint = tmp_path / "run" / "last.ckpt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    with pytest.raises(UserError, match="cannot be read"):
+        fit(scenes, replace(quick, epochs=1), tmp_path / "run", resume=True, quiet=True)
+    assert checkpoint.exists()
+
+
+def noisy(experiment, seed):
+    """The experiment with every label of the train list that was not observed replaced by a coin."""
+    observed = experiment.observed.labels
+    coins = np.random.default_rng(seed).choice([-1, 1], observed.shape).astype(np.int8)
+    return replace(experiment, complete=experiment.complete.with_labels(np.where(observed == 1, 1, coins)))
+
+
+@pytest.mark.parametrize("method", ["gr", "ll_r"])
+def test_with_observed_selection_unobserved_labels_change_nothing(scenes, quick, tmp_path, method):
+    settings = replace(quick, selection="observed", method=method)
+    for name, experiment in {"true": scenes, "noise": noisy(scenes, 7)}.items():
+        fit(experiment, settings, tmp_path / name, quiet=True)
+    assert contents(tmp_path / "true", without=("last.ckpt", "result.json")) == contents(
+        tmp_path / "noise", without=("last.ckpt", "result.json")
+    )
+    assert outcome(tmp_path / "true") == outcome(tmp_path / "noise")
+
+
+def test_the_noise_would_be_seen_with_complete_selection(scenes, quick, tmp_path, finished):
+    fit(noisy(scenes, 7), quick, tmp_path / "noise", quiet=True)
+    assert outcome(tmp_path / "noise")["val_map"] != outcome(finished)["val_map"]
+
+
+def test_test_labels_choose_nothing(finished, scenes, quick, tmp_path):
+    flipped = replace(scenes, test=scenes.test.with_labels(-scenes.test.labels))
+    fit(flipped, quick, tmp_path / "flipped", quiet=True)
+    kept = ("best_epoch", "val_map", "options")
+    assert [outcome(tmp_path / "flipped")[k] for k in kept] == [outcome(finished)[k] for k in kept]
+
+
+def test_without_a_test_split_the_test_figure_is_null(scenes, quick, tmp_path):
+    result = fit(replace(scenes, test=None), replace(quick, epochs=1), tmp_path / "run", quiet=True)
+    assert result["test_map"] is None and result["per_class_ap"] is None
+
+
+def test_full_trains_on_complete_labels_and_says_so(scenes, quick, tmp_path):
+    fit(scenes, replace(quick, method="full", epochs=1), tmp_path / "full", quiet=True)
+    config = json.loads((tmp_path / "full" / "config.json").read_text())
+    assert config["side_information"]["training_labels"] == "complete"
+    with pytest.raises(UserError, match="complete labels, which these data lack"):
+        lacking = replace(scenes, complete=None)
+        fit(lacking, replace(quick, method="full"), tmp_path / "no", quiet=True)
+    assert not (tmp_path / "no").exists()
+
+
+def test_complete_selection_without_complete_labels_is_refused(scenes, quick, tmp_path):
+    with pytest.raises(UserError, match="use 'observed'"):
+        fit(replace(scenes, complete=None), replace(quick, selection="complete"), tmp_path / "run", quiet=True)
+
+
+def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_path, monkeypatch):
+    figures = iter([0, 50, 60, 57, 70])
+    monkeypatch.setattr("spml.train.loop.score", lambda *given: float(next(figures)))
+    result = fit(scenes, replace(quick, epochs=4, patience_drop=2), tmp_path / "run", quiet=True)
+    assert (result["best_epoch"], result["val_map"]) == (2, 60)
+    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 4  # epochs 0 to 3
+
+
+def test_an_unreadable_picture_names_file_and_line_and_leaves_nothing(pictures, quick, tmp_path):
+    (pictures.parent / "photos" / "2.jpg").write_bytes(b"not a picture")
+    settings = replace(quick, size=16, batch_size=4)
+    with pytest.raises(UserError, match=r"photos.csv, line 4: .*photos/2.jpg: not a picture that can be read.*remove"):
+        fit(load(pictures), settings, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_pictures_train_end_to_end(pictures, quick, tmp_path):
+    settings = replace(quick, size=16, batch_size=4, epochs=6, flip=True, method="an")
+    result = fit(load(pictures), settings, tmp_path / "run", quiet=True)
+    assert result["selection"] == "observed" and result["test_map"] is not None
+
+
+def test_features_are_standardised_and_learned(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
+    x = (labels @ rng.normal(size=(4, 12)) * 1000 + rng.normal(size=(300, 12)) * 200 + 5e4).astype(np.float32)
+    split = np.repeat(["train", "val", "test"], 100)
+    np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(list("abcd")), split=split)
+    from spml.train import Settings
+
+    settings = Settings(method="full", lr=1e-3, batch_size=16, epochs=10, accelerator="cpu")
+    result = fit(load(tmp_path / "f.npz", labels="complete"), settings, tmp_path / "run", quiet=True)
+    assert result["backbone"] == "linear" and result["test_map"] > 90
+
+
+def own_loss(logits, observed, *, epoch, scale=1.0):
+    return scale * epoch * torch.nn.functional.softplus(logits * -observed).mean()
+
+
+def test_ones_own_loss_trains_by_its_path(scenes, quick, tmp_path):
+    settings = replace(quick, method="tests.train.test_loop:own_loss", epochs=1)
+    result = fit(scenes, settings, tmp_path / "run", options={"scale": 2.0}, quiet=True)
+    assert result["options"] == {"scale": 2.0}
+
+
+def test_the_first_losses_are_those_recorded(scenes, quick, tmp_path):
+    """A change of code that is meant to change no number must keep these."""
+    fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()][1:]
+    assert [line["loss"] for line in lines] == pytest.approx(RECORDED, rel=1e-3)
+
+
+RECORDED = [0.471912, 0.294512]

@@ -1,0 +1,61 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spml.data import LabelTable, load
+from spml.data.experiment import Experiment
+from spml.errors import UserError
+from spml.train import Settings
+from spml.train.settings import method_options, resolve
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def experiment(name, x=None):
+    table = LabelTable(["a", "b", "c"], ["one"], np.ones((3, 1), np.int8), x=x)
+    rows = np.array([0, 1]), np.array([2])
+    return Experiment(name, table.classes, table, None, *rows, None, "observed")
+
+
+def test_digits_take_the_small_backbone_at_their_own_size(digits):
+    settings = resolve(Settings(), digits)
+    assert (settings.backbone, settings.weights, settings.size, settings.flip) == ("tiny", "none", None, False)
+    assert settings.selection == "complete"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("voc", (8, 8, 1e-5)), ("coco", (8, 16, 1e-5)), ("nuswide", (10, 16, 1e-5)), ("cub", (10, 8, 5e-5))],
+)
+def test_benchmarks_take_the_papers_protocol(name, expected):
+    settings = resolve(Settings(method="an"), experiment(name))
+    assert (settings.epochs, settings.batch_size, settings.lr) == expected
+    assert (settings.backbone, settings.weights, settings.size, settings.head_lr) == ("resnet50", "pretrained", 448, 10)
+    assert settings.flip and settings.optimizer == "adam" and settings.weight_decay == 0
+    assert (settings.observe_seed, settings.split_seed) == (1200, 1200)
+
+
+def test_features_take_a_linear_model():
+    settings = resolve(Settings(), experiment("mine.npz", np.zeros((3, 5), np.float32)))
+    assert (settings.backbone, settings.weights, settings.selection) == ("linear", "none", "observed")
+
+
+def test_what_is_given_stays_given():
+    given = Settings(backbone="tiny", size=32, epochs=2, batch_size=3, lr=0.5, flip=False, weights="none")
+    assert resolve(given, experiment("voc")) == replace(given, selection="observed")
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": -1}, {"lr": 0.0}, {"size": 0}, {"seed": -1}])
+def test_impossible_values_are_refused(digits, wrong):
+    with pytest.raises(UserError, match=next(iter(wrong))):
+        resolve(Settings(**wrong), digits)
+
+
+def test_a_benchmark_takes_the_methods_published_options():
+    assert method_options("gr", "coco", {})["w"] == (0.0, 10.0)
+    assert method_options("gr", "coco", {"w": 3})["w"] == 3
+    assert method_options("gr", "digits", {}) == {}
