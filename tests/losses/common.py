@@ -42,5 +42,5 @@ def random_batch(items: int = 5, classes: int = 7, seed: int = 0) -> tuple[Tenso
     observed = torch.randint(-1, 2, (items, classes), generator=generator).to(torch.int8)
     observed[0] = 0
     observed[1, :2] = 1
-    observed[1, 2:4] = torch.tensor([0, -1], dtype=torch.int8)
+    observed[2, :3] = torch.tensor([1, 0, -1])
     return logits, observed

@@ -32,7 +32,7 @@ def worker(rank, folder, shards):
     for _ in range(2):  # a second epoch, after reset, must not see the first
         for rows in torch.tensor(shards[rank], dtype=torch.long).split(6):
             if len(rows):
-                metric.update(logits[rows], truth[rows], index=rows)
+                metric.update(logits[rows].double(), truth[rows], index=rows)  # an idle process gathers float32
         result = metric.compute()
         local = sum(len(part) for part in metric.index)
         metric.reset()

@@ -31,7 +31,9 @@ def test_the_head_is_the_mean_of_the_map_then_a_linear_layer():
 def test_normalisation_is_the_backbones_own():
     model = Classifier.build("resnet50", 2)
     x = noise(1, 3, 8, 8)
-    expected = (x / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    expected = (x / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(
+        3, 1, 1
+    )
     assert torch.allclose((x.float() - model.mean) / model.std, expected, atol=1e-6)
 
 
@@ -74,7 +76,9 @@ def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
     for name, how in {"named": "by name", "ordered": "by order", "wrapped": "by name"}.items():
         backbone = build_backbone("tiny", str(tmp_path / f"{name}.pth"))
         assert how in backbone.note
-        assert all(torch.equal(a, b) for a, b in zip(backbone.network.state_dict().values(), source.values(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(backbone.network.state_dict().values(), source.values(), strict=True)
+        )
 
 
 class Malicious:

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spml import losses
 from spml.data import LabelTable, load
 from spml.data.experiment import Experiment
 from spml.errors import UserError
@@ -58,4 +59,5 @@ def test_impossible_values_are_refused(digits, wrong):
 def test_a_benchmark_takes_the_methods_published_options():
     assert method_options("gr", "coco", {})["w"] == (0.0, 10.0)
     assert method_options("gr", "coco", {"w": 3})["w"] == 3
-    assert method_options("gr", "digits", {}) == {}
+    assert method_options("gr", "digits", {"q3": 2})["w"] == (0.0, 2.0)
+    assert set(method_options("gr", "digits", {})) == {option.name for option in losses.options("gr")}

@@ -47,7 +47,9 @@ def test_parquet_holds_the_same(model, pictures, tmp_path):
     predict(model, [pictures], tmp_path / "p.csv")
     table = pq.read_table(tmp_path / "p.parquet").to_pylist()
     assert [row["image"] for row in table] == [row["image"] for row in rows(tmp_path / "p.csv")]
-    assert [row["red"] for row in table] == pytest.approx([float(row["red"]) for row in rows(tmp_path / "p.csv")], abs=1e-5)
+    assert [row["red"] for row in table] == pytest.approx(
+        [float(row["red"]) for row in rows(tmp_path / "p.csv")], abs=1e-5
+    )
     assert [row["tags"] for row in table] == [row["tags"] for row in rows(tmp_path / "p.csv")]
 
 
@@ -63,7 +65,9 @@ def test_a_bad_picture_is_told_and_the_rest_go_on(model, pictures, tmp_path):
 
 
 def test_features_are_predicted_from_arrays(tmp_path):
-    info = ModelInfo(["a", "b"], "linear", {"kind": "features", "size": None, "upright": True, "features": 4}, [0.5, 0.5])
+    info = ModelInfo(
+        ["a", "b"], "linear", {"kind": "features", "size": None, "upright": True, "features": 4}, [0.5, 0.5]
+    )
     save_model(tmp_path / "model", Classifier.build("linear", 2, features=4), info)
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32))
     assert predict(tmp_path / "model", [tmp_path / "x.npz"], tmp_path / "p.csv") == 7

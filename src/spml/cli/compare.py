@@ -46,8 +46,10 @@ def compare(
                 bar.console.print(f"{method:<6} seed {seed}: test mAP {result['test_map']:.2f}", highlight=False)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()  # each run can be resumed from its last finished epoch
             raise
-    console.print(_table(results, data))
+    console.print(_table(results, data), soft_wrap=True)
     page = write_report(list(runs.values()), out / "report.html")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     return results
@@ -64,7 +66,7 @@ def _train(data: str, method: str, seed: int, epochs: int | None, folder: Path, 
 
 
 def _table(results: Results, data: str) -> Table:
-    table = Table("method", "test mAP", "seeds", title=f"{data}, mean ± standard deviation", title_justify="left")
+    table = Table("method", "test mAP", "seeds", title=f"{data}: mean ± deviation", title_justify="left")
     for method, runs in results.items():
         maps = [run["test_map"] for run in runs]
         deviation = f" ± {statistics.stdev(maps):.2f}" if len(maps) > 1 else ""

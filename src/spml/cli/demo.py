@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 @dataclass(frozen=True)
@@ -18,8 +15,8 @@ class Demo:
 
     out: Path = Path("demo")
     """Folder of the runs and the report; runs that are finished there are not repeated."""
-    methods: Annotated[list[str], tyro.conf.UseAppendAction] | None = None
-    """Method to compare; repeat for several. Default: an, gr and full."""
+    methods: tuple[str, ...] = ("an", "gr", "full")
+    """Methods to compare."""
     seeds: int = 3
     """Runs of each method."""
     data: str = "digits"
@@ -33,4 +30,4 @@ class Demo:
         """Train all, then print the table and where the report is."""
         from spml.cli.compare import compare
 
-        compare(self.data, self.methods or ["an", "gr", "full"], self.seeds, self.out, self.epochs, self.jobs)
+        compare(self.data, self.methods, self.seeds, self.out, self.epochs, self.jobs)

@@ -16,7 +16,7 @@ class Eval:
     Example: spml eval runs/digits-gr-0 --split test
     """
 
-    run_folder: Annotated[Path, tyro.conf.Positional]
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run."""
     split: Literal["val", "test"] = "test"
     """The split to evaluate on."""

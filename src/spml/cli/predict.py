@@ -16,9 +16,9 @@ class Predict:
     Example: spml predict runs/photos new-photos/ --out tags.csv
     """
 
-    run_folder: Annotated[Path, tyro.conf.Positional]
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
-    inputs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    inputs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
     """Pictures, folders of pictures, CSV or Parquet files with an image column, or .npz files with x."""
     out: Path = Path("predictions.csv")
     """Where to write: .csv or .parquet."""

@@ -16,7 +16,7 @@ class Report:
     Example: spml report runs/voc-an-0 runs/voc-gr-0 --out comparison.html
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
     """Run folders."""
     out: Path | None = None
     """The page. Default: report.html in the run folder, or here for several."""

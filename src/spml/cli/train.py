@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -21,7 +20,7 @@ class Train(Settings):
     Example: spml train photos.csv --method gr --backbone resnet50 --out runs/photos
     """
 
-    data: Annotated[str, tyro.conf.Positional]
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """digits, digits-many, voc, coco, nuswide, cub, or the path of a CSV or .npz file."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
     """An option of the method as NAME=VALUE, e.g. q3=1.5 or w=0,10; `--set help` lists them."""
@@ -64,15 +63,26 @@ class Train(Settings):
                 resume=self.resume,
                 overwrite=self.overwrite,
                 quiet=self.quiet,
-                extra_config={"root": None if self.root is None else str(self.root), "command": _command()},
+                extra_config={"root": None if self.root is None else str(self.root), "command": self.command()},
             )
         except KeyboardInterrupt:
             if (out / "last.ckpt").exists():
-                raise KeyboardInterrupt(f"go on with: {_command()} --resume") from None
+                raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
             raise
         write_report([out], out / "report.html")
 
-
-def _command() -> str:
-    words: list[Any] = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
-    return shlex.join(["spml", *words])
+    def command(self) -> str:
+        """The command line that repeats this run."""
+        words = ["spml", "train", self.data]
+        for item in fields(self):
+            value = getattr(self, item.name)
+            default = item.default_factory() if callable(item.default_factory) else item.default
+            if item.name in ("data", "resume", "overwrite", "quiet") or value == default:
+                continue
+            flag = "--" + item.name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(flag if value else flag.replace("--", "--no-", 1))
+            else:
+                for one in value if isinstance(value, list) else [value]:
+                    words += [flag, str(one)]
+        return shlex.join(words)

@@ -116,10 +116,8 @@ def _length(path: Path) -> int | tuple[str, str]:
         return "missing", f"{path}: no such file"
     except (OSError, ValueError) as error:
         return "unreadable", f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
-    if stat.S_ISDIR(status.st_mode):
-        return "unreadable", f"{path}: a folder, not a picture"
-    if not stat.S_ISREG(status.st_mode):
-        return "unreadable", f"{path}: not a file that can be read twice"  # reading a pipe would wait for ever
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+        return "unreadable", f"{path}: a folder, pipe or device, not a picture"
     return status.st_size or ("unreadable", f"{path}: the file is empty")
 
 

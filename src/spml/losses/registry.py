@@ -31,7 +31,7 @@ METHODS: dict[str, str] = {
     "full": "spml.losses.cross_entropy",
 }
 
-_REQUIRED = inspect.Parameter.empty
+REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def create(name: str, **values: Any) -> nn.Module:
     for given in values:
         if given not in known:
             raise ValueError(f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}")
-    missing = [option.name for option in known.values() if option.default is _REQUIRED and option.name not in values]
+    missing = [option.name for option in known.values() if option.default is REQUIRED and option.name not in values]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")
     if _is_loss(factory):

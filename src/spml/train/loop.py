@@ -100,7 +100,9 @@ class _Training:
         self.method = method.to(self.fabric.device)
         labels = experiment.complete if getattr(method, "trains_on", "observed") == "complete" else experiment.observed
         if labels is None:
-            raise UserError(f"{settings.method} trains on complete labels, which these data lack; give another --method")
+            raise UserError(
+                f"{settings.method} trains on complete labels, which these data lack; give another --method"
+            )
         self.train_labels = labels.take(experiment.train_rows)
         self.val_truth = validation_labels(experiment, settings)
         self.train = Feed(self.train_labels, settings.size)

@@ -112,9 +112,10 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
 
 
 def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Published options of the method on that data, then the given ones."""
+    """Every option of the method: the given value, else the one published for that data, else the default."""
     from spml.losses.presets import DATASETS, preset
-    from spml.losses.registry import METHODS
+    from spml.losses.registry import METHODS, REQUIRED, options
 
+    defaults = {option.name: option.default for option in options(method) if option.default is not REQUIRED}
     published = preset(method, data).options if data in DATASETS and method in METHODS else {}
-    return {**published, **given}
+    return {**defaults, **published, **given}

@@ -1,0 +1,153 @@
+"""Assume-negative, EM, GR and the upper bound over a grid of scene settings: where GR wins on digits, and where not.
+
+python benchmarks/digits_grid.py --out benchmarks/results/digits-grid.json     # runs; finished ones are kept
+python benchmarks/digits_grid.py --docs docs/digits.md                         # writes the tables from the results
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from spml.atomic import write_json, write_text
+from spml.data.digits import SETTINGS, Scenes, read_digits
+
+BASE = SETTINGS["digits"]
+FLAT = (0.1,) * 10
+TWO = (0.30, 0.35, 0.20, 0.10, 0.05)  # 2.25 labels a scene
+GRID: dict[str, tuple[Scenes, dict[str, float]]] = {
+    "digits": (BASE, {}),
+    "digits-many": (SETTINGS["digits-many"], {}),
+    "one label each": (replace(BASE, counts=(1.0, 0, 0, 0, 0)), {}),
+    "2.25 labels": (replace(BASE, counts=TWO), {}),
+    "flat classes": (replace(BASE, frequencies=FLAT), {}),
+    "flat classes, 2.25 labels": (replace(BASE, frequencies=FLAT, counts=TWO), {}),
+    "flat classes, many": (replace(SETTINGS["digits-many"], frequencies=FLAT), {}),
+    "independent classes": (replace(BASE, affinity=1.0, aversion=1.0), {}),
+    "strong groups": (replace(BASE, affinity=10.0, aversion=0.05), {}),
+    "noisier (48)": (replace(BASE, noise=48.0), {}),
+    "1,000 scenes": (replace(BASE, sizes=(1000, 750, 2000)), {}),
+    "9,000 scenes": (replace(BASE, sizes=(9000, 750, 2000)), {}),
+    "lr 0.003": (BASE, {"lr": 3e-3}),
+    "lr 0.001": (BASE, {"lr": 1e-3}),
+    "30 epochs": (BASE, {"epochs": 30}),
+    "digits-many, 30 epochs": (SETTINGS["digits-many"], {"epochs": 30}),
+}
+METHODS = ("an", "em", "gr", "full")
+
+
+def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
+    import torch
+
+    from spml.data import load
+    from spml.metrics import estimated_map
+    from spml.train import Settings, fit
+    from spml.train.settings import DIGITS
+
+    torch.set_num_threads(1)
+    scenes, training = GRID[name]
+    source = folder / f"{name}-{os.getpid()}.npz"
+    if not source.exists():
+        tables = read_digits(scenes)
+        np.savez(
+            source,
+            x=np.concatenate([table.x for table in tables.values()]),
+            labels=np.concatenate([table.labels for table in tables.values()]),
+            classes=np.array(tables["train"].classes),
+            split=np.repeat(list(tables), [len(table) for table in tables.values()]),
+        )
+    experiment = load(source, labels="complete")
+    settings = Settings(
+        method=method,
+        backbone=DIGITS.backbone,
+        epochs=int(training.get("epochs", DIGITS.epochs)),
+        batch_size=DIGITS.batch_size,
+        lr=training.get("lr", DIGITS.lr),
+        flip=DIGITS.flip,
+        seed=seed,
+        accelerator="cpu",
+    )
+    out = folder / f"{name}-{method}-{seed}"
+    result = fit(experiment, settings, out, quiet=True, overwrite=True)
+    history = [json.loads(line)["val_map"] for line in (out / "history.jsonl").read_text().splitlines()][1:]
+    observed = experiment.observed.rows(experiment.val_rows)
+    scores = [np.load(out / "scores" / f"val-{epoch:02d}.npz")["logits"] for epoch in range(1, len(history) + 1)]
+    estimates = [estimated_map(logits.astype(np.float32), observed) for logits in scores]
+    chosen = int(np.argmax(estimates))
+    keys = ("test_map", "val_map", "best_epoch", "epochs", "observed_sha256")
+    return {
+        "setting": name,
+        "method": method,
+        **{key: result[key] for key in keys},
+        "seed": seed,
+        "observed_choice": {"epoch": chosen + 1, "val_map": history[chosen]},
+        "positives": float((experiment.complete.labels == 1).sum(1).mean()),
+        "torch": torch.__version__,
+    }
+
+
+def run_all(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
+    done = json.loads(out.read_text()) if out.exists() else []
+    have = {(r["setting"], r["method"], r["seed"]) for r in done}
+    todo = [(n, m, s) for n in only or GRID for m in METHODS for s in range(seeds) if (n, m, s) not in have]
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(jobs, context) as pool:
+        waiting = [pool.submit(run, *job, Path(folder)) for job in todo]
+        for future in as_completed(waiting):
+            done.append(future.result())
+            done.sort(key=lambda r: (list(GRID).index(r["setting"]), METHODS.index(r["method"]), r["seed"]))
+            write_json(out, done)
+            last = future.result()
+            print(f"{last['setting']:<28} {last['method']:<5} {last['seed']}  {last['test_map']:.2f}", flush=True)
+
+
+def tables(results: list[dict[str, object]]) -> str:
+    """Markdown: test mAP of every setting, then what choosing the epoch by single positives costs."""
+    lines = ["| setting | labels per scene | " + " | ".join(METHODS) + " | gr − an | gr − em |", "|---" * 8 + "|"]
+    for name in GRID:
+        runs = [r for r in results if r["setting"] == name]
+        if not runs:
+            continue
+        maps = {m: [float(r["test_map"]) for r in runs if r["method"] == m] for m in METHODS}
+        mean = {m: statistics.mean(values) for m, values in maps.items()}
+        cells = [f"{mean[m]:.2f} ± {statistics.stdev(maps[m]):.2f}" for m in METHODS]
+        gains = [f"{mean['gr'] - mean[other]:+.2f}" for other in ("an", "em")]
+        lines.append(f"| {name} | {runs[0]['positives']:.2f} | " + " | ".join(cells + gains) + " |")
+    lost = {m: [r["val_map"] - r["observed_choice"]["val_map"] for r in results if r["method"] == m] for m in METHODS}
+    lines += [
+        "",
+        "| validation mAP lost by choosing with single positives | mean | largest | runs |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {m} | {statistics.mean(v):.2f} | {max(v):.2f} | {len(v)} |" for m, v in lost.items() if m != "full"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/digits-grid.json"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", action="append", default=[], choices=list(GRID))
+    parser.add_argument("--docs", type=Path)
+    given = parser.parse_args()
+    if given.docs is None:
+        run_all(given.out, given.seeds, given.jobs, given.only)
+        return
+    before, _, rest = given.docs.read_text().partition("<!-- generated: digits_grid -->\n")
+    after = rest.partition("<!-- end -->")[2]
+    body = tables(json.loads(given.out.read_text()))
+    write_text(given.docs, f"{before}<!-- generated: digits_grid -->\n{body}\n<!-- end -->{after}")
+
+
+if __name__ == "__main__":
+    main()

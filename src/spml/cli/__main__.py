@@ -1,0 +1,5 @@
+"""python -m spml.cli."""
+
+from spml.cli import entry
+
+entry()

@@ -1,0 +1,162 @@
+"""Every loss at logits of any size, in any precision, with labels of any kind, type and number."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from spml import losses
+
+from .common import EPS_NAMES, NAMES, build, random_batch, value_and_gradient
+
+EXTREME = [-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]
+EPOCHS = [(1, 1), (2, 8), (8, 8)]
+
+
+def assert_finite(loss: Any, logits: torch.Tensor, observed: torch.Tensor, **call: int) -> None:
+    value, gradient = value_and_gradient(loss, logits, observed, **call)
+    assert value.isfinite().all() and gradient.isfinite().all()
+    assert value.dtype == torch.promote_types(logits.dtype, torch.float32)
+    assert gradient.dtype == logits.dtype
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
+def test_value_and_gradient_are_finite_at_any_logit(name: str, dtype: torch.dtype, epoch: int, epochs: int) -> None:
+    logits = torch.tensor([EXTREME] * 3, dtype=dtype)
+    for observed in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+        assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
+
+
+@pytest.mark.parametrize("name", EPS_NAMES)
+@pytest.mark.parametrize("eps", [1e-5, 1e-7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_finite_at_any_logit_with_the_published_eps(name: str, eps: float, dtype: torch.dtype) -> None:
+    logits = torch.tensor([EXTREME] * 3, dtype=dtype)
+    observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
+    assert_finite(build(name, observed, eps=eps), logits, observed, epoch=2, epochs=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gr", {"variant": "paper"}),
+        ("gr", {"q1": 0.7, "q2": 0.7, "q3": 0.3}),
+        ("gr", {"q1": [0.0, 0.3, 1, 0, 1, 0, 0.7], "q3": [0.0, 0.3, 1, 0, 1, 0, 1.5]}),
+        ("gr", {"a": 0.68}),
+        ("gce", {"q": 1e-6}),
+        ("asl", {"detach": False, "gamma_neg": 0.5}),
+        ("asl", {"detach": False, "clip": 0}),
+        ("focal", {"gamma": 0.5}),
+        ("hill", {"variant": "gr"}),
+        ("splc", {"variant": "gr"}),
+        ("ll_r", {"delta": 0.3}),
+        ("ll_ct", {"delta": 0.3}),
+        ("an", {"eps": 0}),
+        ("em", {"eps": 0}),
+    ],
+)
+def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, Any]) -> None:
+    observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
+    for epoch, epochs in EPOCHS:
+        assert_finite(build(name, observed, **options), torch.tensor([EXTREME] * 3), observed, epoch=epoch, epochs=epochs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_do_not_vanish_for_hopeless_positives(name: str) -> None:
+    """Without eps the log keeps its slope; the losses meant to give up are those of a probability, not a log."""
+    observed = torch.ones(1, 1)
+    _, gradient = value_and_gradient(build(name, observed, reduction="sum"), torch.tensor([[-90.0]]), observed)
+    if name not in ("gce", "taylor_ce"):
+        assert gradient.item() < -0.05
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0, 0, 0], [0, 0, 0]],
+        [[1, 1, 0], [1, 1, 1]],
+        [[-1, -1, -1], [-1, 0, -1]],
+        [[1, -1, 0]],
+        [[0]],
+        [[1]],
+        [[-1], [0], [1]],
+    ],
+)
+def test_every_set_of_labels_is_legal(name: str, rows: list[list[int]]) -> None:
+    observed = torch.tensor(rows, dtype=torch.int8)
+    logits = torch.linspace(-3, 3, observed.numel()).view(observed.shape)
+    for epoch, epochs in EPOCHS:
+        assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_of_any_type_give_the_same_value(name: str) -> None:
+    logits, observed = random_batch()
+    loss = build(name, observed)
+    expected = loss(logits, observed, epoch=3, epochs=8)
+    for dtype in (torch.int16, torch.int64, torch.float16, torch.float32, torch.float64):
+        assert loss(logits, observed.to(dtype), epoch=3, epochs=8) == expected
+
+    positive = observed.clamp(min=0)
+    loss = build(name, positive)
+    expected = loss(logits, positive, epoch=3, epochs=8)
+    for dtype in (torch.bool, torch.uint8):
+        assert loss(logits, positive.to(dtype), epoch=3, epochs=8) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_half_precision_is_computed_in_float32(name: str) -> None:
+    logits, observed = random_batch()
+    half = logits.to(torch.bfloat16)
+    loss = build(name, observed)
+    assert loss(half, observed, epoch=2, epochs=8) == loss(half.float(), observed, epoch=2, epochs=8)
+    assert loss(logits, observed, epoch=2, epochs=8).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
+def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:
+    logits, observed = random_batch()
+    value = {
+        reduction: build(name, observed, reduction=reduction)(logits, observed, epoch=epoch, epochs=epochs)
+        for reduction in ("none", "mean", "sum", "sum_classes")
+    }
+    entries = value["none"]
+    assert entries.shape == logits.shape
+    torch.testing.assert_close(value["mean"], entries.mean())
+    torch.testing.assert_close(value["sum"], entries.sum())
+    torch.testing.assert_close(value["sum_classes"], entries.sum(dim=1).mean())
+    default = build(name, observed)(logits, observed, epoch=epoch, epochs=epochs)
+    assert default == value["mean"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_known_negative_is_never_encouraged(name: str) -> None:
+    """Its slope is positive or nothing in every epoch, whatever the model thinks."""
+    observed = torch.tensor([[-1, -1, -1, 0, 0, 1]] * 2)
+    logits = torch.tensor([[5.0, 0.0, -5.0, 1.0, 0.0, 2.0]] * 2, dtype=torch.float64)
+    for epoch in (1, 2, 8):
+        call = {"epoch": epoch, "epochs": 8}
+        _, with_term = value_and_gradient(build(name, observed), logits, observed, **call)
+        penalty = build("epr", observed)
+        base = value_and_gradient(penalty, logits, observed * 0)[1] if name == "epr" else torch.zeros_like(logits)
+        assert ((with_term - base)[:, :3] >= 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_that_differ_are_refused(name: str) -> None:
+    logits, observed = random_batch()
+    with pytest.raises(ValueError, match=r"logits \(5, 7\) and observed \(5, 6\) differ in shape"):
+        build(name, observed)(logits, observed[:, :6])
+
+
+def test_a_loss_without_l2_refuses_a_k_hat_above_0() -> None:
+    from spml.losses.components import Constant
+    from spml.losses.terms import Absent, Log
+
+    loss = losses.UnifiedLoss(Constant(0.5), Constant(1), Log(), None, Absent(Log()))
+    with pytest.raises(ValueError, match="needs an l2"):
+        loss(*random_batch())
