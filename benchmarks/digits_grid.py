@@ -37,8 +37,8 @@ GRID: dict[str, tuple[Scenes, dict[str, float]]] = {
     "noisier (48)": (replace(BASE, noise=48.0), {}),
     "1,000 scenes": (replace(BASE, sizes=(1000, 750, 2000)), {}),
     "9,000 scenes": (replace(BASE, sizes=(9000, 750, 2000)), {}),
-    "lr 0.003": (BASE, {"lr": 3e-3}),
     "lr 0.001": (BASE, {"lr": 1e-3}),
+    "lr 0.01": (BASE, {"lr": 1e-2}),
     "30 epochs": (BASE, {"epochs": 30}),
     "digits-many, 30 epochs": (SETTINGS["digits-many"], {"epochs": 30}),
 }

@@ -131,12 +131,29 @@ def variants(name: str, logits: Tensor, observed: Tensor, compiled: bool) -> dic
         steps["graph"] = captured(partial(our_step, ours(name), logits.detach().clone().requires_grad_(), observed))
     if compiled:
         steps["compiled"] = partial(our_step, torch.compile(ours(name), dynamic=False), logits, observed)
+        one_pass = torch.compile(losses.value_and_gradient(ours(name)), dynamic=False)
+        steps["one pass"] = partial(one_pass, logits.detach(), observed, epoch=EPOCH, epochs=EPOCHS)
     if compiled and device == "cuda":
+        steps["one pass+graph"] = captured(steps["one pass"])
         compiled_loss = torch.compile(ours(name), dynamic=False)
         steps["compiled+graph"] = captured(
             partial(our_step, compiled_loss, logits.detach().clone().requires_grad_(), observed)
         )
     return steps
+
+
+def check(steps: dict[str, Step], logits: Tensor) -> None:
+    """Stop unless every implementation that writes logits.grad gives the reference's gradient."""
+    steps["reference"]()
+    expected = logits.grad
+    assert expected is not None
+    for name in ("spml", "compiled"):
+        if name in steps:
+            steps[name]()
+            assert logits.grad is not None
+            error = ((logits.grad - expected).abs().max() / expected.abs().max()).item()
+            if error > 1e-3:
+                raise SystemExit(f"{name} differs from the reference by {error:.1e} of the largest gradient")
 
 
 def three_passes(tensor: Tensor) -> tuple[float, float]:
@@ -158,7 +175,9 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
             for name in REFERENCES:
                 logits, observed = batch(shape, device)
                 torch.compiler.reset()  # each row compiles anew, far from the limit on recompilations
-                times = medians(variants(name, logits, observed, arguments.compile), device, arguments.budget)
+                steps = variants(name, logits, observed, arguments.compile)
+                check(steps, logits)
+                times = medians(steps, device, arguments.budget)
                 row: dict[str, object] = {"device": device, "loss": name, "shape": list(shape), "seconds": times}
                 if shape == SHAPES[-1] and device == "cuda":
                     row["three_passes_seconds"], row["copy_bytes_per_second"] = three_passes(logits)
@@ -174,7 +193,7 @@ def line(row: dict[str, object]) -> str:
     figures = [f"{name} {value * 1e3:.3f} ms ({times['reference'] / value:.1f}x)" for name, value in times.items()]
     passes = row.get("three_passes_seconds")
     if isinstance(passes, float):
-        best = min(times.get("compiled", times["spml"]), times.get("compiled+graph", times["spml"]))
+        best = min(seconds for name, seconds in times.items() if name != "reference")
         figures.append(f"three passes {passes * 1e3:.3f} ms, ours {best / passes:.2f} of that")
     return f"{start:22}  " + "  ".join(figures)
 

@@ -10,7 +10,7 @@ import pytest
 from spml.cli import main
 from spml.losses import names
 
-COMMANDS = ("demo", "check", "train", "eval", "predict", "report")
+COMMANDS = ("demo", "prepare", "check", "stats", "train", "eval", "predict", "report")
 
 
 def spml(*words, **more):

@@ -27,7 +27,9 @@ def build(name: str, observed: Tensor, **options: Any) -> Callable[..., Tensor]:
     return call
 
 
-def value_and_gradient(loss: Callable[..., Tensor], logits: Tensor, observed: Tensor, **call: Any) -> tuple[Tensor, Tensor]:
+def value_and_gradient(
+    loss: Callable[..., Tensor], logits: Tensor, observed: Tensor, **call: Any
+) -> tuple[Tensor, Tensor]:
     """Loss and its gradient with respect to the logits."""
     z = logits.detach().clone().requires_grad_()
     value = loss(z, observed, **call)

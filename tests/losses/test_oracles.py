@@ -23,7 +23,9 @@ def sigmoid(z: float) -> float:
 def entrywise(positive: Callable[..., float], unknown: Callable[..., float], negative: Callable[..., float]) -> Oracle:
     """A loss whose entries do not depend on one another, from its three cases as functions of the logit."""
     case = {1: positive, 0: unknown, -1: negative}
-    return lambda z, s: [[case[label](logit) for logit, label in zip(*row, strict=True)] for row in zip(z, s, strict=True)]
+    return lambda z, s: [
+        [case[label](logit) for logit, label in zip(*row, strict=True)] for row in zip(z, s, strict=True)
+    ]
 
 
 def log_p(z: float) -> float:
@@ -91,7 +93,9 @@ def large_loss(rate: float, flip: bool) -> Oracle:
     def oracle(z: Matrix, s: list[list[int]]) -> Matrix:
         entries = an()(z, s)
         cells = [(i, c) for i in range(len(z)) for c in range(len(z[0]))]
-        unknown = sorted((cell for cell in cells if s[cell[0]][cell[1]] == 0), key=lambda cell: -entries[cell[0]][cell[1]])
+        unknown = sorted(
+            (cell for cell in cells if s[cell[0]][cell[1]] == 0), key=lambda cell: -entries[cell[0]][cell[1]]
+        )
         for i, c in unknown[: ceil(round(len(cells) * rate, 9))]:
             entries[i][c] = log_p(z[i][c]) if flip else 0.0
         return entries
@@ -174,7 +178,9 @@ def test_every_loss_of_this_room_has_an_oracle() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "call", "oracle"), CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)]
 )
-def test_loss_is_its_formula(name: str, options: dict[str, Any], call: dict[str, int], oracle: Oracle, seed: int) -> None:
+def test_loss_is_its_formula(
+    name: str, options: dict[str, Any], call: dict[str, int], oracle: Oracle, seed: int
+) -> None:
     logits, observed = random_batch(seed=seed)
     expected = torch.tensor(oracle(logits.tolist(), observed.tolist()), dtype=torch.float64)
 

@@ -48,6 +48,7 @@ def test_finite_at_any_logit_with_the_published_eps(name: str, eps: float, dtype
         ("gce", {"q": 1e-6}),
         ("asl", {"detach": False, "gamma_neg": 0.5}),
         ("asl", {"detach": False, "clip": 0}),
+        ("asl", {"detach": False, "gamma_neg": 0.5, "clip": 0.5}),  # a logit of 0 lies on the edge
         ("focal", {"gamma": 0.5}),
         ("hill", {"variant": "gr"}),
         ("splc", {"variant": "gr"}),
@@ -60,7 +61,9 @@ def test_finite_at_any_logit_with_the_published_eps(name: str, eps: float, dtype
 def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, Any]) -> None:
     observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
     for epoch, epochs in EPOCHS:
-        assert_finite(build(name, observed, **options), torch.tensor([EXTREME] * 3), observed, epoch=epoch, epochs=epochs)
+        assert_finite(
+            build(name, observed, **options), torch.tensor([EXTREME] * 3), observed, epoch=epoch, epochs=epochs
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -110,7 +110,9 @@ def test_per_class_parameters_are_each_class_by_itself(name: str, option: str, v
     pair = len(value) == 2
     total = 0.0
     for c in range(3):
-        ends = [float(np.asarray(end)[c]) if np.ndim(end) else float(end) for end in (value if pair else (value, value))]
+        ends = [
+            float(np.asarray(end)[c]) if np.ndim(end) else float(end) for end in (value if pair else (value, value))
+        ]
         alone = losses.create(name, reduction="sum", **{option: tuple(ends)})
         loss, gradient = value_and_gradient(alone, logits[:, c : c + 1], observed[:, c : c + 1], **call)
         torch.testing.assert_close(together[1][:, c : c + 1], gradient)

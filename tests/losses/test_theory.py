@@ -1,5 +1,7 @@
 """What the paper derives: the unbiased risk (Appendix A), gradients (Appendix C), limits of q (Appendix D)."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -97,13 +99,13 @@ def test_gradient_of_hill_is_that_of_appendix_c(lam: float) -> None:
 
 def test_conclusion_1_a_larger_q3_shrinks_the_gradient_of_the_negative_part_at_every_p() -> None:
     sizes = [gradient(gr(q3=q3, w=0, b=-1e9)).abs() for q3 in (0, 0.3, 0.7, 1, 1.5, 3)]
-    for larger, smaller in zip(sizes, sizes[1:], strict=False):
+    for larger, smaller in pairwise(sizes):
         assert (smaller < larger).all()
 
 
 def test_conclusion_1_in_full_the_pull_towards_absent_shrinks_at_every_p() -> None:
     gradients = [gradient(gr(q3=q3, w=10, b=-8)) for q3 in (0, 0.3, 0.7, 1, 1.5, 3)]
-    for larger, smaller in zip(gradients, gradients[1:], strict=False):
+    for larger, smaller in pairwise(gradients):
         assert (smaller < larger).all()
 
 

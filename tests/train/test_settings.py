@@ -17,7 +17,7 @@ def digits():
 
 
 def experiment(name, x=None):
-    table = LabelTable(["a", "b", "c"], ["one"], np.ones((3, 1), np.int8), x=x)
+    table = LabelTable(["a", "b", "c"], ["one", "two"], np.array([[1, 0]] * 3, np.int8), x=x)
     rows = np.array([0, 1]), np.array([2])
     return Experiment(name, table.classes, table, None, *rows, None, "observed")
 
@@ -61,3 +61,12 @@ def test_a_benchmark_takes_the_methods_published_options():
     assert method_options("gr", "coco", {"w": 3})["w"] == 3
     assert method_options("gr", "digits", {"q3": 2})["w"] == (0.0, 2.0)
     assert set(method_options("gr", "digits", {})) == {option.name for option in losses.options("gr")}
+
+
+def test_completely_labelled_validation_rows_of_ones_own_choose_the_epoch():
+    table = LabelTable(["a", "b", "c"], ["one", "two"], np.array([[1, 0], [0, 1], [1, -1]], np.int8))
+    own = Experiment("my.csv", table.classes, table, None, np.array([0, 1]), np.array([2]), None, "observed")
+    assert resolve(Settings(), own).selection == "complete"
+    assert own.validation_labels("complete").tolist() == [[1, -1]]
+    other = replace(own, train_rows=np.array([0, 2]), val_rows=np.array([1]))
+    assert resolve(Settings(), other).selection == "observed"

@@ -23,10 +23,21 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
     from spml.cli.predict import Predict
+    from spml.cli.prepare import Prepare
     from spml.cli.report import Report
+    from spml.cli.stats import Stats
     from spml.cli.train import Train
 
-    return {"demo": Demo, "check": Check, "train": Train, "eval": Eval, "predict": Predict, "report": Report}
+    return {
+        "demo": Demo,
+        "prepare": Prepare,
+        "check": Check,
+        "stats": Stats,
+        "train": Train,
+        "eval": Eval,
+        "predict": Predict,
+        "report": Report,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

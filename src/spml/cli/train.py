@@ -28,6 +28,8 @@ class Train(Settings):
     """Folder of the data set's files, or of the images that a CSV names."""
     labels: Literal["observed", "complete"] | None = None
     """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
+    observe: str = "uniform"
+    """How single positives are drawn from complete labels: uniform (as the protocol), frequency, size, file:PATH."""
     classes: Path | None = None
     """File with one class name a line: fixes the classes and their order."""
     out: Path | None = None
@@ -51,7 +53,8 @@ class Train(Settings):
 
         if self.resume and self.overwrite:
             raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
-        experiment = load(self.data, self.root, self.labels, self.observe_seed, self.split_seed, classes=self.classes)
+        seeds = self.observe_seed, self.split_seed
+        experiment = load(self.data, self.root, self.labels, *seeds, classes=self.classes, observe=self.observe)
         settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
         out = self.out or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
         try:
@@ -63,7 +66,11 @@ class Train(Settings):
                 resume=self.resume,
                 overwrite=self.overwrite,
                 quiet=self.quiet,
-                extra_config={"root": None if self.root is None else str(self.root), "command": self.command()},
+                extra_config={
+                    "root": None if self.root is None else str(self.root),
+                    "observe": self.observe,
+                    "command": self.command(),
+                },
             )
         except KeyboardInterrupt:
             if (out / "last.ckpt").exists():

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import os
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from spml.data.download import Advance, _silent
+from spml.data.download import silent
+from spml.data.transfer import Advance
 from spml.errors import DataError
 
 CHUNK = 2**20
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
+BROKEN = (  # what tarfile and zipfile raise on a damaged file
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
+    *(EOFError, ValueError, OverflowError, KeyError, NotImplementedError, RuntimeError),
+)
+OF_ARCHIVE = (None, errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ)  # OSErrors that are the archive's, not the disk's
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,7 @@ class Limits:
 class _Member:
     name: str
     kind: str  # "file", "folder", or what it is instead
-    size: int
-    open: Callable[[], AbstractContextManager[IO[bytes]]]
+    open: Callable[[], IO[bytes]]
 
 
 def marker(archive: str, folder: Path) -> Path:
@@ -51,7 +58,7 @@ def marker(archive: str, folder: Path) -> Path:
     return folder / f".{archive}.unpacked"
 
 
-def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = _silent) -> None:
+def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = silent) -> None:
     """Unpack a .tar, .tgz or .zip file into a folder, unless that was done before.
 
     Everything is unpacked beside and moved into place at the end, so that a broken call leaves nothing half done that a
@@ -72,7 +79,9 @@ def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = _s
     try:
         _extract(archive, beside, limits, advance)
         _merge(beside, folder)
-    except BROKEN as error:
+    except (*BROKEN, OSError) as error:
+        if isinstance(error, DataError) or (isinstance(error, OSError) and error.errno not in OF_ARCHIVE):
+            raise
         reason = str(error) or type(error).__name__
         raise DataError(f"{archive}: cannot be unpacked ({reason}); remove it and download it again") from None
     finally:
@@ -114,7 +123,7 @@ def _inside(archive: Path, member: _Member) -> Path:
     """The relative path of a member; DataError for one that points elsewhere or is no plain file."""
     path, shown = PurePosixPath(member.name), repr(member.name[:200])
     odd = not path.parts and member.kind != "folder"
-    drive = os.name == "nt" and any(letter in member.name for letter in ':\\')
+    drive = os.name == "nt" and any(letter in member.name for letter in ":\\")
     if path.is_absolute() or ".." in path.parts or "\0" in member.name or odd or drive:
         raise DataError(f"{archive}: {shown} points outside the folder; nothing was unpacked: do not trust this file")
     if member.kind not in ("file", "folder"):
@@ -137,40 +146,37 @@ def _zip_members(packed: zipfile.ZipFile) -> Iterator[_Member]:
     for info in packed.infolist():
         kind = kinds.get(stat.S_IFMT(info.external_attr >> 16), "special file")
         kind = "folder" if info.is_dir() and kind == "file" else kind
-        yield _Member(info.orig_filename, kind, info.file_size, lambda info=info: packed.open(info))  # type: ignore[misc]
+        yield _Member(info.orig_filename, kind, partial(packed.open, info))
 
 
 def _tar_members(tar: tarfile.TarFile) -> Iterator[_Member]:
     for info in tar:
         kind = "file" if info.isfile() else "folder" if info.isdir() else "special file"
         kind = "link" if info.issym() or info.islnk() else kind
-        yield _Member(info.name, kind, info.size, lambda info=info: tar.extractfile(info))  # type: ignore[misc]
-        tar.members = []  # it would keep every member it has met
+        yield _Member(info.name, kind, partial(_open, tar, info))
+
+
+def _open(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    file = tar.extractfile(info)
+    assert file is not None  # it is one for files
+    return file
 
 
 def _merge(beside: Path, folder: Path) -> None:
     """Move what was unpacked into place, after a look at every file that is there already."""
-    moves = [(path, folder / path.relative_to(beside)) for path in _moved(beside, folder)]
+    moves = [(path, folder / path.relative_to(beside)) for path in _moved(beside, beside, folder)]
     for path, target in moves:
         if target.exists() and not (path.is_file() and target.is_file() and filecmp.cmp(path, target, shallow=False)):
             raise DataError(f"{target}: not what the archive holds; move it away and run again")
     for path, target in moves:
-        path.replace(target)
+        if not target.exists():
+            shutil.move(path, target)  # a folder of the root may lie on another disk
 
 
-def _moved(beside: Path, folder: Path) -> Iterator[Path]:
+def _moved(place: Path, beside: Path, folder: Path) -> Iterator[Path]:
     """The topmost paths that can be moved whole: files, and folders that are not in place yet."""
-    for path in sorted(beside.iterdir()):
-        target = folder / path.relative_to(beside)
-        if path.is_dir() and target.is_dir():
-            yield from _moved_below(path, beside, folder)
+    for path in sorted(place.iterdir()):
+        if path.is_dir() and (folder / path.relative_to(beside)).is_dir():
+            yield from _moved(path, beside, folder)
         else:
             yield path
-
-
-def _moved_below(path: Path, beside: Path, folder: Path) -> Iterator[Path]:
-    for inner in sorted(path.iterdir()):
-        if inner.is_dir() and (folder / inner.relative_to(beside)).is_dir():
-            yield from _moved_below(inner, beside, folder)
-        else:
-            yield inner

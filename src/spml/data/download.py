@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
-import os
-import re
 import shutil
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from spml.data.transfer import CHUNK, Advance, BrokenError, RefusedError, Remote, size_of, transfer
 from spml.errors import DataError, UserError
 
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that another try may change
-CHUNK = 2**20
-TIMEOUT = 60.0  # seconds without a byte
 LONGEST_WAIT = 60.0  # seconds between two tries
 
-Advance = Callable[[str, int, int], None]  # what is done, bytes done, bytes in all
+
+def silent(what: str, done: int, total: int) -> None:
+    """Tell nobody how far it is."""
 
 
-@dataclass(frozen=True)
-class Remote:
-    """A file to download.
-
-    Attributes:
-        name: its name on the disk.
-        addresses: where it lies; each is tried in turn.
-        size: in bytes.
-        digest: "md5:..." or "sha256:..." of its content.
-    """
-
-    name: str
-    addresses: tuple[str, ...]
-    size: int
-    digest: str
-
-
-class _Broken(Exception):
-    """A passing fault: try again."""
-
-
-class _Refused(Exception):
-    """An answer that will not change: try another address."""
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    pass
-
-
-def download(
-    remote: Remote, folder: Path, *, advance: Advance = _silent, attempts: int = 6, wait: float = 1.0
-) -> Path:
+def download(remote: Remote, folder: Path, *, advance: Advance = silent, attempts: int = 6, wait: float = 1.0) -> Path:
     """The path of the file in the folder, downloaded unless it is there, its content checked.
 
     What has arrived is kept in `NAME.part`, so that a later call goes on where this one broke off.
@@ -131,99 +94,22 @@ def _complete(remote: Remote, file: BinaryIO, tag: Path, advance: Advance, attem
         failures, most = 0, 0
         while failures < attempts:
             try:
-                return _transfer(address, remote, file, tag, advance)
-            except _Refused as error:
+                return transfer(address, remote, file, tag, advance)
+            except RefusedError as error:
                 said.append(f"{address}: {error}")
                 break
-            except _Broken as error:
-                have = _size(file)
+            except BrokenError as error:
+                have = size_of(file)
                 failures, most = (1, have) if have > most else (failures + 1, most)
                 if failures == attempts:
                     said.append(f"{address}: {error}")
                 else:
                     time.sleep(min(wait * 2 ** (failures - 1), LONGEST_WAIT))
-    kept = f"{_size(file):,} of {remote.size:,} bytes are kept: " if _size(file) else ""
+    kept = f"{size_of(file):,} of {remote.size:,} bytes are kept: " if size_of(file) else ""
     raise DataError(
         f"{remote.name} could not be downloaded ({'; '.join(said)}); {kept}run again to go on, "
         f"or put the file into {tag.parent} yourself"
     )
-
-
-def _size(file: BinaryIO) -> int:
-    return file.seek(0, os.SEEK_END)
-
-
-def _transfer(address: str, remote: Remote, file: BinaryIO, tag: Path, advance: Advance) -> None:
-    """One request: append what is missing, or all of it where the server does not give parts."""
-    have = _size(file)
-    if have == remote.size:
-        return
-    headers = {"User-Agent": "spml", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-        if tag.exists():
-            headers["If-Range"] = tag.read_text()
-    with _answer(urllib.request.Request(address, headers=headers), file) as response:
-        if _start(response, remote, have) == 0:
-            file.truncate(0)
-            _remember(response, tag)
-        for chunk in _chunks(response):
-            file.write(chunk)
-            advance(remote.name, _size(file), remote.size)
-            if _size(file) > remote.size:
-                file.truncate(0)
-                raise _Refused(f"sends more than the {remote.size:,} bytes expected")
-    file.flush()
-    if _size(file) < remote.size:
-        raise _Broken(f"broke off after {_size(file):,} bytes")
-
-
-@contextmanager
-def _answer(request: urllib.request.Request, file: BinaryIO) -> Iterator[Any]:
-    try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == 416:  # the part is longer than the file: it is of something else
-            file.truncate(0)
-        kind = _Broken if error.code in TRANSIENT or error.code == 416 else _Refused
-        raise kind(f"HTTP {error.code} {error.reason}") from None
-    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
-        raise _Broken(str(getattr(error, "reason", error)) or type(error).__name__) from None
-    with response:
-        yield response
-
-
-def _start(response: Any, remote: Remote, have: int) -> int:
-    """Where in the file the body of an answer begins."""
-    start, total = 0, response.headers.get("Content-Length")
-    if response.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-        if found is None or int(found[1]) != have:
-            raise _Refused("answers with another part than was asked for")
-        start, total = have, found[2].strip("*")
-    if total and int(total) != remote.size:
-        raise _Refused(f"offers {int(total):,} bytes, {remote.size:,} expected: another version, or another page")
-    return start
-
-
-def _remember(response: Any, tag: Path) -> None:
-    etag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
-    if version := date if etag.startswith("W/") or not etag else etag:  # a weak tag does not vouch for bytes
-        tag.write_text(version)
-    else:
-        tag.unlink(missing_ok=True)
-
-
-def _chunks(response: Any) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = response.read(CHUNK)
-        except (OSError, http.client.HTTPException) as error:
-            raise _Broken(str(error) or type(error).__name__) from None
-        if not chunk:
-            return
-        yield chunk
 
 
 def _problem(path: Path, remote: Remote, advance: Advance) -> str:

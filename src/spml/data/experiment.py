@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spml.data.builder import Kind
 from spml.data.files import default_labels, is_named, read, version
-from spml.data.observe import SEED, Rows, draw, split
+from spml.data.observation import Observation
+from spml.data.observe import SEED, Rows, split
 from spml.data.table import LabelTable, concatenate
-from spml.errors import DataError
+from spml.errors import DataError, UserError
 
 CHUNK_BYTES = 2**24  # of dense labels hashed together
 
@@ -33,6 +36,7 @@ class Experiment:
         test: the test split, or None.
         label_kind: how the source's labels were taken.
         version: which version of the data set it is, where several circulate.
+        observation: the model that gave the observed labels, with its parameters; "given" where none was needed.
     """
 
     name: str
@@ -44,16 +48,35 @@ class Experiment:
     test: LabelTable | None
     label_kind: Kind
     version: str = ""
+    observation: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def validates_completely(self) -> bool:
+        """Whether every label of the validation rows is known."""
+        if self.complete is not None:
+            return True
+        given = self.observed.sparse.take(self.val_rows)
+        return bool(len(given.values) == len(self.val_rows) * len(self.classes) and given.values.all())
+
+    def validation_labels(self, selection: str) -> npt.NDArray[np.int8]:
+        """What the epoch is chosen with: complete labels of the validation rows, or the observed ones alone."""
+        table = self.complete if selection == "complete" and self.complete is not None else self.observed
+        return table.rows(self.val_rows)
 
     @cached_property
     def sha256(self) -> str:
         """Of the observed positives in C order, one byte each."""
-        digest = hashlib.sha256()
-        step = max(1, CHUNK_BYTES // len(self.classes))
-        for start in range(0, len(self.observed), step):
-            rows = self.observed.rows(np.arange(start, min(start + step, len(self.observed))))
-            digest.update((rows == 1).tobytes())
-        return digest.hexdigest()
+        return digest(self.observed)
+
+
+def digest(table: LabelTable) -> str:
+    """sha256 of a table's positives in C order, one byte each."""
+    found = hashlib.sha256()
+    step = max(1, CHUNK_BYTES // len(table.classes))
+    for start in range(0, len(table), step):
+        rows = table.rows(np.arange(start, min(start + step, len(table))))
+        found.update((rows == 1).tobytes())
+    return found.hexdigest()
 
 
 def load(
@@ -64,6 +87,7 @@ def load(
     split_seed: int = SEED,
     val_fraction: float = 0.2,
     classes: str | Path | Sequence[str] | None = None,
+    observe: str = "uniform",
 ) -> Experiment:
     """The experiment of a data set or file.
 
@@ -75,20 +99,18 @@ def load(
         split_seed: of the validation rows, where the data bring none.
         val_fraction: share of the train list that becomes validation, where the data bring none.
         classes: class names in order, or a file with one a line.
+        observe: the observation model of complete labels, such as "uniform:positives=2"; see `spml.data.observation`.
     """
+    model = Observation.parse(observe)
     kind = labels or default_labels(source)
+    if kind == "observed" and observe != "uniform":
+        raise UserError(f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out")
     tables = read(source, root, labels=kind, classes=classes)
-    if "train" not in tables:
-        raise DataError(f"{source}: no training rows, only {' and '.join(tables)}; mark some rows train")
-    whole, train_rows, val_rows = _listed(tables, val_fraction, split_seed)
-    if len(train_rows) < 2:
-        raise DataError(f"{source}: {len(train_rows)} training rows; at least 2 are needed: add rows")
-    if val_fraction > 0 and not len(val_rows):
-        raise DataError(
-            f"{source}: {len(whole)} rows give no validation row at fraction {val_fraction}; "
-            "add rows, mark some val in a column 'split', or give a larger fraction"
-        )
-    observed = whole.with_labels(draw(whole.sparse, observe_seed)) if kind == "complete" else whole
+    whole, train_rows, val_rows = _listed(str(source), tables, val_fraction, split_seed)
+    observed, about = whole, {"model": "given"}
+    if kind == "complete":
+        drawn, about = model.draw(whole, observe_seed, source=str(source), reader=_observed_tables)
+        observed = whole.with_labels(drawn)
     return Experiment(
         name=str(source) if is_named(source) else str(Path(source)),
         classes=whole.classes,
@@ -99,13 +121,30 @@ def load(
         test=tables.get("test"),
         label_kind=kind,
         version=version(source, root),
+        observation=about,
     )
 
 
-def _listed(tables: dict[str, LabelTable], fraction: float, seed: int) -> tuple[LabelTable, Rows, Rows]:
+def _observed_tables(path: str) -> dict[str, LabelTable]:
+    return read(path, labels="observed")
+
+
+def _listed(source: str, tables: dict[str, LabelTable], fraction: float, seed: int) -> tuple[LabelTable, Rows, Rows]:
     """The train list with its rows to train on and to validate on; a validation split of the data's own comes last."""
-    train = tables["train"]
-    if "val" not in tables:
-        return train, *split(len(train), fraction, seed)
-    rows = np.arange(len(train) + len(tables["val"]))
-    return concatenate(train, tables["val"]), rows[: len(train)], rows[len(train) :]
+    if "train" not in tables:
+        raise DataError(f"{source}: no training rows, only {' and '.join(tables)}; mark some rows train")
+    whole = tables["train"]
+    if "val" in tables:
+        rows = np.arange(len(whole) + len(tables["val"]))
+        train_rows, val_rows = rows[: len(whole)], rows[len(whole) :]
+        whole = concatenate(whole, tables["val"])
+    else:
+        train_rows, val_rows = split(len(whole), fraction, seed)
+    if len(train_rows) < 2:
+        raise DataError(f"{source}: {len(train_rows)} training rows; at least 2 are needed: add rows")
+    if fraction > 0 and not len(val_rows):
+        raise DataError(
+            f"{source}: {len(whole)} rows give no validation row at fraction {fraction}; "
+            "add rows, mark some val in a column 'split', or give a larger fraction"
+        )
+    return whole, train_rows, val_rows

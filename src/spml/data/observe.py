@@ -53,6 +53,33 @@ def draw(labels: SparseLabels, seed: int = SEED, positives: int = 1, negatives: 
     return _kept(known, shuffled, positives, kept_negatives)
 
 
+def draw_weighted(
+    labels: SparseLabels, log_weights: npt.NDArray[np.float64], seed: int = SEED, positives: int = 1
+) -> SparseLabels:
+    """Observed labels whose positives are drawn in proportion to weights, without replacement, row by row.
+
+    The first drawn of a row is positive i with probability w_i / sum w: the largest of log w_i plus Gumbel noise. A
+    positive of weight 0 is drawn only where a row has too few others.
+
+    Args:
+        labels: complete labels.
+        log_weights: of each positive, in the order of `labels.positives(-1)`; -inf for weight 0.
+        seed: of the draw.
+        positives: how many positives of a row stay known; all of them where it has fewer.
+    """
+    if positives < 0:
+        raise UserError(f"positives={positives} must not be below 0")
+    if labels.counts(0).any():
+        raise DataError("labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry")
+    known = labels.positives(fill=-1)
+    uniform = np.random.RandomState(seed).random_sample(len(known.indices))
+    exponential = np.maximum(-np.log1p(-uniform), np.finfo(np.float64).tiny)
+    keys = log_weights - np.log(exponential)
+    rows = np.repeat(np.arange(known.shape[0]), np.diff(known.indptr))
+    order = np.lexsort((uniform, -keys, rows))  # equal weights of 0 are settled by the noise alone
+    return _kept(known, known.indices[order], positives, [])
+
+
 def _kept(
     known: SparseLabels, shuffled: npt.NDArray[np.int32], positives: int, negatives: list[npt.NDArray[np.int32]]
 ) -> SparseLabels:

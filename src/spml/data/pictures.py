@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import stat
+import warnings
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from spml.errors import DataError
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it knows others that run programs
+PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
+JPEG = b"\xff\xd8\xff"  # what such a file begins with
+
+Image.init()  # once, before threads do
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # there is a limit, and it is an error
 
 
 def decode(path: Path, size: int | None = None, *, upright: bool = True) -> Tensor:
@@ -21,18 +32,46 @@ def decode(path: Path, size: int | None = None, *, upright: bool = True) -> Tens
         size: height and width to resize to, the aspect not kept, as the benchmark protocol does; None leaves it.
         upright: turn it as its EXIF orientation says.
     """
+    return decode_bytes(read_file(path), path, size, upright=upright)
+
+
+def read_file(path: Path) -> bytearray:
+    """The bytes of a picture file; DataError where it cannot be read or is empty."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+        mode = path.stat().st_mode
+        ordinary = stat.S_ISREG(mode)  # reading a pipe would wait for ever
+        data = bytearray(path.read_bytes()) if ordinary else bytearray()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read ({reason}); check the path") from error
+    if not ordinary:
+        raise DataError(f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'no ordinary file'}, not a picture")
     if not data:
         raise DataError(f"{path}: the file is empty; replace or remove it")
-    picture = _decode(path, data, upright)
+    return data
+
+
+def decode_bytes(data: bytearray, path: Path, size: int | None = None, *, upright: bool = True) -> Tensor:
+    """A picture file's bytes as uint8 (3, height, width); `path` is for messages."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header alone
+            if image.width * image.height > PIXEL_LIMIT:
+                raise Image.DecompressionBombError
+            picture = _decode_jpeg(data, upright)
+            if picture is None:
+                picture = _decode_with_pillow(image, upright)
+    except Exception as error:  # Pillow has many errors for a broken file
+        reason = _reason(error)
+        raise DataError(f"{path}: not a picture that can be read ({reason}); replace or remove it") from error
     return picture if size is None else resize(picture, size)
 
 
 def resize(pictures: Tensor, size: int) -> Tensor:
-    """uint8 (..., 3, H, W) to (..., 3, size, size): antialiased bilinear, as Pillow's to one grey level."""
+    """uint8 (..., 3, H, W) to (..., 3, size, size): antialiased bilinear, as Pillow's to one grey level.
+
+    Both round between the two passes, Pillow with finer weights: of 180 million values of VOC2012's pictures, 4 % were
+    one level off and two values two.
+    """
     if pictures.shape[-2:] == (size, size):
         return pictures
     batch = pictures if pictures.ndim == 4 else pictures[None]
@@ -40,31 +79,38 @@ def resize(pictures: Tensor, size: int) -> Tensor:
     return resized if pictures.ndim == 4 else resized[0]
 
 
-def _decode(path: Path, data: bytes, upright: bool) -> Tensor:
-    from torchvision.io import ImageReadMode, decode_image
+def _decode_jpeg(data: bytearray, upright: bool) -> Tensor | None:
+    """A JPEG by torchvision: the pixels that Pillow gives, sooner. None for what it does not know how to decode.
 
-    if data[:2] == b"BM" or data[:4] in (b"II*\0", b"MM\0*"):
-        return _decode_with_pillow(path, data)
+    JPEG alone: of a damaged PNG, torchvision 0.29 can crash the process.
+    """
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    if not data.startswith(JPEG):
+        return None
     try:
-        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        picture: Tensor = decode_image(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=upright)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0].rpartition(": ")[2].rpartition(".cpp:")[2].partition(", ")[2]
-        raise DataError(f"{path}: not a picture that can be read ({reason or error}); replace or remove it") from error
-    if picture.ndim == 4:
-        picture = picture[0]
-    return (picture.to(torch.int32) >> 8).to(torch.uint8) if picture.dtype == torch.uint16 else picture
+        buffer = torch.frombuffer(data, dtype=torch.uint8)
+        picture: Tensor = decode_jpeg(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=upright)
+    except RuntimeError:
+        return None  # Pillow may know, or else say why in words
+    return picture
 
 
-def _decode_with_pillow(path: Path, data: bytes) -> Tensor:
-    import io
+def _decode_with_pillow(image: Image.Image, upright: bool) -> Tensor:
+    if upright:
+        image = ImageOps.exif_transpose(image)
+    if image.mode in ("I", "F"):
+        raise ValueError("its pixels are 32-bit numbers of unknown range; save it with 8 or 16 bits")
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
 
-    import numpy as np
-    from PIL import Image, UnidentifiedImageError
 
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            pixels = np.array(image.convert("RGB"))
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
-        raise DataError(f"{path}: not a picture that can be read ({error}); replace or remove it") from error
-    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+def _reason(error: Exception) -> str:
+    """Why a picture cannot be decoded, in a few plain words."""
+    if isinstance(error, UnidentifiedImageError):
+        return "no picture format that is known"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"above {PIXEL_LIMIT / 1e6:.0f} megapixels"
+    text = " ".join(str(error).split())
+    return "the file is cut short" if "truncated" in text.lower() else text[:150] or type(error).__name__

@@ -6,6 +6,6 @@ loss(logits, observed, epoch=3, epochs=8).backward()
 
 from spml.losses.presets import Preset, preset
 from spml.losses.registry import Option, create, names, needs, options
-from spml.losses.unified import UnifiedLoss
+from spml.losses.unified import UnifiedLoss, value_and_gradient
 
-__all__ = ["Option", "Preset", "UnifiedLoss", "create", "names", "needs", "options", "preset"]
+__all__ = ["Option", "Preset", "UnifiedLoss", "create", "names", "needs", "options", "preset", "value_and_gradient"]

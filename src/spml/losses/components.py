@@ -14,9 +14,14 @@ from spml.losses.context import Context, Ramp, RampLike, Value
 
 
 class Component(nn.Module):
-    """A function of the model's probability; `formula` is how the docs print it."""
+    """A function of the model's probability; `formula` is how the docs print it.
+
+    Attributes:
+        uses_p: False where it does not look at p, which then need not be computed.
+    """
 
     formula: str
+    uses_p = True
 
     def forward(self, p: Tensor, context: Context) -> Value:
         """Value for each entry, or one number for all."""
@@ -29,6 +34,8 @@ class Component(nn.Module):
 
 class Constant(Component):
     """The same for every unknown label."""
+
+    uses_p = False
 
     def __init__(self, value: float) -> None:
         super().__init__()
@@ -134,6 +141,7 @@ class OverOthers(Component):
     """1 / (C - 1): the unknown labels of an item weigh as much together as its one positive."""
 
     formula = "1/(C − 1)"
+    uses_p = False
 
     def forward(self, p: Tensor, context: Context) -> Value:
         """The number."""
@@ -150,6 +158,8 @@ class Largest(Component):
         delta: share of the batch's entries by which the pick grows each epoch.
         value: what a picked entry gets; the others get 1 - value.
     """
+
+    uses_p = False
 
     def __init__(self, delta: float, value: float) -> None:
         super().__init__()

@@ -60,7 +60,9 @@ def create(name: str, **values: Any) -> nn.Module:
     known = {option.name: option for option in options(name)}
     for given in values:
         if given not in known:
-            raise ValueError(f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}")
+            raise ValueError(
+                f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}"
+            )
     missing = [option.name for option in known.values() if option.default is REQUIRED and option.name not in values]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")

@@ -111,7 +111,8 @@ class Focal(Term):
         """How the docs print it."""
         if self.margin:
             p, rest = f"σ(z − {self.margin:g})", f"σ({self.margin:g} − z)"
-        return f"−{rest}^{self.gamma:g} log {p}" if self.gamma else f"−log {p}"
+        power = "" if self.gamma == 1 else f"^{self.gamma:g}"
+        return f"−{rest}{power} log {p}" if self.gamma else f"−log {p}"
 
 
 class AsymmetricNegative(Term):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from spml import losses, metrics
 from spml.data import Experiment
+from spml.data.cache import open_cache
 from spml.data.feed import Feed
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
@@ -26,6 +27,8 @@ from spml.train.settings import Settings, method_options, resolve
 
 EVAL_FACTOR = 4  # evaluation batches are this many times larger: no gradient is kept
 SIDE_INFORMATION = ("expected_positives",)  # options whose published values come from complete labels
+
+NOT_OF_THE_RUN = ("cache", "cache_dir")  # settings that change no result, so that a run may go on with others
 
 
 def fit(
@@ -104,9 +107,18 @@ class _Training:
                 f"{settings.method} trains on complete labels, which these data lack; give another --method"
             )
         self.train_labels = labels.take(experiment.train_rows)
-        self.val_truth = validation_labels(experiment, settings)
-        self.train = Feed(self.train_labels, settings.size)
-        self.val = Feed(experiment.observed.take(experiment.val_rows), settings.size)
+        self.val_truth = experiment.validation_labels(str(settings.selection))
+        val = experiment.observed.take(experiment.val_rows)
+        self.cache = open_cache(
+            [table for table in (self.train_labels, val, experiment.test) if table is not None],
+            settings.size,
+            settings.cache,
+            folder=settings.cache_dir,
+            device=self.fabric.device,
+            tell=display,
+        )
+        self.train = Feed(self.train_labels, settings.size, cache=self.cache)
+        self.val = Feed(val, settings.size, cache=self.cache)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.spent = {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
@@ -208,7 +220,7 @@ class _Training:
         if test is not None:
             best, _ = load_model(self.run.best)
             self.classifier.load_state_dict(best.state_dict())
-            logits = self._logits(Feed(test, self.settings.size), "test")
+            logits = self._logits(Feed(test, self.settings.size, cache=self.cache), "test")
             self.run.write_scores("test", logits)
             aps = 100 * metrics.average_precision(logits, test.labels)
             test_map, per_class = float(aps.mean()), dict(zip(test.classes, aps.tolist(), strict=True))
@@ -217,6 +229,7 @@ class _Training:
             "method": self.settings.method,
             "options": self.options,
             "data": self.experiment.name,
+            "data_version": self.experiment.version,
             "backbone": self.settings.backbone,
             "seed": self.settings.seed,
             "epochs": self.settings.epochs,
@@ -266,13 +279,6 @@ class _Training:
         return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {s.backbone}, {self.fabric.device}"
 
 
-def validation_labels(experiment: Experiment, settings: Settings) -> Any:
-    """What the epoch is chosen with: complete labels of the validation rows, or the observed ones alone."""
-    table = experiment.complete if settings.selection == "complete" else experiment.observed
-    assert table is not None  # resolve() refuses selection 'complete' without complete labels
-    return table.rows(experiment.val_rows)
-
-
 def _model(experiment: Experiment, settings: Settings) -> Classifier:
     x = experiment.observed.x
     features = int(x.shape[1]) if x is not None and x.ndim == 2 else None
@@ -309,8 +315,10 @@ def _config(
     return {
         "data": experiment.name,
         "labels": experiment.label_kind,
-        **asdict(settings),
+        **{name: value for name, value in asdict(settings).items() if name not in NOT_OF_THE_RUN},
         "options": options,
+        "observation": experiment.observation,
+        "data_version": experiment.version,
         "side_information": side,
         "observed_sha256": experiment.sha256,
         "versions": versions(),

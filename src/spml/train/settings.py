@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from spml.errors import UserError
@@ -55,6 +56,10 @@ class Settings:
     """Of Lightning Fabric: 32-true, bf16-mixed, 16-mixed. Default: bf16-mixed on a GPU, 32-true elsewhere."""
     accelerator: str = "auto"
     """auto, cpu, cuda or mps."""
+    cache: Literal["none", "disk", "memory", "device"] | None = None
+    """Where decoded pictures are kept; results do not depend on it. Default: disk; arrays are in memory anyway."""
+    cache_dir: Path | None = None
+    """Folder of the decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class DataDefaults:
 
 
 PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=1e-5, flip=True)
-DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=1e-2, flip=False)  # lr best for `full`
+DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)  # lr best for `full`
 FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
 
 
@@ -98,8 +103,8 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     filled = {name: getattr(defaults, name) if value is None else value for name, value in chosen.items()}
     if settings.weights is None and filled["backbone"] in ("tiny", "linear"):
         filled["weights"] = "none"
-    selection = settings.selection or ("observed" if experiment.complete is None else "complete")
-    if selection == "complete" and experiment.complete is None:
+    selection = settings.selection or ("complete" if experiment.validates_completely else "observed")
+    if selection == "complete" and not experiment.validates_completely:
         raise UserError("selection 'complete' needs complete validation labels, which these data lack; use 'observed'")
     resolved = replace(settings, **filled, selection=selection)
     for name in ("epochs", "batch_size", "lr", "head_lr", "size"):

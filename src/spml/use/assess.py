@@ -56,6 +56,7 @@ def _experiment(config: dict[str, Any], classes: list[str], root: Path | None) -
         config["observe_seed"],
         config["split_seed"],
         classes=None if is_named(data) else classes,
+        observe=config.get("observe", "uniform"),
     )
     if list(experiment.classes) != classes:
         extra = [name for name in experiment.classes if name not in classes]
@@ -69,9 +70,7 @@ def _split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any
         if experiment.test is None:
             raise UserError(f"{experiment.name} has no test split; give --split val")
         return experiment.test, experiment.test.labels, experiment.label_kind
-    source = experiment.complete if selection == "complete" else experiment.observed
-    assert source is not None  # training refused selection 'complete' without complete labels
-    return experiment.observed.take(experiment.val_rows), source.rows(experiment.val_rows), selection
+    return experiment.observed.take(experiment.val_rows), experiment.validation_labels(selection), selection
 
 
 def _metrics(logits: Any, labels: Any, kind: str, thresholds: Any) -> dict[str, float]:

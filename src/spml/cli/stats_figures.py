@@ -1,0 +1,151 @@
+"""The figures of `spml stats`: positives per class, and classes that go together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spml.atomic import replacing
+from spml.data.statistics import Statistics
+from spml.report.svg import COLOURS, GRID, INK, QUIET
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BARS = 100  # classes that get a bar and a name each
+NAMES = 80  # at most, along an axis of the map of pairs
+LONGEST = 26  # letters of a name
+SEEN, MISSING = COLOURS[0], COLOURS[1]
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": QUIET,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "axes.edgecolor": GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.7,
+}
+
+
+def draw_classes(found: Statistics, out: Path) -> None:
+    """Positives seen and missing of each class, most first, and the number of training images as a dashed line."""
+    order = np.argsort(-found.total, kind="stable")
+    few = len(order) <= BARS
+    size = (7.5, 1.4 + 0.22 * len(order)) if few else (8.5, 4.6)
+    with _figure(out, size) as figure:
+        ax = figure.subplots()
+        (_bars if few else _curves)(ax, found, order)
+        number = found.images["train"]
+        line = (ax.axvline if few else ax.axhline)(number, color=INK, linestyle="--", linewidth=1.2)
+        ax.grid(axis="x" if few else "y")
+        handles, labels = ax.get_legend_handles_labels()
+        place: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": 4}
+        ax.legend([*handles, line], [*labels, f"training images: {number:,}"], **place)
+
+
+def _bars(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
+    place = np.arange(len(order))
+    seen = found.seen[order]
+    ax.barh(place, seen, height=0.7, color=SEEN, label=_name(found))
+    if found.missing is not None:
+        missing = found.missing[order]
+        look: Any = {"facecolor": "#f7d9c4", "edgecolor": MISSING, "hatch": "////", "linewidth": 0.7}
+        ax.barh(place, missing, left=seen, height=0.7, label="positives missing", **look)
+    box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
+    for row, i in enumerate(order):
+        text = f"{found.seen[i]:,}" if found.missing is None else f"{found.seen[i]:,} + {found.missing[i]:,}"
+        inside = found.total[i] > 0.8 * found.images["train"]
+        shift, side = ((-5, 0), "right") if inside else ((5, 0), "left")
+        put: Any = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 8, "bbox": box}
+        ax.annotate(text, (found.total[i], row), shift, **put)
+    ax.set_yticks(place, [_short(found.classes[i]) for i in order], color=INK)
+    ax.set_ylim(len(order) - 0.4, -0.6)
+    ax.set_xlim(0, max(found.images["train"], 1) * 1.02)
+    ax.tick_params(length=0)
+    ax.set_xlabel("training images with the label")
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _curves(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
+    """One line each, on a logarithmic axis that has a place for 0."""
+    rank = np.arange(1, len(order) + 1)
+    dots: Any = {"marker": ".", "markersize": 3, "linestyle": "", "clip_on": False}
+    if found.missing is not None:
+        ax.plot(rank, found.seen[order], color=SEEN, label="positives seen", **dots)
+        ax.plot(rank, found.missing[order], color=MISSING, label="positives missing", **dots)
+    ax.plot(rank, found.total[order], color=INK, linewidth=0.8, label="both" if found.complete else _name(found))
+    ax.set_yscale("symlog", linthresh=1)
+    ax.set_ylim(0, found.images["train"] * 1.6)
+    ax.set_xlim(0, len(order) + 1)
+    ax.set_xlabel(f"{len(order):,} classes, most frequent first")
+    ax.set_ylabel("training images with the label")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def draw_pairs(found: Statistics, out: Path) -> None:
+    """How many of the images of one class have another one too, as a map."""
+    from matplotlib.colors import PowerNorm
+
+    assert found.together is not None
+    own = found.together.diagonal()
+    share = found.together / np.maximum(own, 1)[:, None]
+    np.fill_diagonal(share, np.nan)
+    number = len(found.classes)
+    side = min(12.0, 4.0 + 0.11 * number)
+    with _figure(out, (side + 1, side)) as figure:
+        ax = figure.subplots()
+        norm = PowerNorm(0.5, 0, max(0.01, float(np.nanmax(share, initial=0.0))))
+        image = ax.imshow(share, cmap="Blues", norm=norm, interpolation="nearest", aspect="equal")
+        ax.set_facecolor(QUIET)
+        step = max(1, -(-number // NAMES))
+        shown = np.arange(0, number, step)
+        names = [_short(found.classes[int(i)]) for i in shown]
+        small = 8 if number <= 40 else 6
+        ax.set_xticks(shown, names, rotation=90, fontsize=small, color=INK)
+        ax.set_yticks(shown, names, fontsize=small, color=INK)
+        ax.tick_params(length=0 if step == 1 else 2)
+        ax.set_xlabel("have this class too" + (f" (one in {step} is named)" if step > 1 else ""))
+        ax.set_ylabel("of the training images of this class")
+        ax.spines[:].set_visible(False)
+        bar = figure.colorbar(image, ax=ax, shrink=0.7, format=lambda value, _: f"{value:.0%}")
+        bar.outline.set_visible(False)
+
+
+@contextmanager
+def _figure(out: Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure to paint on, written when the block ends well."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    kind = out.suffix[1:].lower()
+    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": out.name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        yield figure
+        with replacing(out) as beside:
+            about = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
+            figure.savefig(beside, format=kind, dpi=160, metadata=about)
+
+
+def _name(found: Statistics) -> str:
+    return "positives seen" if found.complete else "known positives"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"

@@ -1,0 +1,95 @@
+"""`spml stats` as a person uses it."""
+
+import json
+import re
+
+import pytest
+
+from spml.cli import main
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def cells(out):
+    return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+
+
+def test_complete_labels(scenes_file, capsys):
+    assert main(["stats", str(scenes_file), "--labels", "complete"]) == 0
+    out = capsys.readouterr().out
+    assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
+    assert "uniform (positives 1, negatives 0, seed 1200)" in out
+    assert re.search(
+        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing .*b\(0\) of Assumption 1, is -\d", out
+    )
+    assert ["positives of 10 classes", "seen", "missing", "total"] in cells(out)
+    assert ["pairs, most frequent first", "items", "lift"] in cells(out)
+
+
+def test_observed_labels_say_what_is_not_known(pictures, capsys):
+    assert main(["stats", str(pictures)]) == 0
+    out = capsys.readouterr().out
+    assert "the true number of positives is not known" in out and "complete labels would tell it" in out
+    assert "Pairs of classes are not counted: no item has two known positives." in out
+    assert ["red", "3"] in cells(out)
+
+
+def test_the_papers_column_stands_beside_a_benchmark(tmp_path, capsys):
+    from tests.cli.test_prepare import voc_files
+
+    for name, text in voc_files(pictures=False).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert main(["stats", "voc", "--root", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert ["images, training", "4", "4,574"] in cells(out)
+    assert ["labels per training image, negative", "18.00", "18.54"] in cells(out)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
+def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
+    out, numbers = tmp_path / f"new/fig{suffix}", tmp_path / "fig.json"
+    words = ["stats", str(scenes_file), "--labels", "complete", "--out", str(out), "--json", str(numbers)]
+    assert main(words) == 0
+    starts = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
+    assert sorted(path.name for path in out.parent.iterdir()) == [f"fig-pairs{suffix}", f"fig{suffix}"]
+    assert all(path.read_bytes().startswith(starts[suffix]) for path in out.parent.iterdir())
+    first = out.read_bytes()
+    assert json.loads(numbers.read_text())["images"]["train"] == 128
+    assert main(words) == 0 and out.read_bytes() == first
+    if suffix == ".svg":
+        assert b"training images: 128" in first and b"positives missing" in first
+
+
+@pytest.mark.parametrize("classes", [101, 312])
+def test_figures_of_many_classes(tmp_path, classes):
+    """More than can have a bar each; the map names every so manieth."""
+    rows = [f"{i}.jpg,c{i % classes}|c{i * i % classes}" for i in range(2 * classes)]
+    (tmp_path / "many.csv").write_text("\n".join(["image,label", *rows]))
+    for labels in ("complete", "observed"):
+        words = ["--labels", labels, "--out", str(tmp_path / f"{labels}.svg")]
+        assert main(["stats", str(tmp_path / "many.csv"), *words]) == 0
+        assert f"one in {-(-classes // 80)} is named" in (tmp_path / f"{labels}-pairs.svg").read_text()
+        assert f"{classes} classes, most frequent first" in (tmp_path / f"{labels}.svg").read_text()
+
+
+def test_other_models(scenes_file, capsys):
+    assert main(["stats", str(scenes_file), "--labels", "complete", "--observe", "frequency:gamma=2"]) == 0
+    assert "frequency (gamma 2.0, positives 1, seed 1200)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--out", "fig.gif"], "--out fig.gif: give a name that ends in .svg, .png, .pdf"),
+        (["--observe", "nonsense"], "'nonsense' is not an observation model"),
+        (["--observe", "frequency"], "draws from complete labels"),
+    ],
+)
+def test_mistakes(pictures, capsys, words, part):
+    assert main(["stats", str(pictures), *words]) == 2
+    err = capsys.readouterr().err
+    assert part in err and err.count("\n") == 1

@@ -1,0 +1,119 @@
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml.data import LabelTable, load
+from spml.data.cache import open_cache
+from spml.data.feed import AHEAD, Feed
+from spml.data.pictures import decode
+from spml.errors import DataError
+from spml.train import fit
+from tests.conftest import contents, outcome
+
+MODES = ["none", "disk", "memory", "device"]
+
+
+@pytest.fixture
+def table(pictures):
+    return load(pictures).observed
+
+
+@pytest.fixture(params=MODES)
+def feed(request, table, tmp_path):
+    return Feed(table, 16, cache=open_cache([table], 16, request.param, folder=tmp_path / "cache"))
+
+
+def direct(table, size=16):
+    return torch.stack([decode(table.root / item, size) for item in table.items])
+
+
+def test_batches_hold_the_decoded_pictures_in_the_order_asked(feed, table):
+    order = np.array_split(np.random.default_rng(0).permutation(len(table)), 4)
+    for (x, rows), asked in zip(feed.batches(order), order, strict=True):
+        assert (rows == asked).all() and x.dtype == torch.uint8
+        assert torch.equal(x, direct(table)[asked])
+
+
+def test_in_order_gives_every_picture_once(feed, table):
+    batches = list(feed.in_order(5))
+    assert [len(rows) for _, rows in batches] == [5, len(table) - 5]
+    assert torch.equal(torch.cat([x for x, _ in batches]), direct(table))
+
+
+def test_leaving_early_ends_the_threads(feed):
+    before = threading.active_count()
+    for _ in range(3):
+        batches = feed.batches([np.array([0, 1])] * 50)
+        next(batches)
+        batches.close()
+    assert threading.active_count() <= before
+
+
+def test_no_more_than_a_few_batches_are_made_ahead(feed):
+    if feed.cached is not None and feed.cached.resident:
+        pytest.skip("nothing is made ahead")
+    asked = []
+    batches = feed.batches(asked.append(i) or np.array([0]) for i in range(50))
+    next(batches)
+    assert len(asked) == AHEAD + 1
+    batches.close()
+
+
+def test_an_unreadable_picture_is_raised_or_left_out(table):
+    (table.root / table.items[2]).write_bytes(b"no picture")
+    feed = Feed(table, 16)
+    with pytest.raises(DataError, match=r"photos.csv, line 4: .*2.jpg"):
+        list(feed.in_order(4))
+    told = {}
+    batches = list(feed.in_order(4, on_error=told.__setitem__))
+    assert list(told) == [2] and "line 4" in str(told[2])
+    assert np.concatenate([rows for _, rows in batches]).tolist() == [i for i in range(len(table)) if i != 2]
+    assert [len(x) for x, _ in batches] == [len(rows) for _, rows in batches]
+    one = list(feed.batches([np.array([2]), np.array([0])], on_error=told.__setitem__))
+    assert [rows.tolist() for _, rows in one] == [[0]]  # nothing is left of the first
+
+
+def test_arrays_are_taken_as_they_are_and_never_cached(tmp_path):
+    x = np.arange(4 * 3 * 8 * 8, dtype=np.uint8).reshape(4, 3, 8, 8)
+    table = LabelTable(list("abcd"), ["one"], np.ones((4, 1), np.int8), x=x)
+    assert open_cache([table], 8, "disk", folder=tmp_path / "cache") is None
+    assert not (tmp_path / "cache").exists()
+    ((batch, rows),) = Feed(table, None).batches([np.array([3, 1])])
+    assert (batch.numpy() == x[[3, 1]]).all() and rows.tolist() == [3, 1]
+    ((batch, _),) = Feed(table, 4).batches([np.array([3, 1])])
+    assert batch.shape == (2, 3, 4, 4)
+
+
+def test_pictures_without_a_size_are_refused(table):
+    with pytest.raises(DataError, match="give --size"):
+        Feed(table, None)
+
+
+def test_training_does_not_depend_on_the_cache(pictures, quick, tmp_path):
+    settings = replace(quick, size=16, batch_size=4, flip=True, cache_dir=tmp_path / "cache")
+    for mode in MODES:
+        fit(load(pictures), replace(settings, cache=mode), tmp_path / mode, quiet=True)
+        assert (tmp_path / "cache").exists() == (mode != "none")
+    fit(load(pictures), settings, tmp_path / "default", quiet=True)
+    kept = ("result.json", "last.ckpt", "report.html")
+    expected = contents(tmp_path / "none", without=kept)
+    assert {"config.json", "history.jsonl", "best/model.safetensors", "scores/test.npz"} <= set(expected)
+    for mode in (*MODES[1:], "default"):
+        assert contents(tmp_path / mode, without=kept) == expected
+        assert outcome(tmp_path / mode) == outcome(tmp_path / "none")
+
+
+def test_a_run_goes_on_with_another_cache(pictures, quick, tmp_path):
+    settings = replace(quick, size=16, batch_size=4, epochs=1, cache_dir=tmp_path / "cache")
+    fit(load(pictures), settings, tmp_path / "run", quiet=True)
+    again = fit(load(pictures), replace(settings, cache="none"), tmp_path / "run", resume=True, quiet=True)
+    assert again == {**outcome(tmp_path / "run"), **{key: again[key] for key in ("images_per_second", "seconds")}}
+
+
+def test_the_default_folder_is_the_one_of_the_environment(table, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPML_CACHE", str(tmp_path / "mine"))
+    open_cache([table], 16)
+    assert len(list((tmp_path / "mine").iterdir())) == 1

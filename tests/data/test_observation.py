@@ -1,0 +1,248 @@
+"""The observation models: what they draw, how often, and what they remember."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from spml.data import LabelTable, load, observe, read
+from spml.data.areas import areas
+from spml.data.observation import Observation, lookup
+from spml.data.observe import draw, draw_weighted
+from spml.data.table import SparseLabels
+from spml.data.voc import CLASSES
+from spml.errors import DataError, UserError
+
+COMPLETE = hnp.arrays(
+    np.int8, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8), elements=st.sampled_from([1, -1])
+)
+
+
+def table_of(labels, items=None):
+    names = [f"c{i}" for i in range(labels.shape[1])]
+    return LabelTable(items or [f"{i}.jpg" for i in range(len(labels))], names, labels)
+
+
+def drawn(labels, text, seed=1200):
+    observed, about = Observation.parse(text).draw(table_of(np.asarray(labels, np.int8)), seed)
+    return observed.rows(np.arange(len(labels))), about
+
+
+@given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(0, 3))
+def test_uniform_is_the_protocol(labels, seed, positives, negatives):
+    found, about = drawn(labels, f"uniform:positives={positives},negatives={negatives}", seed)
+    np.testing.assert_array_equal(found, observe(labels, seed, positives, negatives))
+    assert about == {"model": "uniform", "positives": positives, "negatives": negatives, "seed": seed}
+    np.testing.assert_array_equal(drawn(labels, "uniform")[0], observe(labels))
+
+
+@given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 3), st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]))
+def test_weighted_draws_keep_that_many_true_positives(labels, seed, positives, gamma):
+    found, about = drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)
+    assert set(np.unique(found)) <= {0, 1} and (labels[found == 1] == 1).all()
+    np.testing.assert_array_equal((found == 1).sum(axis=1), np.minimum(positives, (labels == 1).sum(axis=1)))
+    np.testing.assert_array_equal(drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)[0], found)
+    assert about == {"model": "frequency", "gamma": gamma, "positives": positives, "seed": seed}
+
+
+@pytest.mark.parametrize(("gamma", "share"), [(1, 0.8), (0, 0.5), (-1, 0.2), (0.5, 2 / 3), (2, 16 / 17)])
+def test_frequency_draws_in_proportion_to_the_power(gamma, share):
+    """Class 0 is four times as frequent as class 1; in the rows that have both it is drawn 4^gamma times as often."""
+    labels = np.full((40_000, 2), -1, np.int8)
+    labels[:, 0] = 1
+    labels[:10_000, 1] = 1
+    found, _ = drawn(labels, f"frequency:gamma={gamma}")
+    assert (found[:10_000, 0] == 1).mean() == pytest.approx(share, abs=0.02)
+    assert (found[10_000:, 0] == 1).all()
+
+
+def test_several_are_drawn_without_replacement_in_proportion():
+    """The reference: draw one after the other, each time in proportion to the weights that are left."""
+    weights = np.array([5.0, 3.0, 1.0, 1.0])
+    labels = SparseLabels.from_dense(np.ones((40_000, 4), np.int8))
+    found = draw_weighted(labels, np.tile(np.log(weights), 40_000), positives=2).rows(np.arange(40_000)) == 1
+    for c in range(4):
+        first = weights[c] / 10
+        second = sum(weights[d] / 10 * weights[c] / (10 - weights[d]) for d in range(4) if d != c)
+        assert found[:, c].mean() == pytest.approx(first + second, abs=0.01)
+
+
+def test_weight_zero_is_drawn_only_in_need():
+    labels = SparseLabels.from_dense(np.ones((200, 3), np.int8))
+    log_weights = np.tile([-np.inf, 0.0, -np.inf], 200)
+    one, two = (draw_weighted(labels, log_weights, positives=k).rows(np.arange(200)) for k in (1, 2))
+    assert (one == [0, 1, 0]).all() and (two[:, 1] == 1).all()
+    assert 60 < (two[:, 0] == 1).sum() < 140
+
+
+def test_seeds():
+    labels = np.ones((100, 5), np.int8)
+    assert (drawn(labels, "frequency", 1)[0] != drawn(labels, "frequency", 2)[0]).any()
+
+
+def test_unknown_labels_cannot_be_drawn_from():
+    with pytest.raises(DataError, match="complete labels"):
+        draw_weighted(SparseLabels.from_dense([[1, 0]]), np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("random", "'random' is not an observation model; the models are uniform, frequency, size and file:PATH"),
+        ("", "'' is not an observation model"),
+        ("uniform:gamma=1", "'gamma=1' is not an option of uniform; those are positives, negatives"),
+        ("uniform:positives=1.5", "'positives=1.5': give a whole number"),
+        ("uniform:positives=-1", "must not be below 0"),
+        ("frequency:gamma", "'gamma': give a number"),
+        ("frequency:gamma=inf", "give a finite number"),
+        ("file:", "write file:PATH"),
+    ],
+)
+def test_texts_that_describe_no_model(text, part):
+    with pytest.raises(UserError) as caught:
+        Observation.parse(text)
+    assert part in str(caught.value)
+
+
+@given(hnp.arrays(np.int8, (6, 5), elements=st.sampled_from([1, 0, -1])))
+def test_looking_up_single_entries(labels):
+    rows, columns = np.indices(labels.shape).reshape(2, -1)
+    np.testing.assert_array_equal(lookup(SparseLabels.from_dense(labels), rows, columns), labels.ravel())
+
+
+BOX = "<object><name>{}</name><difficult>{}</difficult><bndbox>{}</bndbox></object>"
+
+
+def box(name, width, height, difficult=0):
+    sides = f"<xmin>1</xmin><ymin>1</ymin><xmax>{width}</xmax><ymax>{height}.0</ymax>"
+    return BOX.format(name, difficult, sides)
+
+
+@pytest.fixture
+def voc(tmp_path):
+    """Three images: large dogs beside a small and a difficult person; a car; a person with unlabelled things."""
+    home = tmp_path / "VOC2012"
+    (home / "Annotations").mkdir(parents=True)
+    objects = {
+        "1": [box("dog", 20, 10), box("dog", 5, 2), box("person", 3, 10), box("head", 9, 9), box("person", 9, 9, 1)],
+        "2": [box("car", 4, 4)],
+        "3": [box("person", 10, 10), box("dog", 9, 9, difficult=1), box("tvmonitor", 2, 2)],
+    }
+    for image, boxes in objects.items():
+        (home / "Annotations" / f"{image}.xml").write_text(f"<annotation>{''.join(boxes)}</annotation>")
+    labels = np.full((3, 20), -1, np.int8)
+    for row, name in ((0, "dog"), (0, "person"), (1, "car"), (2, "person")):
+        labels[row, CLASSES.index(name)] = 1
+    return LabelTable(["1.jpg", "2.jpg", "3.jpg"], CLASSES, labels, root=home / "JPEGImages")
+
+
+def test_areas_of_voc(voc):
+    np.testing.assert_array_equal(areas("voc", voc), [210, 30, 16, 100])  # dog, person; car; person
+
+
+def test_size_draws_in_proportion_to_area(voc):
+    many = voc.take(np.zeros(4000, int))
+    observed, about = Observation.parse("size").draw(many, source="voc")
+    assert observed.counts(1)[CLASSES.index("dog")] / 4000 == pytest.approx(210 / 240, abs=0.02)
+    assert about == {"model": "size", "gamma": 1.0, "positives": 1, "without_area": 0, "seed": 1200}
+
+
+def test_a_positive_without_boxes_is_counted(voc):
+    (voc.root.parent / "Annotations" / "1.xml").write_text(f"<annotation>{box('person', 2, 2)}</annotation>")
+    observed, about = Observation.parse("size").draw(voc, source="voc")
+    assert about["without_area"] == 1 and observed.rows([0])[0, CLASSES.index("person")] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "1.xml: No such file"),
+        ("<annotation>", "1.xml: not a VOC annotation"),
+        (f"<annotation>{BOX.format('dog', 0, '')}</annotation>", "1.xml: not a VOC annotation"),
+    ],
+)
+def test_damaged_annotations(voc, content, message):
+    path = voc.root.parent / "Annotations" / "1.xml"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        areas("voc", voc)
+
+
+def coco_file(root, split, boxes):
+    content = {
+        "categories": [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}],
+        "images": [{"id": i, "file_name": f"{i}.jpg"} for i in {image for image, *_ in boxes}],
+        "annotations": [{"image_id": i, "category_id": c, "bbox": b, "segmentation": []} for i, c, b in boxes],
+    }
+    (root / "annotations").mkdir(exist_ok=True)
+    (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
+
+
+def test_areas_of_coco(tmp_path):
+    coco_file(
+        tmp_path, "train2014", [(9, 7, [0, 0, 2, 3]), (9, 3, [1, 1, 5, 5]), (9, 7, [0, 0, 1, 1]), (10, 3, [0, 0, 1, 4])]
+    )
+    coco_file(tmp_path, "val2014", [(1, 7, [0, 0, 2, 2])])
+    table = read("coco", tmp_path)["train"]
+    assert list(table.items) == ["train2014/10.jpg", "train2014/9.jpg"]
+    np.testing.assert_array_equal(areas("coco", table), [4, 7, 25])
+    experiment = load("coco", tmp_path, observe="size:positives=2", val_fraction=0)
+    assert experiment.observation["model"] == "size" and experiment.observed.sparse.counts(1).tolist() == [1, 2]
+    coco_file(tmp_path, "train2014", [(9, 7, [0, 0])])
+    with pytest.raises(DataError, match="not the layout of an instances file"):
+        areas("coco", table)
+
+
+def test_data_without_boxes():
+    with pytest.raises(UserError, match="cub has no boxes"):
+        areas("cub", table_of(np.ones((1, 1), np.int8)))
+
+
+@pytest.fixture
+def data(write):
+    rows = "".join(f"{i}.jpg,a|b{'|c' if i % 2 else ''}\n" for i in range(10))
+    return write("image,label\n" + rows)
+
+
+def test_from_a_file(data, write):
+    rows = "".join(f"{i}.jpg,{'b' if i % 2 else 'a'},{'c' if i == 4 else ''}\n" for i in reversed(range(10)))
+    path = write("image,label,negative\n" + rows, "seen.csv")
+    experiment = load(data, labels="complete", observe=f"file:{path}")
+    expected = np.zeros((10, 3), np.int8)
+    expected[np.arange(10), np.arange(10) % 2] = 1
+    expected[4, 2] = -1
+    np.testing.assert_array_equal(experiment.observed.labels, expected)
+    assert experiment.observation == {"model": "file", "path": str(path), "contradicting": 0}
+
+
+def test_contradictions_of_a_file_are_counted(data, write):
+    path = write("image,label\n" + "".join(f"{i}.jpg,c\n" for i in range(10)), "seen.csv")
+    experiment = load(data, labels="complete", observe=f"file:{path}")
+    assert experiment.observation["contradicting"] == 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("0.jpg,a\n", r"seen.csv: 9 of 10 items are not in it, first '1.jpg'"),
+        ("".join(f"{i}.jpg,a\n" for i in range(11)), r"1 items that are not in the train list, first '10.jpg'"),
+        ("".join(f"{i}.jpg,dog\n" for i in range(10)), r"class 'dog' is not one of the data's 3 classes"),
+    ],
+)
+def test_files_that_do_not_match(data, write, rows, message):
+    path = write("image,label\n" + rows, "seen.csv")
+    with pytest.raises(DataError, match=message):
+        load(data, labels="complete", observe=f"file:{path}")
+
+
+def test_loading_records_the_model(data):
+    whole = read(data, labels="complete")["train"].sparse
+    experiment = load(data, labels="complete", observe="uniform:positives=2,negatives=1", observe_seed=5)
+    np.testing.assert_array_equal(experiment.observed.labels, draw(whole, 5, 2, 1).rows(np.arange(10)))
+    assert experiment.observation == {"model": "uniform", "positives": 2, "negatives": 1, "seed": 5}
+    assert load(data).observation == {"model": "given"}
+    with pytest.raises(UserError, match="draws from complete labels"):
+        load(data, observe="frequency")

@@ -1,0 +1,185 @@
+import io
+import os
+import random
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from spml.data.pictures import PIXEL_LIMIT, decode
+from spml.errors import DataError
+
+
+def scene(width, height, seed=0):
+    """Slopes, edges and grain, as photographs have."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width] / max(width, height)
+    waves = [np.sin(2 * np.pi * (a * x + b * y) + c) for a, b, c in rng.uniform(0.5, 9, (3, 3))]
+    pixels = 127 + 70 * np.stack(waves, -1) + rng.normal(0, 20, (height, width, 3))
+    pixels[height // 3 : height // 2, width // 4 : width // 2] = rng.uniform(0, 255, 3)
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def as_pillow(path, size):
+    """What the benchmark protocol's loader does."""
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+
+
+SHAPES = [(500, 375), (333, 500), (448, 448), (64, 48), (1200, 900), (90, 700), (1, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("quality", [60, 95])
+def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality):
+    path = tmp_path / "a.jpg"
+    scene(*shape, seed=quality).save(path, quality=quality)
+    for size in (448, 64):
+        ours, theirs = decode(path, size).numpy().astype(int), as_pillow(path, size).astype(int)
+        assert ours.shape == theirs.shape == (3, size, size)
+        assert abs(ours - theirs).max() <= 1
+
+
+def transparent(image):
+    image = image.convert("RGBA")
+    image.putalpha(Image.linear_gradient("L").resize(image.size))
+    return image
+
+
+FORMATS = {
+    "colour.jpg": lambda image, path: image.save(path),
+    "progressive.jpg": lambda image, path: image.save(path, progressive=True),
+    "grey.jpg": lambda image, path: image.convert("L").save(path),
+    "cmyk.jpg": lambda image, path: image.convert("CMYK").save(path),
+    "colour.png": lambda image, path: image.save(path),
+    "grey.png": lambda image, path: image.convert("L").save(path),
+    "rgba.png": lambda image, path: transparent(image).save(path),
+    "grey_alpha.png": lambda image, path: transparent(image).convert("LA").save(path),
+    "palette.png": lambda image, path: image.convert("P").save(path),
+    "palette_transparent.png": lambda image, path: image.convert("P").save(path, transparency=7),
+    "bilevel.png": lambda image, path: image.convert("1").save(path),
+    "animated.gif": lambda image, path: image.save(path, save_all=True, append_images=[Image.new("RGB", image.size)]),
+    "lossy.webp": lambda image, path: image.save(path),
+    "rgba.webp": lambda image, path: transparent(image).save(path, lossless=True),
+    "animated.webp": lambda image, path: image.save(path, save_all=True, append_images=[Image.new("RGB", image.size)]),
+    "a.bmp": lambda image, path: image.save(path),
+    "a.tif": lambda image, path: image.save(path),
+    "cmyk.tiff": lambda image, path: image.convert("CMYK").save(path),
+    "called_png.jpg": lambda image, path: image.save(path, format="PNG"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_pillows_rgb(tmp_path, name):
+    FORMATS[name](scene(41, 30), tmp_path / name)
+    picture = decode(tmp_path / name)
+    with Image.open(tmp_path / name) as image:
+        assert picture.dtype == torch.uint8
+        assert (picture.numpy() == np.asarray(image.convert("RGB")).transpose(2, 0, 1)).all()
+
+
+@pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
+def test_sixteen_bits_become_their_upper_eight(tmp_path, name):
+    values = (np.arange(20 * 30).reshape(20, 30) * 109).astype(np.uint16)
+    Image.fromarray(values).save(tmp_path / name)
+    assert (decode(tmp_path / name).numpy() == (values >> 8)).all()
+
+
+def test_values_without_a_range_are_refused(tmp_path):
+    Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(DataError, match="32-bit numbers of unknown range; save it with 8 or 16 bits"):
+        decode(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_pictures_are_turned_as_exif_says_unless_told_not_to(tmp_path, name, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image = scene(40, 24)
+    image.save(tmp_path / name, exif=exif, **({"lossless": True} if name == "a.webp" else {}))
+    with Image.open(tmp_path / name) as stored:
+        flat = np.asarray(stored.convert("RGB")).transpose(2, 0, 1)
+    turned = np.rot90(flat, {1: 0, 3: 2, 6: 3, 8: 1}[orientation], axes=(1, 2))
+    assert (decode(tmp_path / name).numpy() == turned).all()
+    assert (decode(tmp_path / name, upright=False).numpy() == flat).all()
+
+
+def encoded(kind):
+    buffer = io.BytesIO()
+    scene(60, 40).save(buffer, kind)
+    return buffer.getvalue()
+
+
+BROKEN = {
+    "text": (b"this is no picture\n" * 20, "no picture format that is known"),
+    "empty": (b"", "the file is empty"),
+    "half a JPEG": (encoded("JPEG")[:700], "cut short"),
+    "half a PNG": (encoded("PNG")[:700], "cut short"),
+    "half a GIF": (encoded("GIF")[:700], "cut short|not a picture"),
+    "half a WebP": (encoded("WEBP")[:300], "not a picture"),
+    "a JPEG's first bytes": (encoded("JPEG")[:20], "not a picture"),
+    "a JPEG's head and noise": (encoded("JPEG")[:200] + bytes(range(256)) * 9, "not a picture"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_picture_is_one_plain_line(tmp_path, name):
+    data, reason = BROKEN[name]
+    path = tmp_path / "a.jpg"
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=reason) as caught:
+        decode(path, 32)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message
+    assert not any(word in message for word in (".cpp", ".h:", "0x", "BytesIO", "Traceback"))
+
+
+def test_what_is_not_there_or_no_file_is_said(tmp_path):
+    with pytest.raises(DataError, match=r"a.jpg: cannot be read \(No such file or directory\); check the path"):
+        decode(tmp_path / "a.jpg")
+    with pytest.raises(DataError, match="a folder, not a picture"):
+        decode(tmp_path)
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(DataError, match="no ordinary file"):
+        decode(tmp_path / "pipe.jpg")
+
+
+def chunk(kind, data):
+    return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("side", [13_500, 60_000])
+def test_a_bomb_is_refused_by_its_header(tmp_path, monkeypatch, side):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that open large pictures set it
+    assert side**2 > PIXEL_LIMIT
+    header = side.to_bytes(4, "big") * 2 + bytes([8, 2, 0, 0, 0])
+    png = (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    )
+    (tmp_path / "bomb.png").write_bytes(png)
+    jpeg = bytearray(encoded("JPEG"))
+    frame = jpeg.index(b"\xff\xc0")
+    jpeg[frame + 5 : frame + 9] = side.to_bytes(2, "big") * 2
+    (tmp_path / "bomb.jpg").write_bytes(jpeg)
+    for name in ("bomb.png", "bomb.jpg"):
+        with pytest.raises(DataError, match=r"bomb.*above 179 megapixels"):
+            decode(tmp_path / name, 32)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP"])
+def test_damaged_files_give_a_picture_or_the_data_error(tmp_path, kind):
+    whole, rng = encoded(kind), random.Random(0)
+    for i in range(60):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 4, 40])):
+            data[rng.randrange(min(len(data), 200 if i % 2 else len(data)))] = rng.randrange(256)
+        path = tmp_path / "a"
+        path.write_bytes(data[: rng.randrange(1, len(data) + 1)] if i % 3 == 0 else data)
+        try:
+            picture = decode(path, 16)
+        except DataError:
+            continue
+        assert picture.shape == (3, 16, 16) and picture.dtype == torch.uint8

@@ -1,0 +1,194 @@
+"""Losses by name: options, errors, one's own losses, copies, and what importing them loads."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spml import losses
+from spml.losses.registry import CallableLoss, summary
+
+from .common import NAMES, random_batch
+
+OWN = '''
+import torch
+from torch import nn
+
+def plain(logits, observed):
+    return (logits * observed).mean()
+
+def scaled(logits, observed, scale=2.0, epoch=1):
+    """A loss itself.
+
+    Args:
+        scale: how much.
+    """
+    return scale * epoch * logits.mean()
+
+def anything(logits, observed, **call):
+    return logits.new_tensor(sorted(call) == ["epoch", "epochs", "index"])
+
+def factory(power: float):
+    return lambda logits, observed, index=None: logits.mean() ** power + index.sum()
+
+class Whole(nn.Module):
+    needs = frozenset({"index"})
+
+    def __init__(self, bias=0.5):
+        super().__init__()
+        self.bias = nn.Parameter(torch.tensor(bias))
+
+    def forward(self, logits, observed, *, epoch=1, epochs=1, index=None):
+        return logits.mean() + self.bias
+
+number = 3
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_losses.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_losses", raising=False)
+    return "own_losses"
+
+
+LOGITS, OBSERVED = random_batch()
+CALL = {"epoch": 3, "epochs": 8, "index": torch.arange(5)}
+MEAN = LOGITS.mean().item()
+
+
+def test_the_losses_of_the_framework_exist() -> None:
+    expected = "an an_ls wan epr focal asl hill splc ll_r ll_ct em gce sce taylor_ce gr full"
+    assert set(expected.split()) <= set(losses.names())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_has_a_default_or_is_a_need_and_is_explained(name: str) -> None:
+    for option in losses.options(name):
+        assert option.help, f"{name}.{option.name} is not explained"
+    assert summary(name).endswith(".") or summary(name)
+    assert isinstance(losses.needs(name), frozenset)
+    assert losses.needs(name) <= {"items", "index", "features", "views", "pass"}
+
+
+def test_options_come_from_the_signature() -> None:
+    found = {option.name: option for option in losses.options("gr")}
+    assert list(found)[:4] == ["variant", "q1", "q2", "q3"]
+    assert found["w"].default == (0.0, 2.0)
+    assert found["schedule"].help.startswith('"official": w and b have gone (epoch - 1) / epochs of their way, mu')
+    assert losses.needs("gr") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("grr", {}, r"no method 'grr'; 'gr'\? There are: an, .*package.module:function"),
+        ("zzzzz", {}, r"no method 'zzzzz'\. There are: an, "),
+        ("gr", {"sigm": 1}, r"gr has no option 'sigm'; 'sigma'\? It has: variant, q1"),
+        ("an", {"zzzzz": 1}, r"an has no option 'zzzzz'\. It has: eps, reduction"),
+        ("no.such.module:f", {}, "'no.such.module:f' cannot be loaded: No module named 'no"),
+        ("math:no_such", {}, "'math:no_such' cannot be loaded: .*no_such"),
+        ("math:pi", {}, "'math:pi' is not a function or class"),
+    ],
+)
+def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.create(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("hill", {"variant": "grr"}),
+        ("splc", {"variant": "x"}),
+        ("an_ls", {"smoothing": 2}),
+        ("taylor_ce", {"order": 0}),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(name: str, options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=str(next(iter(options)))):
+        losses.create(name, **options)
+
+
+def test_own_function_is_given_only_what_it_names(own: str) -> None:
+    assert losses.create(f"{own}:plain")(LOGITS, OBSERVED, **CALL).item() == pytest.approx(
+        (LOGITS * OBSERVED).mean().item()
+    )
+    scaled = losses.create(f"{own}:scaled", scale=5.0)
+    assert scaled(LOGITS, OBSERVED, **CALL).item() == pytest.approx(15 * MEAN)
+    assert [(option.name, option.help) for option in losses.options(f"{own}:scaled")] == [("scale", "how much.")]
+    assert losses.create(f"{own}:anything")(LOGITS, OBSERVED, **CALL).item() == 1
+    with pytest.raises(ValueError, match=r"scaled has no option 'scal'; 'scale'\?"):
+        losses.create(f"{own}:scaled", scal=1)
+
+
+def test_own_factory_and_class(own: str) -> None:
+    with pytest.raises(ValueError, match="factory needs power"):
+        losses.create(f"{own}:factory")
+    loss = losses.create(f"{own}:factory", power=2)
+    assert isinstance(loss, nn.Module)
+    assert loss(LOGITS, OBSERVED, **CALL).item() == pytest.approx(MEAN**2 + 10)
+    whole = losses.create(f"{own}:Whole", bias=1.5)
+    assert whole(LOGITS, OBSERVED, **CALL).item() == pytest.approx(MEAN + 1.5)
+    assert list(whole.state_dict()) == ["bias"]
+    assert losses.needs(f"{own}:Whole") == {"index"}
+
+
+def cross_entropy(logits: Tensor, observed: Tensor) -> Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(logits, observed)
+
+
+def test_a_module_of_ones_own_survives_pickling() -> None:
+    loss = pickle.loads(pickle.dumps(CallableLoss(cross_entropy, {})))
+    assert loss(LOGITS, OBSERVED.double().clamp(min=0), epoch=1).isfinite()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not losses.needs(name)])
+def test_copies_pickles_and_states_give_the_same_loss(name: str) -> None:
+    loss = losses.create(name)
+    expected = loss(LOGITS, OBSERVED, epoch=3, epochs=8)
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert other(LOGITS, OBSERVED, epoch=3, epochs=8) == expected
+    assert loss.state_dict() == {}
+    loss.load_state_dict(losses.create(name).state_dict())
+    assert "lambda" not in repr(loss) and "0x" not in repr(loss)
+
+
+def test_per_class_parameters_are_settings_not_state_and_move_with_the_module() -> None:
+    loss = losses.create("gr", w=[0.0, 1.0, 2.0])
+    assert loss.state_dict() == {}
+    assert [buffer.shape for buffer in loss.buffers()] == [torch.Size([3])] * 2
+
+
+def test_repr_shows_what_runs() -> None:
+    text = repr(losses.create("gr", w=(0, 10), q3=1.5))
+    for part in ("w = 0→10", "q = 1.5", "reduction=mean", "μ = 0.5→0.8", "lag=1"):
+        assert part in text
+
+
+def test_only_full_trains_on_complete_labels() -> None:
+    complete = [name for name in NAMES if not losses.needs(name) and losses.create(name).trains_on == "complete"]
+    assert complete == ["full"]
+
+
+def test_losses_import_no_other_room() -> None:
+    code = "import sys, spml.losses as l; l.create('gr'); print(*(m for m in sys.modules if m.startswith('spml')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded and {name for name in loaded if not name.startswith("spml.losses")} == {"spml"}
+
+
+@pytest.mark.parametrize("name", losses.names())
+def test_value_and_gradient_are_those_of_backward(name):
+    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    observed = torch.tensor([[1, 0, 0, -1]] * 5)
+    loss = losses.create(name)
+    expected = loss(logits, observed, epoch=3, epochs=4)
+    expected.backward()
+    value, gradient = losses.value_and_gradient(loss)(logits, observed, epoch=3, epochs=4)
+    assert torch.equal(value, expected.detach()) and torch.allclose(gradient, logits.grad, atol=1e-7)
