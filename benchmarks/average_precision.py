@@ -1,12 +1,14 @@
 """Time of our average precision against scikit-learn's, class by class, in one process.
 
-Run: python benchmarks/average_precision.py [--repeats 5]
+Run: python benchmarks/average_precision.py [--repeats 5] [--json FILE]
 """
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import average_precision_score
@@ -35,16 +37,21 @@ def seconds(function: Callable[..., np.ndarray], *arguments: np.ndarray) -> floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    given = parser.parse_args()
+    rows = []
     for name, size in SIZES.items():
         data = table(*size)
         difference = np.abs(average_precision(*data) - scikit_learn(*data)).max()
-        times = [(seconds(scikit_learn, *data), seconds(average_precision, *data)) for _ in range(repeats)]
+        times = [(seconds(scikit_learn, *data), seconds(average_precision, *data)) for _ in range(given.repeats)]
         theirs, ours = (statistics.median(column) for column in zip(*times, strict=True))
         print(
             f"{name} {size[0]}x{size[1]}: scikit-learn {theirs * 1e3:.1f} ms, spml {ours * 1e3:.1f} ms, "
             f"{theirs / ours:.1f} times as fast, largest difference {difference:.1e}"
         )
+        rows.append({"name": name, "shape": size, "scikit_learn": theirs, "spml": ours, "difference": difference})
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

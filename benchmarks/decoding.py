@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # of resizing and stacking, where this process runs them
     files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in EXTENSIONS)
     files = random.Random(0).sample(files, min(given.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:

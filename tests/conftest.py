@@ -1,11 +1,13 @@
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a network
+os.environ["SPML_CACHE"] = tempfile.mkdtemp(prefix="spml-cache-")  # nor touches the user's cache
 TIMINGS = ("images_per_second", "seconds")
 
 

@@ -74,11 +74,62 @@ def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
     assert [line for line in lines if "more" in line] == ([rest] if rest else [])
 
 
-def test_reading_errors_are_one_line(photos, capsys):
-    photos(["a.png,dog,tset"])
+def test_all_rows_that_cannot_be_read_are_listed(photos, capsys):
+    photos([*sound(), "a.png,dog,tset", " ,dog,", "b.png,dog", "0.png,cat,train", "c.png,dog,"], without=(" ", "c.png"))
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("spml: photos.csv, line 2: split 'tset'") and err.count("\n") == 1
+    assert "error: 4 rows that cannot be read; mend or remove them\n" in out
+    lines = [line for line in out.splitlines() if line.startswith("  photos.csv, line")]
+    assert [line.split(":")[0][-2:].strip() for line in lines] == ["8", "9", "10", "11", "12"]
+    assert err.startswith("spml: photos.csv: 5 problems: 4 rows that cannot be read, 1 missing file; mend them, or")
+
+
+def test_rows_that_cannot_be_read_are_left_out_of_the_copy(photos, capsys):
+    folder = photos([*sound(), "a.png,dog,tset", "b.png,dog"])
+    assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
+    assert "clean.csv: 6 rows written\nleft out: 2 rows that cannot be read\n" in capsys.readouterr().out
+    assert main(["check", "clean.csv"]) == 0
+    assert "a.png" not in (folder / "clean.csv").read_text()
+
+
+@pytest.mark.parametrize(("count", "rest"), [(20, False), (23, True)])
+def test_twenty_rows_that_cannot_be_read_are_listed(photos, capsys, count, rest):
+    photos([*sound(), *(f"bad{i}.png,dog,tset" for i in range(count))])
+    assert main(["check", "photos.csv"]) == 2
+    out = capsys.readouterr().out
+    assert out.count("split 'tset'") == 20 and ("  and 3 more\n" in out) is rest
+
+
+def test_what_was_read_is_told_before_reading_ends(photos, capsys):
+    photos(["a.png,dog,tset", "b.png,dog,no"])
+    assert main(["check", "photos.csv"]) == 2
+    out, err = capsys.readouterr()
+    assert "error: 2 rows that cannot be read" in out and "photos.csv, line 3: split 'no'" in out
+    assert err == "spml: photos.csv: no line with a label is left without those that cannot be read\n"
+
+
+def test_a_file_that_cannot_be_read_at_all_is_one_line(photos, capsys):
+    photos(["a.png,dog,"], header="picture,label,split")
+    assert main(["check", "photos.csv"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("spml: photos.csv, line 1: no column 'image'") and err.count("\n") == 1
+
+
+def test_files_of_the_other_splits(photos, capsys):
+    folder = photos([*sound(), "v.png,dog,", "leak.png,cat,"])
+    text = (folder / "photos.csv").read_text()
+    (folder / "photos.csv").write_text(text.replace("v.png,dog,\n", ""))
+    (folder / "more").mkdir()
+    (folder / "more/val.csv").write_text("image,label\n../v.png,dog\n../1.png,dog\n../copy.png,cat\n")
+    (folder / "copy.png").write_bytes((folder / "leak.png").read_bytes())
+    assert main(["check", "photos.csv", "--val", "more/val.csv", "--fix", "clean.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "more/val.csv, line 3: " in out and "is in val, but in train too (photos.csv, line 3)" in out
+    assert "left out: 1 row that cannot be read, 1 picture in two splits" in out
+    assert "v.png,dog,,val\n" in (folder / "clean.csv").read_text()
+    assert main(["check", "clean.csv"]) == 0
+    assert main(["check", "photos.csv", "--test", "more/val.csv"]) == 2
+    assert "--test names more/val.csv; give one of them" in capsys.readouterr().err
 
 
 def test_fix_then_check_again(photos, capsys):
@@ -153,6 +204,7 @@ def test_many_classes_are_shown_from_both_ends(photos, capsys):
     out = capsys.readouterr().out.split("positives of 20 classes")[1]
     assert "... 8 more ..." in out and "class05 " in out and "class14 " in out
     assert "class06 " not in out and "class13 " not in out
+    assert out.index("class05 ") < out.index("... 8 more ...") < out.index("class14 ")
 
 
 def test_arrays(scenes_file, capsys, tmp_path):

@@ -138,3 +138,14 @@ def test_demo_compares_methods_over_seeds(tmp_path, capsys):
 def test_the_program_runs_as_a_module():
     done = spml("train", "nowhere.csv")
     assert done.returncode == 2 and done.stderr.startswith("spml: nowhere.csv")
+
+
+def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    header, *rows = [line.rpartition(",")[0] for line in pictures.read_text().splitlines()]
+    for name, part in {"train": rows[:8], "val": rows[8:10], "test": rows[10:]}.items():
+        (pictures.parent / f"{name}.csv").write_text("\n".join([header, *part]) + "\n")
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet"]
+    assert main(["train", "train.csv", "--val", "val.csv", "--test", "test.csv", "--out", "run", *words]) == 0
+    assert main(["eval", "run"]) == 0
+    assert json.loads((pictures.parent / "run/eval-test.json").read_text())["items"] == 2

@@ -2,7 +2,10 @@ import multiprocessing
 import os
 import random
 import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from spml.data.cache import open_cache
 from spml.data.cache_pictures import free_memory, in_words
 from spml.data.feed import Feed
 from spml.data.pictures import decode
+from spml.data.places import Places
 from spml.errors import DataError, UserError
 from tests.data.test_pictures import scene
 
@@ -53,7 +57,7 @@ def age(path, seconds=1000):
 
 
 def table_of(folder, names):
-    places = (folder / "list.csv", "line", np.arange(2, 2 + len(names)))
+    places = Places.of(folder / "list.csv", "line", np.arange(2, 2 + len(names)))
     return LabelTable(names, ["one"], np.ones((len(names), 1), np.int8), root=folder, places=places)
 
 
@@ -360,3 +364,23 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
 
 def lines(cache):
     return sum(path.read_bytes().count(b"\n") for path in cache.glob("*/index"))
+
+
+def test_training_keeps_its_threads(tmp_path):
+    """torch.set_num_threads in a thread, before torch has computed anything, is for the whole process."""
+    make(tmp_path / "a", 20)
+    program = """if True:
+        import sys, torch
+        from pathlib import Path
+        from spml.data.cache import open_cache
+        from spml.data.feed import Feed
+        from tests.data.test_cache import table_of
+        table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
+        list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))
+        print(torch.get_num_threads())"""
+    here = str(Path(__file__).parents[2])
+    given = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
+    for mode in ("none", "disk"):
+        command = [sys.executable, "-c", program, mode]
+        done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=True)
+        assert done.stdout == "2\n"

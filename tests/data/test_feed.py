@@ -53,7 +53,7 @@ def test_leaving_early_ends_the_threads(feed):
 
 
 def test_no_more_than_a_few_batches_are_made_ahead(feed):
-    if feed.cached is not None and feed.cached.resident:
+    if feed.cached is not None and feed.cached.resident is not None:
         pytest.skip("nothing is made ahead")
     asked = []
     batches = feed.batches(asked.append(i) or np.array([0]) for i in range(50))

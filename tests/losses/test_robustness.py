@@ -98,25 +98,23 @@ def test_every_set_of_labels_is_legal(name: str, rows: list[list[int]]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_labels_of_any_type_give_the_same_value(name: str) -> None:
     logits, observed = random_batch()
-    loss = build(name, observed)
-    expected = loss(logits, observed, epoch=3, epochs=8)
+    expected = build(name, observed)(logits, observed, epoch=3, epochs=8)
     for dtype in (torch.int16, torch.int64, torch.float16, torch.float32, torch.float64):
-        assert loss(logits, observed.to(dtype), epoch=3, epochs=8) == expected
+        assert build(name, observed)(logits, observed.to(dtype), epoch=3, epochs=8) == expected
 
     positive = observed.clamp(min=0)
-    loss = build(name, positive)
-    expected = loss(logits, positive, epoch=3, epochs=8)
+    expected = build(name, positive)(logits, positive, epoch=3, epochs=8)
     for dtype in (torch.bool, torch.uint8):
-        assert loss(logits, positive.to(dtype), epoch=3, epochs=8) == expected
+        assert build(name, positive)(logits, positive.to(dtype), epoch=3, epochs=8) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_half_precision_is_computed_in_float32(name: str) -> None:
     logits, observed = random_batch()
     half = logits.to(torch.bfloat16)
-    loss = build(name, observed)
-    assert loss(half, observed, epoch=2, epochs=8) == loss(half.float(), observed, epoch=2, epochs=8)
-    assert loss(logits, observed, epoch=2, epochs=8).dtype == torch.float64
+    values = [build(name, observed)(z, observed, epoch=2, epochs=8) for z in (half, half.float())]
+    assert values[0] == values[1]
+    assert build(name, observed)(logits, observed, epoch=2, epochs=8).dtype == torch.float64
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -68,5 +68,7 @@ def test_completely_labelled_validation_rows_of_ones_own_choose_the_epoch():
     own = Experiment("my.csv", table.classes, table, None, np.array([0, 1]), np.array([2]), None, "observed")
     assert resolve(Settings(), own).selection == "complete"
     assert own.validation_labels("complete").tolist() == [[1, -1]]
+    known = table.with_labels(np.array([[-1, -1], [-1, 1], [1, -1]], np.int8))  # kept sparse as all but the negatives
+    assert replace(own, observed=known).validates_completely
     other = replace(own, train_rows=np.array([0, 2]), val_rows=np.array([1]))
     assert resolve(Settings(), other).selection == "observed"

@@ -31,6 +31,10 @@ class Check:
     """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
     classes: Path | None = None
     """File with one class name a line: fixes the classes and their order."""
+    val: Path | None = None
+    """File of the validation rows, in the same classes."""
+    test: Path | None = None
+    """File of the test rows, in the same classes."""
     size: int | None = None
     """Resize the decoded pictures to N x N, as training would."""
     min_positives: int = 5
@@ -48,22 +52,39 @@ class Check:
 
         from spml.cli.check_output import bar, print_problems, print_summary, print_warnings
         from spml.data import read
-        from spml.data.check import check
-        from spml.data.check_kinds import count_kinds, counted
+        from spml.data.check import check, unread_problems
+        from spml.data.check_kinds import Findings, count_kinds, counted
         from spml.errors import DataError
 
         self._refuse_early()
+        console = Console(highlight=False)
+        unread: list[DataError] = []
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            tables = read(self.data, self.root, labels=self.labels, classes=self.classes)
+            try:
+                tables = read(
+                    *(self.data, self.root),
+                    labels=self.labels,
+                    classes=self.classes,
+                    val=self.val,
+                    test=self.test,
+                    on_error=unread.append,
+                )
+            except DataError:
+                print_problems(console, Findings(unread_problems(unread)))
+                raise
         arrays = any(table.x is not None for table in tables.values())
         if self.fix is not None and arrays:
             raise DataError(f"{self.data}: --fix does not apply to arrays, it writes tables of files; leave it out")
         with bar() as advance:
             found = check(
-                tables, pictures=self.pictures, size=self.size, min_positives=self.min_positives, advance=advance
+                tables,
+                unread=unread,
+                pictures=self.pictures,
+                size=self.size,
+                min_positives=self.min_positives,
+                advance=advance,
             )
-        console = Console(highlight=False)
         print_warnings(console, [str(one.message) for one in said])
         print_problems(console, found)
         print_summary(console, tables)

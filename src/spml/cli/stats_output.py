@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spml.cli.tables import add_ends, columns, plain
 from spml.data.sources import PAPER
 from spml.data.statistics import FEWEST, MOST_CLASSES, Pair, Statistics
 
@@ -16,7 +16,7 @@ ALL = 30  # classes of which none is left out
 
 def print_statistics(console: Console, found: Statistics) -> None:
     """The paper's table, the constant of Remark 1, the classes and the pairs."""
-    console.print(_plain(found.name) + (f" ({found.version})" if found.version else ""), markup=False, soft_wrap=True)
+    console.print(plain(found.name) + (f" ({found.version})" if found.version else ""), markup=False, soft_wrap=True)
     console.print(_observation(found), markup=False, soft_wrap=True)
     console.print(_summary(found))
     console.print(_constant(found), markup=False, soft_wrap=True)
@@ -42,7 +42,7 @@ def _observation(found: Statistics) -> str:
 def _summary(found: Statistics) -> Table:
     """The paper's table of data sets, with the paper's own column where it has one."""
     paper = PAPER.get(found.name)
-    out = _table("", "this data", *(["the paper"] if paper else []))
+    out = columns("", "this data", *(["the paper"] if paper else []))
 
     def row(name: str, value: str, printed: str) -> None:
         out.add_row(name, value, *([printed] if paper else []))
@@ -79,16 +79,11 @@ def _constant(found: Statistics) -> str:
 def _classes(found: Statistics) -> Table:
     names = ["seen", "missing", "total"] if found.complete else ["known positives"]
     names += ["known negatives"] if found.negatives.any() else []
-    out = _table(f"positives of {len(found.classes):,} classes", *names)
+    out = columns(f"positives of {len(found.classes):,} classes", *names)
     order = (-found.total).argsort(kind="stable").tolist()
-    few = len(order) <= ALL
-    for place, i in enumerate(order):
-        if few or place < ENDS or place >= len(order) - ENDS:
-            cells = [found.seen[i]] if found.missing is None else [found.seen[i], found.missing[i], found.total[i]]
-            cells += [found.negatives[i]] if found.negatives.any() else []
-            out.add_row(Text(_plain(found.classes[i])), *(f"{cell:,}" for cell in cells))
-        elif place == ENDS:
-            out.add_row(Text(f"... {len(order) - 2 * ENDS:,} more ...", "dim"), *("" for _ in names))
+    counts = [found.seen] if found.missing is None else [found.seen, found.missing, found.total]
+    counts += [found.negatives] if found.negatives.any() else []
+    add_ends(out, [(found.classes[i], [count[i] for count in counts]) for i in order], ENDS, ALL)
     return out
 
 
@@ -97,20 +92,8 @@ def _pairs(name: str, pairs: list[Pair]) -> Table:
         "count": "pairs, most frequent first",
         "lift": f"pairs of at least {FEWEST} items, highest lift first",
     }
-    out = _table(heads[name], "items", "lift")
+    out = columns(heads[name], "items", "lift")
     for pair in pairs:
-        both = Text(f"{_plain(pair.first)} + {_plain(pair.second)}")
+        both = Text(f"{plain(pair.first)} + {plain(pair.second)}")
         out.add_row(both, f"{pair.items:,}", f"{pair.lift:.2f}")
     return out
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(first, box=SIMPLE_HEAD, pad_edge=False)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
-def _plain(text: str) -> str:
-    """One line, without what a name could do to a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -28,6 +28,10 @@ class Train(Settings):
     """Folder of the data set's files, or of the images that a CSV names."""
     labels: Literal["observed", "complete"] | None = None
     """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
+    val: Path | None = None
+    """File of the validation rows, beside DATA. Default: those marked val in DATA, else a fifth of its rows."""
+    test: Path | None = None
+    """File of the test rows, beside DATA. Default: those marked test in DATA."""
     observe: str = "uniform"
     """How single positives are drawn from complete labels: uniform (as the protocol), frequency, size, file:PATH."""
     classes: Path | None = None
@@ -53,8 +57,17 @@ class Train(Settings):
 
         if self.resume and self.overwrite:
             raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
-        seeds = self.observe_seed, self.split_seed
-        experiment = load(self.data, self.root, self.labels, *seeds, classes=self.classes, observe=self.observe)
+        experiment = load(
+            self.data,
+            self.root,
+            self.labels,
+            self.observe_seed,
+            self.split_seed,
+            classes=self.classes,
+            observe=self.observe,
+            val=self.val,
+            test=self.test,
+        )
         settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
         out = self.out or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
         try:
@@ -66,17 +79,18 @@ class Train(Settings):
                 resume=self.resume,
                 overwrite=self.overwrite,
                 quiet=self.quiet,
-                extra_config={
-                    "root": None if self.root is None else str(self.root),
-                    "observe": self.observe,
-                    "command": self.command(),
-                },
+                extra_config={**self._sources(), "command": self.command()},
             )
         except KeyboardInterrupt:
             if (out / "last.ckpt").exists():
                 raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
             raise
         write_report([out], out / "report.html")
+
+    def _sources(self) -> dict[str, str | None]:
+        """Where the data come from, as `spml eval` finds them again."""
+        paths = {"root": self.root, "val": self.val, "test": self.test}
+        return {**{name: None if path is None else str(path) for name, path in paths.items()}, "observe": self.observe}
 
     def command(self) -> str:
         """The command line that repeats this run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.builder import Kind
+from spml.data.builder import OnError, Reading, tell
 from spml.data.names import ClassList, suggestion
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.data.text import opening
@@ -27,38 +28,75 @@ BROKEN = (  # what numpy and zipfile raise on a damaged file
 )
 
 
-def read_arrays(path: Path, *, labels: Kind = "observed", classes: ClassList | None = None) -> dict[str, LabelTable]:
+def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
     """The tables of the arrays `x`, `labels`, `classes`, and optionally `split` and `items`; none may be pickled.
 
     Args:
         path: a `.npz` file of them, or the `.npy` file of x with `labels.npy` and the others beside it.
-        labels: whether a label 0 is unknown ("observed") or negative ("complete").
-        classes: the classes; they replace the file's `classes`, whose columns they name.
+        how: its classes replace the file's `classes`, whose columns they name.
     """
     arrays = _beside(path) if path.suffix.lower() == ".npy" else _load(path)
-    x = _pictures_or_features(path, _needed(path, arrays, "x"))
-    sparse = label_rows(f"{path}: labels", _needed(path, arrays, "labels"), len(x))
-    if classes is None or "classes" in arrays:
+    sound = _Sound(path, how.on_error)
+    x = _pictures_or_features(path, _needed(path, arrays, "x"), sound)
+    sparse = label_rows(f"{path}: labels", _legal(_needed(path, arrays, "labels"), sound), len(x))
+    if how.classes is None or "classes" in arrays:
         names = strings(f"{path}: classes", _needed(path, arrays, "classes"), sparse.num_classes, "columns of labels")
     else:
-        names = list(classes.display)
-    if classes is not None:
-        sparse, names = _in_order(path, sparse, names, classes), list(classes.display.values())
+        names = list(how.classes.display)
+    if how.classes is not None:
+        sparse, names = _in_order(path, sparse, names, how.classes), list(how.classes.display.values())
     items = [f"{i}" for i in range(len(x))]
     if "items" in arrays:
         items = strings(f"{path}: items", arrays["items"], len(x), "rows of x")
     try:
-        table = LabelTable(items, names, sparse.positives(-1) if labels == "complete" else sparse, x=x)
+        table = LabelTable(items, names, sparse.positives(-1) if how.labels == "complete" else sparse, x=x)
     except DataError as error:
         raise DataError(f"{path}: classes: {error}") from None
-    if "split" not in arrays:
+    splits = np.full(len(x), "train")
+    if "split" in arrays:
+        splits = np.array(strings(f"{path}: split", arrays["split"], len(x), "rows of x"))
+        sound.check(np.isin(splits, SPLITS), 0, lambda row: _split_problem(str(splits[row]), row))
+    splits[list(sound.broken)] = ""
+    if not (splits != "").any():
+        raise DataError(f"{path}: no row is left without those that cannot be read")
+    if (splits == "train").all():
         return {"train": table}
-    splits = strings(f"{path}: split", arrays["split"], len(x), "rows of x")
-    for row, value in enumerate(splits):
-        if value not in SPLITS:
-            hint = suggestion(value, SPLITS, 0.4)
-            raise DataError(f"{path}: split: {value!r} in row {row} is not train, val or test{hint}")
-    return {name: table.take(np.array(splits) == name) for name in SPLITS if name in splits}
+    return {name: table.take(splits == name) for name in SPLITS if name in splits}
+
+
+class _Sound:
+    """The rows of arrays that cannot be taken, told one by one."""
+
+    def __init__(self, path: Path, on_error: OnError | None) -> None:
+        self.path, self.on_error = path, on_error
+        self.broken: set[int] = set()
+
+    def check(self, good: npt.ArrayLike, start: int, describe: Callable[[int], str]) -> None:
+        """Tell of the rows from `start` on that are not good; a row is told of once."""
+        for row in (start + np.flatnonzero(np.logical_not(good))).tolist():
+            if row not in self.broken:
+                tell(DataError(f"{self.path}: {describe(row)}"), self.on_error)
+                self.broken.add(row)
+
+
+def _split_problem(value: str, row: int) -> str:
+    return f"split: {value!r} in row {row} is not train, val or test{suggestion(value, SPLITS, 0.4)}"
+
+
+def _legal(labels: Array, sound: _Sound) -> Array:
+    """The labels, with zeros in the rows that hold something else than labels; without `on_error`, as they are."""
+    if sound.on_error is None or labels.dtype.kind not in "biuf" or labels.ndim != 2:
+        return labels
+    legal = np.isin(labels, (-1, 0, 1))
+    if legal.all():
+        return labels
+
+    def describe(row: int) -> str:
+        column = int(np.argmin(legal[row]))
+        return f"labels: {labels[row, column]!s} in row {row}, column {column}; a label is 1, 0 or -1"
+
+    sound.check(legal.all(axis=1), 0, describe)
+    return np.where(legal, labels, 0)
 
 
 def _load(path: Path) -> dict[str, Array]:
@@ -110,24 +148,24 @@ def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:
     return arrays[key]
 
 
-def _pictures_or_features(path: Path, x: Array) -> Array:
+def _pictures_or_features(path: Path, x: Array, sound: _Sound) -> Array:
     """Features as float32 (N, D), pictures as uint8 (N, 3, H, W)."""
     if x.size and x.ndim == 2 and x.dtype.kind in "fiu":
         with np.errstate(over="ignore"):
             features = x.astype(np.float32, copy=False)
         for start in range(0, len(x), CHUNK):
             finite = np.isfinite(features[start : start + CHUNK]).all(axis=1)
-            if not finite.all():
-                row = start + int(np.argmin(finite))
-                raise DataError(
-                    f"{path}: x: row {row} holds a value that is not finite as float32; remove the row or fill it in"
-                )
+            sound.check(finite, start, _not_finite)
         return features
     if x.size and x.ndim == 4 and x.dtype == np.uint8 and 3 in (x.shape[1], x.shape[3]):
         return x if x.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(x, 3, 1))
     raise DataError(
         f"{path}: x: {x.dtype} {x.shape}; give features (N, D) or uint8 pictures (N, H, W, 3) or (N, 3, H, W)"
     )
+
+
+def _not_finite(row: int) -> str:
+    return f"x: row {row} holds a value that is not finite as float32; remove the row or fill it in"
 
 
 def _in_order(path: Path, sparse: SparseLabels, names: list[str], classes: ClassList) -> SparseLabels:

@@ -145,7 +145,7 @@ def _build(pool: Pool, places: Places, upright: bool, threads: int | None, tell:
     paths = iter(places)
     tell.begin("decoding pictures", len(places))
     committed = time.monotonic()
-    with ThreadPoolExecutor(threads or os.cpu_count(), initializer=torch.set_num_threads, initargs=(1,)) as executor:
+    with ThreadPoolExecutor(threads or os.cpu_count()) as executor:
         try:
             for _ in places:
                 while len(pending) < PENDING and (path := next(paths, None)) is not None:

@@ -54,10 +54,10 @@ class Pictures:
     ) -> None:
         self.pool, self.table, self.device, self.upright, self.tell = pool, table, device, upright, tell
         self.records = [pool.files[path_of(table, row)] for row in range(len(table))]
-        self.index = torch.tensor([record.slot for record in self.records], dtype=torch.int64)
+        self.slots = np.array([record.slot for record in self.records], np.int64)
         self.checked = np.zeros(len(table), bool)
         self.pixels = pool.view()
-        self.resident = False
+        self.resident: Tensor | None = None
         if mode == "device" and device.type != "cpu":
             self._copy_to(device)
         elif mode in ("memory", "device"):
@@ -65,17 +65,18 @@ class Pictures:
 
     def batch(self, rows: Rows) -> tuple[Tensor, dict[int, DataError]]:
         """The pictures of the rows, without those that were damaged in the cache and now cannot be decoded; and why."""
-        wanted = self.index[torch.from_numpy(rows)]
-        if self.resident:
-            return self.pixels.index_select(0, wanted.to(self.device, non_blocking=True)), {}
+        if self.resident is not None:
+            return self.resident.index_select(0, torch.from_numpy(rows).to(self.device, non_blocking=True)), {}
         pinned = self.device.type == "cuda"
         out = torch.empty((len(rows), *self.pool.shape), dtype=torch.uint8, pin_memory=pinned)
-        torch.index_select(self.pixels, 0, wanted, out=out)
+        copies = out.numpy()
+        for copied, slot in zip(copies, self.slots[rows], strict=True):
+            copied[...] = self.pixels[slot]  # by numpy, which uses this thread alone
         errors: dict[int, DataError] = {}
         for place in np.flatnonzero(~self.checked[rows]):
             row = int(rows[place])
             try:
-                if zlib.crc32(out[place].numpy().data) != self.records[row].checksum:
+                if zlib.crc32(copies[place].data) != self.records[row].checksum:
                     out[place] = self._again(row)
                 else:
                     self.checked[row] = True
@@ -113,8 +114,10 @@ class Pictures:
             for error in errors.values():
                 raise error
             copy[start : start + len(rows)] = pictures.to(device, non_blocking=True)
-        self.pixels, self.index = copy, torch.arange(len(self.table))
-        self.resident, self.checked[:] = device.type != "cpu", True
+        if device.type == "cpu":
+            self.pixels, self.slots, self.checked[:] = copy.numpy(), np.arange(len(self.table)), True
+        else:
+            self.resident = copy
 
 
 def path_of(table: LabelTable, row: int) -> str:

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from spml.errors import UserError
 
@@ -146,11 +144,10 @@ class Pool:
                 if mine and now is not None and now.slot == record.slot:
                     self._write(record.slot, pixels)
 
-    def view(self) -> Tensor:
+    def view(self) -> Pixels:
         """All slots as uint8 (slots, 3, size, size), mapped from the file."""
         slots = (self.folder / "pixels").stat().st_size // self.slot_bytes
-        # copy on write, since torch wants what it could write to; nothing is written
-        return torch.from_numpy(np.memmap(self.folder / "pixels", np.uint8, "c", shape=(slots, *self.shape)))
+        return np.memmap(self.folder / "pixels", np.uint8, "r", shape=(slots, *self.shape))
 
     def _write(self, slot: int, pixels: Pixels) -> None:
         descriptor = os.open(self.folder / "pixels", os.O_WRONLY | os.O_CREAT, 0o666)

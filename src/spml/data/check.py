@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from spml.data.check_files import Advance, Inspection, inspect_arrays, inspect_files
 from spml.data.check_kinds import Findings, Place, Problem, problem
 from spml.data.check_labels import label_problems
 from spml.data.table import Labels, LabelTable
+from spml.errors import DataError
 
 NAMED = 5  # classes that one message lists
 
@@ -15,6 +16,7 @@ NAMED = 5  # classes that one message lists
 def check(
     tables: dict[str, LabelTable],
     *,
+    unread: Iterable[DataError] = (),
     pictures: bool = True,
     size: int | None = None,
     min_positives: int = 5,
@@ -27,6 +29,7 @@ def check(
 
     Args:
         tables: by split, as `read` gives them.
+        unread: the records that `read` could not take, as it told them.
         pictures: decode every picture file; without, files are only looked for and compared.
         size: resize what is decoded, as training would.
         min_positives: a class with fewer positives in train is said.
@@ -36,11 +39,16 @@ def check(
     files = {split: table for split, table in tables.items() if table.x is None}
     found = inspect_files(files, decoded=pictures, size=size, threads=threads, advance=advance)
     found = Inspection(found.broken, found.copies + inspect_arrays(tables))
-    problems = list(found.broken.values())
+    problems = [*unread_problems(unread), *found.broken.values()]
     for group in found.copies:
         problems += _leaks(tables, group)
         problems += _copies(tables, group)
     return Findings(problems + label_problems(tables, min_positives), found.copies)
+
+
+def unread_problems(unread: Iterable[DataError]) -> list[Problem]:
+    """The problems that `read` told."""
+    return [problem("record", str(error)) for error in unread]
 
 
 def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
@@ -90,7 +98,7 @@ def _row(tables: dict[str, LabelTable], place: Place) -> str:
 
 def _other(tables: dict[str, LabelTable], place: Place) -> str:
     table = tables[place.split]
-    at = f", {table.places[1]} {table.places[2][place.row]}" if table.places else ""
+    at = f", {table.places.short(place.row)}" if table.places else ""
     return f"{table.items[place.row]!r} ({place.split}{at})"
 
 

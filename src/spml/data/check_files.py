@@ -137,9 +137,7 @@ def _contents(path: Path, decoded: bool, size: int | None, compared: bool) -> tu
 
 
 def _decode(path: Path, size: int | None) -> None:
-    import torch
 
     from spml.data.pictures import decode
 
-    torch.set_num_threads(1)  # of this thread: the pictures are decoded side by side
     decode(path, size)

@@ -57,7 +57,8 @@ def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = Fa
         for one in findings.problems
         if one.kind in LEFT_OUT and one.split is not None and one.row is not None
     }
-    removed = Counter(out.values())
+    unread = [one.kind for one in findings.problems if one.kind == "record"]  # they are not in the tables
+    removed = Counter([*unread, *out.values()])
     edits: Edits = defaultdict(dict)
     united = unknown = unsettled = 0
     for group in findings.copies:

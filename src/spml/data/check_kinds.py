@@ -28,6 +28,7 @@ class Kind:
 
 
 KINDS = {
+    "record": Kind("error", "row that cannot be read", "rows that cannot be read", "mend or remove them"),
     "missing": Kind(
         "error", "missing file", "missing files", "put them there, mend the paths, or give their folder with --root"
     ),

@@ -3,57 +3,80 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from spml.data.builder import Builder, Kind
+from spml.data.builder import Builder, Reading
 from spml.data.forms import Form, Record, fill_long, fill_wide
-from spml.data.names import ClassList
 from spml.data.table import LabelTable
-from spml.data.text import lines
+from spml.data.text import lines, opening
 from spml.errors import DataError
 
 SEPARATORS = ",;\t"
+NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # the latter is what "surrogateescape" makes of a byte that is not UTF-8
 
 
-def read_csv(
-    path: Path, root: Path | None = None, *, labels: Kind = "observed", classes: ClassList | None = None
-) -> dict[str, LabelTable]:
+def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
     """The tables of a CSV file: `image,label[,negative][,split]`, or `image[,split]` and one column per class.
 
     Args:
         path: UTF-8 file with a header; cells are separated by commas, semicolons or tabs.
         root: folder of the images; that of the file when None.
-        labels: whether a label that is not given is unknown ("observed") or negative ("complete").
-        classes: the classes and their order; when None, sorted (long form) or as the columns stand (wide form).
+        how: classes that are not given are sorted (long form) or as the columns stand (wide form).
     """
-    records = _records(path)
+    builder = Builder(path, how.classes, on_error=how.on_error)
+    records = _records(builder)
     header_line, header = next(records, (0, []))
     if not header:
         raise DataError(f"{path}: empty file; the first line must name the columns, such as image,label")
-    builder = Builder(path, classes)
     form = Form.of(builder, header_line, header)
-    full = _same_length(builder, len(header), records)
-    if form.label is not None:
-        fill_long(builder, form, full)
-    else:
-        fill_wide(builder, form, full)
-    return builder.tables(labels, root or path.parent, sort_classes=form.label is not None)
+    fill = fill_wide if form.label is None else fill_long
+    fill(builder, form, records)
+    return builder.tables(how.labels, root or path.parent, sort_classes=form.label is not None)
 
 
-def _records(path: Path) -> Iterator[Record]:
-    """First line and cells of each record that is not blank."""
-    reader = csv.reader(lines(path), delimiter=_separator(path), strict=True)
+def _records(builder: Builder) -> Iterator[Record]:
+    """First line and cells of each record that is not blank; all have as many cells as the first, the header."""
+    bad: list[tuple[int, str]] = []
+    reader = csv.reader(_lines(builder.source, bad), delimiter=_separator(builder.source), strict=True)
+    width = 0
     while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise DataError(f"{path}, line {line}: {error}; check the quotes and line ends of this row") from None
-        if any(cell.strip() for cell in cells):
+        bad.clear()
+        line, cells = reader.line_num + 1, None
+        with builder.record():
+            try:
+                found = next(reader, None)
+            except csv.Error as error:
+                raise builder.error(line, f"{error}; check the quotes and line ends of this row") from None
+            if bad:
+                raise builder.error(*bad[0])
+            if found is None:
+                return
+            if any(cell.strip() for cell in found):
+                _check_width(builder, line, len(found), width or len(found))
+                cells = found
+        if cells is not None:
+            width = len(cells)
             yield line, cells
+
+
+def _check_width(builder: Builder, line: int, found: int, width: int) -> None:
+    if found != width:
+        remedy = "quote a cell that contains the separator" if found > width else "fill the row up"
+        raise builder.error(line, f"{found} cells, the header has {width}; {remedy}")
+
+
+def _lines(path: Path, bad: list[tuple[int, str]]) -> Iterator[str]:
+    """The lines; the number of each that is no text, and why, goes to `bad`, so that the others can still be read."""
+    with opening(path), path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+            if found := NOT_TEXT.search(text):
+                byte = ord(found[0]) & 0xFF
+                said = f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
+                bad.append((number, f"{said}; save the file as UTF-8"))
+            yield text
 
 
 def _separator(path: Path) -> str:
@@ -68,11 +91,3 @@ def _separator(path: Path) -> str:
         return max(SEPARATORS, key=fitness)
     except csv.Error as error:
         raise DataError(f"{path}, line 1: {error}; check the quotes and line ends of the header") from None
-
-
-def _same_length(builder: Builder, width: int, records: Iterator[Record]) -> Iterator[Record]:
-    for line, cells in records:
-        if len(cells) != width:
-            remedy = "quote a cell that contains the separator" if len(cells) > width else "fill the row up"
-            raise builder.error(line, f"{len(cells)} cells, the header has {width}; {remedy}")
-        yield line, cells

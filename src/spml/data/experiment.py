@@ -56,7 +56,8 @@ class Experiment:
         if self.complete is not None:
             return True
         given = self.observed.sparse.take(self.val_rows)
-        return bool(len(given.values) == len(self.val_rows) * len(self.classes) and given.values.all())
+        listed = len(given.values) == len(self.val_rows) * len(self.classes)
+        return bool((listed or given.fill == -1) and given.values.all())
 
     def validation_labels(self, selection: str) -> npt.NDArray[np.int8]:
         """What the epoch is chosen with: complete labels of the validation rows, or the observed ones alone."""
@@ -88,6 +89,8 @@ def load(
     val_fraction: float = 0.2,
     classes: str | Path | Sequence[str] | None = None,
     observe: str = "uniform",
+    val: str | Path | None = None,
+    test: str | Path | None = None,
 ) -> Experiment:
     """The experiment of a data set or file.
 
@@ -100,12 +103,14 @@ def load(
         val_fraction: share of the train list that becomes validation, where the data bring none.
         classes: class names in order, or a file with one a line.
         observe: the observation model of complete labels, such as "uniform:positives=2"; see `spml.data.observation`.
+        val: file of the validation rows, for users' files.
+        test: file of the test rows.
     """
     model = Observation.parse(observe)
     kind = labels or default_labels(source)
     if kind == "observed" and observe != "uniform":
         raise UserError(f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out")
-    tables = read(source, root, labels=kind, classes=classes)
+    tables = read(source, root, labels=kind, classes=classes, val=val, test=test)
     whole, train_rows, val_rows = _listed(str(source), tables, val_fraction, split_seed)
     observed, about = whole, {"model": "given"}
     if kind == "complete":

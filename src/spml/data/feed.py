@@ -69,7 +69,7 @@ class Feed:
             for rows in order:
                 x = self.x[torch.from_numpy(rows)]
                 yield (resize(x, self.size) if self.size and x.ndim == 4 else x), rows
-        elif self.cached is not None and self.cached.resident:
+        elif self.cached is not None and self.cached.resident is not None:
             for rows in order:
                 yield self.cached.batch(rows)[0], rows
         else:
@@ -83,7 +83,7 @@ class Feed:
 
     def _ahead(self, order: Iterable[Rows], on_error: OnError | None) -> Iterator[Batch]:
         """Batches that threads make ready while earlier ones are used."""
-        with ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:  # torch.set_num_threads in them would be for the whole process
             pending: deque[tuple[Rows, Callable[[], Ready]]] = deque()
             try:
                 for rows in order:

@@ -1,4 +1,4 @@
-"""`read`: the label tables of a benchmark or of anyone's own file."""
+"""`read`: the label tables of a benchmark or of anyone's own files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spml.data.arrays import read_arrays
-from spml.data.builder import FILL, Kind
+from spml.data.builder import FILL, Kind, OnError, Reading
 from spml.data.coco import read_coco
 from spml.data.csv_files import read_csv
 from spml.data.cub import read_cub
 from spml.data.digits import SETTINGS, read_digits
 from spml.data.folders import read_folder
-from spml.data.names import class_list, suggestion
+from spml.data.hub import is_hub_folder, read_hub_folder
+from spml.data.names import ClassList, class_list, suggestion
 from spml.data.nuswide import read_nuswide
 from spml.data.nuswide import version as nuswide_version
 from spml.data.parquet import read_parquet
+from spml.data.separate import add_files
 from spml.data.table import LabelTable
 from spml.data.voc import read_voc
 from spml.errors import DataError, UserError
@@ -37,6 +39,9 @@ def read(
     *,
     labels: Kind | None = None,
     classes: str | Path | Sequence[str] | None = None,
+    val: str | Path | None = None,
+    test: str | Path | None = None,
+    on_error: OnError | None = None,
 ) -> dict[str, LabelTable]:
     """Label tables by split: "train", and "val" and "test" where the data have them.
 
@@ -45,16 +50,31 @@ def read(
         root: folder of a benchmark's files, or of the images that a user's file names (default: that file's folder).
         labels: "complete" takes an absent label as negative, "observed" as unknown; see `default_labels`.
         classes: class names in order, or a file with one a line; for users' files.
+        val: file of the validation rows, in the classes of the source; for users' files.
+        test: file of the test rows.
+        on_error: told of each record of a user's file that cannot be taken, which is then left out; without it, the
+            first is raised.
     """
     kind = labels or default_labels(source)
     if kind not in FILL:
         raise UserError(f"labels={kind!r}; write 'observed' or 'complete'")
     folder = None if root is None else Path(root)
+    others = {split: Path(file) for split, file in (("val", val), ("test", test)) if file is not None}
     if is_named(source):
         if classes is not None:
             raise UserError(f"{source} has its own classes; leave out the class list")
+        if others:
+            raise UserError(f"{source} has its own splits; leave out --val and --test")
         return _named(str(source), folder, kind)
-    return _from_path(Path(source), folder, kind, classes)
+
+    def from_path(path: Path, listed: ClassList | None) -> dict[str, LabelTable]:
+        return _from_path(path, folder, Reading(kind, listed, on_error))
+
+    given = class_list(classes)
+    tables = from_path(Path(source), given)
+    if not others:
+        return tables
+    return add_files(tables, others, from_path, source=Path(source), classes=given, on_error=on_error)
 
 
 def version(source: str | Path, root: str | Path | None = None) -> str:
@@ -83,19 +103,18 @@ def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
     return tables
 
 
-def _from_path(
-    path: Path, root: Path | None, kind: Kind, classes: str | Path | Sequence[str] | None
-) -> dict[str, LabelTable]:
+def _from_path(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
     if not path.exists():
         known = f"no such file, and no data set of that name ({', '.join(NAMES)})"
         raise DataError(f"{path}: {known}{suggestion(str(path), NAMES) or '; check the path'}")
-    suffix, listed = path.suffix.lower(), class_list(classes)
-    if suffix in WITH_PATHS:
-        return WITH_PATHS[suffix](path, root, labels=kind, classes=listed)
+    suffix = path.suffix.lower()
+    reader = WITH_PATHS.get(suffix) or (read_hub_folder if is_hub_folder(path) else None)
+    if reader is not None:
+        return reader(path, root, how)
     if suffix not in WITH_ARRAYS and not path.is_dir():
         known = ", ".join((*WITH_PATHS, *WITH_ARRAYS))
         raise DataError(f"{path}: files of kind {suffix!r} are not read; give a folder of classes or one of {known}")
     if root is not None:
         raise UserError(f"{path} holds its items itself; leave out the root {root}")
-    reader = read_arrays if suffix in WITH_ARRAYS else read_folder
-    return reader(path, labels=kind, classes=listed)
+    holder = read_arrays if suffix in WITH_ARRAYS else read_folder
+    return holder(path, how)

@@ -7,8 +7,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from spml.data.builder import Builder, Kind
-from spml.data.names import ClassList
+from spml.data.builder import Builder, Reading, tell
 from spml.data.table import SPLITS, LabelTable
 from spml.data.text import opening
 from spml.errors import DataError
@@ -16,15 +15,14 @@ from spml.errors import DataError
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 
 
-def read_folder(path: Path, *, labels: Kind = "observed", classes: ClassList | None = None) -> dict[str, LabelTable]:
+def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
     """Pictures labelled by the folder they lie in, sorted by path; folders inside a class folder belong to the class.
 
     Args:
         path: folder of the classes, or of `train` and `val` or `test` with the classes inside.
-        labels: whether the other classes are unknown ("observed") or negative ("complete") for a picture.
-        classes: the classes and their order; when None, the folders met, sorted.
+        how: classes that are not given are the folders met, sorted; a record is a class folder.
     """
-    builder = Builder(path, classes, unit="picture")
+    builder = Builder(path, how.classes, "picture", how.on_error)
     top = _folders(path)
     if top and set(top) <= set(SPLITS) and "train" in top:
         parts = [(split, path / split) for split in SPLITS if split in top]
@@ -36,21 +34,27 @@ def read_folder(path: Path, *, labels: Kind = "observed", classes: ClassList | N
         if not names:
             raise DataError(f"{start}: no class folders; put each picture into a folder named after its class")
         if loose := [file for file in start.iterdir() if _is_picture(file)]:
-            first = min(loose).name
-            raise DataError(f"{start}: {len(loose)} pictures lie outside the class folders, first {first}; move them")
+            text = f"{len(loose)} pictures lie outside the class folders, first {min(loose).name}; move them"
+            tell(DataError(f"{start}: {text}"), how.on_error)
         for name in names:
-            column = builder.column(name, len(builder) + 1)
-            for file in _files(start / name):
-                if _is_picture(file):
-                    row = builder.row(file.relative_to(path).as_posix(), len(builder) + 1, split)
-                    builder.add(row, column, 1, row + 1)
-                else:
-                    skipped.append(file)
+            with builder.record():
+                skipped += _fill(builder, split, start / name)
     if skipped:
         warnings.warn(
             f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}", stacklevel=2
         )
-    return builder.tables(labels, path)
+    return builder.tables(how.labels, path)
+
+
+def _fill(builder: Builder, split: str, folder: Path) -> Iterator[Path]:
+    """Collect the pictures of a class folder; gives the files that are none."""
+    column = builder.column(folder.name, len(builder) + 1)
+    for file in _files(folder):
+        if _is_picture(file):
+            row = builder.row(file.relative_to(builder.source).as_posix(), len(builder) + 1, split)
+            builder.add(row, column, 1, row + 1)
+        else:
+            yield file
 
 
 def _is_picture(file: Path) -> bool:

@@ -83,23 +83,25 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
     """Collect records whose cells hold class names joined by `|`, or lists of names."""
     assert form.label is not None
     for place, cells in records:
-        row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
-        builder.names(row, cells[form.label], 1, place)
-        if form.negative is not None:
-            builder.names(row, cells[form.negative], -1, place)
+        with builder.record():
+            row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
+            builder.names(row, cells[form.label], 1, place)
+            if form.negative is not None:
+                builder.names(row, cells[form.negative], -1, place)
 
 
 def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
     """Collect records with one cell per class: 1, 0, -1 or empty."""
     classes = [(i, name, builder.column(name, 1)) for i, name in form.classes]
     for place, cells in records:
-        row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
-        for i, name, column in classes:
-            if not (cell := cells[i]) or cell == "0":
-                continue
-            value = VALUES.get(cell.strip())
-            if value is None:
-                remedy = "a label is 1, 0, -1 or empty; a column of class names is called 'label'"
-                raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
-            if value:
-                builder.add(row, column, value, place)
+        with builder.record():
+            row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
+            for i, name, column in classes:
+                if not (cell := cells[i]) or cell == "0":
+                    continue
+                value = VALUES.get(cell.strip())
+                if value is None:
+                    remedy = "a label is 1, 0, -1 or empty; a column of class names is called 'label'"
+                    raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
+                if value:
+                    builder.add(row, column, value, place)

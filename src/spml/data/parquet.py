@@ -7,32 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from spml.data.builder import Builder, Kind
+from spml.data.builder import Builder, Reading
 from spml.data.forms import Form, fill_long, row_of
-from spml.data.names import ClassList
 from spml.data.table import LabelTable
 from spml.data.text import opening
 from spml.errors import DataError
 
+Array = npt.NDArray[Any]
 BATCH = 65536  # rows decoded together
 
 
-def read_parquet(
-    path: Path, root: Path | None = None, *, labels: Kind = "observed", classes: ClassList | None = None
-) -> dict[str, LabelTable]:
+def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
     """The tables of a Parquet file; `label` and `negative` hold names joined by `|` or lists of names.
 
     Args:
         path: the file, with the columns of a CSV file; class columns hold 1, 0, -1, booleans or null.
         root: folder of the images; that of the file when None.
-        labels: whether a label that is not given is unknown ("observed") or negative ("complete").
-        classes: the classes and their order; when None, sorted (long form) or as the columns stand (wide form).
+        how: as for a CSV file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    builder = Builder(path, classes, unit="row")
+    builder = Builder(path, how.classes, "row", how.on_error)
     try:
         with opening(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
             form = Form.of(builder, 0, file.schema_arrow.names)
@@ -44,7 +42,7 @@ def read_parquet(
     except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path}: not a sound Parquet file ({reason}); write it again") from None
-    return builder.tables(labels, root or path.parent, sort_classes=form.label is not None)
+    return builder.tables(how.labels, root or path.parent, sort_classes=form.label is not None)
 
 
 def _check_types(path: Path, form: Form, schema: Any) -> None:
@@ -95,13 +93,28 @@ def _fill_wide(builder: Builder, form: Form, file: Any) -> None:
     for first, columns in _batches(file, [*places, *(place for place, _ in form.classes)]):
         images = columns[form.image].to_pylist()
         splits = [None] * len(images) if form.split is None else columns[form.split].to_pylist()
-        rows = [
-            row_of(builder, number, image or "", split or "")
-            for number, (image, split) in enumerate(zip(images, splits, strict=True), first)
-        ]
-        for place, name in form.classes:
-            values = np.nan_to_num(columns[place].to_numpy(zero_copy_only=False).astype(np.float64))
-            for i in np.flatnonzero(values).tolist():
-                if abs(values[i]) != 1:
-                    raise builder.error(first + i, f"{values[i]:g} in column {name!r}; a label is 1, 0, -1 or null")
-                builder.add(rows[i], builder.column(name, 0), int(values[i]), first + i)
+        known, wrong = _labels(form, columns)
+        rows = np.full(len(images), -1)
+        for i, (image, split) in enumerate(zip(images, splits, strict=True)):
+            with builder.record():
+                if i in wrong:
+                    raise builder.error(first + i, f"{wrong[i]}; a label is 1, 0, -1 or null")
+                rows[i] = row_of(builder, first + i, image or "", split or "")
+        for name, (at, values) in known.items():
+            column = builder.column(name, 0)
+            for i, value in zip(at.tolist(), values.tolist(), strict=True):
+                if rows[i] >= 0:
+                    builder.add(int(rows[i]), column, int(value), first + i)
+
+
+def _labels(form: Form, columns: dict[int, Any]) -> tuple[dict[str, tuple[Array, Array]], dict[int, str]]:
+    """Where each class is not 0 in a batch, and its labels there; and the first cell of a row that is no label."""
+    known: dict[str, tuple[Array, Array]] = {}
+    wrong: dict[int, str] = {}
+    for place, name in form.classes:
+        values = np.nan_to_num(columns[place].to_numpy(zero_copy_only=False).astype(np.float64))
+        at = np.flatnonzero(values)
+        known[name] = at, values[at]
+        for i in at[np.abs(values[at]) != 1].tolist():
+            wrong.setdefault(i, f"{values[i]:g} in column {name!r}")
+    return known, wrong

@@ -38,12 +38,18 @@ class Archive(Remote):
 
 
 _VOC = "pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"
-_COCO = "http://images.cocodataset.org"
-_COCO_SHA256 = {
-    "annotations": "031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
-    "train": "ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775",
-    "val": "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
-}
+_COCO_SHA256 = (
+    "031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
+    "ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775",
+    "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
+)
+
+
+def _coco(place: str, size: int, sha256: str, unpacked: int, files: int) -> Archive:
+    """An archive of COCO's server."""
+    address = f"http://images.cocodataset.org/{place}"
+    return Archive(Path(place).name, (address,), size, f"sha256:{sha256}", unpacked=unpacked, files=files)
+
 
 ARCHIVES: dict[str, tuple[Archive, ...]] = {
     "voc": (
@@ -57,30 +63,9 @@ ARCHIVES: dict[str, tuple[Archive, ...]] = {
         ),
     ),
     "coco": (
-        Archive(
-            "annotations_trainval2014.zip",
-            (f"{_COCO}/annotations/annotations_trainval2014.zip",),
-            size=252_872_794,
-            digest=f"sha256:{_COCO_SHA256['annotations']}",
-            unpacked=1_200_000_000,
-            files=10,
-        ),
-        Archive(
-            "train2014.zip",
-            (f"{_COCO}/zips/train2014.zip",),
-            size=13_510_573_713,
-            digest=f"sha256:{_COCO_SHA256['train']}",
-            unpacked=13_600_000_000,
-            files=82_783,
-        ),
-        Archive(
-            "val2014.zip",
-            (f"{_COCO}/zips/val2014.zip",),
-            size=6_645_013_297,
-            digest=f"sha256:{_COCO_SHA256['val']}",
-            unpacked=6_700_000_000,
-            files=40_504,
-        ),
+        _coco("annotations/annotations_trainval2014.zip", 252_872_794, _COCO_SHA256[0], 1_200_000_000, 10),
+        _coco("zips/train2014.zip", 13_510_573_713, _COCO_SHA256[1], 13_600_000_000, 82_783),
+        _coco("zips/val2014.zip", 6_645_013_297, _COCO_SHA256[2], 6_700_000_000, 40_504),
     ),
     "cub": (
         Archive(

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from spml.data.places import Places
 from spml.errors import DataError
 
 DENSE_LIMIT = 2 * 1024**3  # bytes that .labels may take
 SPLITS = ("train", "val", "test")
 
 Labels = npt.NDArray[np.int8]
-Places = tuple[Path, str, npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class LabelTable:
         sparse: the labels; a dense int8 (items, classes) array is accepted in its place.
         x: the items themselves where they are arrays: float features (N, D) or uint8 pictures (N, 3, H, W).
         root: folder that relative paths in `items` start from.
-        places: where each row stands in the file it was read from, for messages: (file, "line", numbers).
+        places: where each row stands in the file it was read from, for messages.
     """
 
     items: Sequence[str]
@@ -186,7 +186,7 @@ class LabelTable:
         """The table of the given rows, in the given order."""
         wanted = _row_numbers(index, len(self))
         x = None if self.x is None else self.x[wanted]
-        places = None if self.places is None else (*self.places[:2], self.places[2][wanted])
+        places = None if self.places is None else self.places.take(wanted)
         items = [self.items[i] for i in wanted]
         return LabelTable(items, self.classes, self.sparse.take(wanted), x=x, root=self.root, places=places)
 
@@ -196,7 +196,7 @@ class LabelTable:
 
     def where(self, row: int) -> str:
         """The start of a message about a row: "file, line 7: ", or nothing where that is not known."""
-        return "" if self.places is None else f"{self.places[0]}, {self.places[1]} {self.places[2][row]}: "
+        return "" if self.places is None else f"{self.places.text(row)}: "
 
 
 def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
@@ -209,6 +209,6 @@ def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
     sparse = SparseLabels(indptr, indices, values, a.fill, a.num_classes)
     x = None if first.x is None or second.x is None else np.concatenate([first.x, second.x])
     places = None
-    if first.places is not None and second.places is not None and first.places[0] == second.places[0]:
-        places = (*first.places[:2], np.concatenate([first.places[2], second.places[2]]))
+    if first.places is not None and second.places is not None:
+        places = first.places.followed_by(second.places)
     return LabelTable([*first.items, *second.items], first.classes, sparse, x=x, root=first.root, places=places)

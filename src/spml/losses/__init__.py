@@ -4,8 +4,20 @@ loss = losses.create("gr", q3=1.5)
 loss(logits, observed, epoch=3, epochs=8).backward()
 """
 
+from spml.losses.method import Method
 from spml.losses.presets import Preset, preset
 from spml.losses.registry import Option, create, names, needs, options
 from spml.losses.unified import UnifiedLoss, value_and_gradient
 
-__all__ = ["Option", "Preset", "UnifiedLoss", "create", "names", "needs", "options", "preset", "value_and_gradient"]
+__all__ = [
+    "Method",
+    "Option",
+    "Preset",
+    "UnifiedLoss",
+    "create",
+    "names",
+    "needs",
+    "options",
+    "preset",
+    "value_and_gradient",
+]

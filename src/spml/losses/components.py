@@ -171,12 +171,17 @@ class Largest(Component):
 
     def forward(self, p: Tensor, context: Context) -> Value:
         """`value` on picked entries, 1 - `value` elsewhere."""
-        unknown = context.observed == 0
         wanted = (context.epoch - 1) * self.delta * p.numel()
         count = min(math.ceil(round(wanted, 9)), p.numel())
         if count == 0:
             return 1 - self.value
-        ranked = context.logits.masked_fill(~unknown, -math.inf)
-        least = ranked.flatten().topk(count, sorted=False).values.min()
-        picked = unknown & (ranked >= least)
+        picked = largest_unknown(context.logits, context.observed, count)
         return torch.where(picked, self.value, 1 - self.value).to(p.dtype)
+
+
+def largest_unknown(logits: Tensor, observed: Tensor, count: int) -> Tensor:
+    """The `count` unknown entries of the batch with the largest logits, and any tied with the last, as a mask."""
+    unknown = observed == 0
+    ranked = logits.masked_fill(~unknown, -math.inf)
+    least = ranked.flatten().topk(count, sorted=False).values.min()
+    return unknown & (ranked >= least)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import sys
-from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 from spml.losses.components import Constant
-from spml.losses.registry import create, names, options, summary
+from spml.losses.registry import create, names, needs, summary
 from spml.losses.unified import UnifiedLoss
 
 BEGIN, END = "<!-- generated: framework_table -->", "<!-- end -->"
@@ -24,8 +23,7 @@ def framework_table() -> str:
     """Markdown: k_hat, v, L1, L2, L3 of every method with its default options, as it runs."""
     rows, beside = [], []
     for name in names():
-        required = [option.name for option in options(name) if option.default is Parameter.empty]
-        loss = None if required else create(name)
+        loss = None if needs(name) else create(name)
         if not isinstance(loss, UnifiedLoss):
             beside.append(f"`{name}`: {summary(name)}")
             continue

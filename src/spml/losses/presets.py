@@ -98,10 +98,24 @@ def _with_training(base: dict[str, Values], name: str, source: str) -> dict[str,
     return {dataset: {**_training(name, dataset, source), **values} for dataset, values in base.items()}
 
 
+def _merged(*tables: dict[str, Values]) -> dict[str, Values]:
+    return {dataset: {key: value for table in tables for key, value in table[dataset].items()} for dataset in DATASETS}
+
+
+EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
+EM = _with_training(_per_dataset("alpha", (0.2, 0.1, 0.1, 0.01), EM_CODE), "em", EM_CODE)
 PRESETS: dict[str, dict[str, Values]] = {
     "gr": {dataset: _gr(dataset) for dataset in DATASETS},
-    "epr": _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER),
-    "em": _with_training(_per_dataset("alpha", (0.2, 0.1, 0.1, 0.01), EM_CODE), "em", EM_CODE),
+    "epr": EXPECTED,
+    "role": EXPECTED,
+    "em": EM,
+    "em_apl": _merged(
+        EM,
+        _per_dataset("beta", (0.02, 0.9, 0.2, 0.4), EM_CODE),
+        _per_dataset("warmup", (5, 5, 4, 3), EM_CODE),
+        _per_dataset("theta", (0.9,) * 4, EM_CODE),
+    ),
     "ll_r": _with_training(_per_dataset("delta", (0.002, 0.004, 0.004, 0.004), LL_ISSUE), "ll", LL_ISSUE),
     "ll_ct": _with_training(_per_dataset("delta", (0.002, 0.002, 0.002, 0.004), LL_ISSUE), "ll", LL_ISSUE),
+    "ll_cp": _with_training(_per_dataset("delta", (0.001, 0.002, 0.002, 0.002), LL_ISSUE), "ll", LL_ISSUE),
 }

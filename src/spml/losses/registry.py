@@ -12,18 +12,23 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from spml.losses.method import Method
+
 METHODS: dict[str, str] = {
     "an": "spml.losses.cross_entropy",
     "an_ls": "spml.losses.cross_entropy",
     "wan": "spml.losses.cross_entropy",
     "epr": "spml.losses.cross_entropy",
+    "role": "spml.methods.role",
     "focal": "spml.losses.focal",
     "asl": "spml.losses.focal",
     "hill": "spml.losses.focal",
     "splc": "spml.losses.focal",
     "ll_r": "spml.losses.large_loss",
     "ll_ct": "spml.losses.large_loss",
+    "ll_cp": "spml.methods.ll_cp",
     "em": "spml.losses.entropy",
+    "em_apl": "spml.methods.em_apl",
     "gce": "spml.losses.robust",
     "sce": "spml.losses.robust",
     "taylor_ce": "spml.losses.robust",
@@ -48,18 +53,18 @@ def names() -> list[str]:
     return list(METHODS)
 
 
-def create(name: str, **values: Any) -> nn.Module:
+def create(name: str, **values: Any) -> Method:
     """The method of that name, a module to be called as loss(logits, observed, epoch=, epochs=, index=).
 
     Args:
         name: one of names(), or "package.module:function" for one's own: a loss with the signature above
             (its first parameter is called `logits`), or a function or class that makes one.
-        values: its options.
+        values: its options; and items, classes and observed (a table with rows(index)) where needs(name) has "items".
     """
     factory = _factory(name)
     known = {option.name: option for option in options(name)}
     for given in values:
-        if given not in known:
+        if given not in known and not (given in GIVEN and "items" in needs(name)):
             raise ValueError(
                 f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}"
             )
@@ -69,7 +74,7 @@ def create(name: str, **values: Any) -> nn.Module:
     if _is_loss(factory):
         return CallableLoss(factory, values)
     method = factory(**values)
-    return method if isinstance(method, nn.Module) else CallableLoss(method, {})
+    return method if isinstance(method, Method) else CallableLoss(method, {})
 
 
 def needs(name: str) -> frozenset[str]:
@@ -84,7 +89,7 @@ def options(name: str) -> list[Option]:
     parameters = list(inspect.signature(factory).parameters.values())
     if _is_loss(factory):
         parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
-    fixed = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    fixed = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in GIVEN]
     return [Option(p.name, p.default, help_of.get(p.name, "")) for p in fixed]
 
 
@@ -94,15 +99,17 @@ def summary(name: str) -> str:
 
 
 CALL_ARGUMENTS = ("epoch", "epochs", "index", "features", "views")
+GIVEN = ("items", "classes", "observed")  # what a loop tells a method of its data, as opposed to options
 
 
-class CallableLoss(nn.Module):
-    """A plain function as a method; it is given those of the call's arguments that it names."""
+class CallableLoss(Method):
+    """A plain function or module as a method; it is given those of the call's arguments that it names."""
 
     def __init__(self, function: Callable[..., Tensor], values: dict[str, Any]) -> None:
         super().__init__()
         self.function, self.values = function, values
-        parameters = inspect.signature(function).parameters.values()
+        called = function.forward if isinstance(function, nn.Module) else function
+        parameters = inspect.signature(called).parameters.values()
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self.takes = CALL_ARGUMENTS if takes_any else tuple(p.name for p in parameters if p.name in CALL_ARGUMENTS)
 

@@ -6,17 +6,18 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from spml.losses.components import Constant
 from spml.losses.context import Context, Value
+from spml.losses.method import Method, prepared
 
 Part = Callable[[Tensor, Context], Value]
 TermLike = Callable[[Tensor, Context], Tensor]
 Reduction = Literal["mean", "sum", "sum_classes", "none"]
 
 
-class UnifiedLoss(nn.Module):
+class UnifiedLoss(Method):
     """Loss of a batch of logits whose labels are partly known. Each entry contributes
 
         L1                              where the label is known positive (observed = 1),
@@ -71,46 +72,47 @@ class UnifiedLoss(nn.Module):
         views: Tensor | None = None,
     ) -> Tensor:
         """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
-        if logits.shape != observed.shape:
-            raise ValueError(f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)} differ in shape")
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half cannot hold small probabilities
+        logits = prepared(logits, observed)
         context = Context(logits.detach(), observed, epoch, epochs, index)
         p = context.logits  # k_hat and v calibrate the model, they must not train it
         if any(getattr(part, "uses_p", True) for part in (self.khat, self.weight)):
             p = p.sigmoid()
         k, v = self.khat(p, context), self.weight(p, context)
-        unknown = observed == 0
-        entries = self._mixed(k, unknown, logits, context)
-        if isinstance(v, Tensor) or v != 1:
-            entries = entries * _where(unknown, v, 1.0, p)
+        negative = self.l3(logits, context)
+        entries = self._not_positive(k, v, negative, logits, context)
         entries = torch.where(observed == 1, self.l1(logits, context), entries)
         if self.regulariser is not None:
             entries = entries + self.regulariser(logits.sigmoid())
         return reduce(entries, self.reduction)
 
-    def _mixed(self, k: Value, unknown: Tensor, logits: Tensor, context: Context) -> Tensor:
-        """k_hat L2 + (1 - k_hat) L3, with k_hat = 0 where the label is known."""
-        negative = self.l3(logits, context)
-        if not isinstance(k, Tensor) and k == 0:
-            return negative
+    def _not_positive(self, k: Value, v: Value, negative: Tensor, logits: Tensor, context: Context) -> Tensor:
+        """v (k_hat L2 + (1 - k_hat) L3) where the label is unknown, L3 where it is known."""
+        unknown = context.observed == 0
+        if isinstance(k, Tensor):
+            mixed = torch.lerp(negative, self._positive(logits, context), torch.where(unknown, k, 0.0))
+        elif k == 0:
+            mixed = negative
+        else:
+            positive = self._positive(logits, context)
+            mixed = positive if k == 1 else torch.lerp(negative, positive, k)
+        if isinstance(k, Tensor) or k == 0:  # then it is L3 already where the label is known
+            if isinstance(v, Tensor):
+                return mixed * torch.where(unknown, v, 1.0)
+            if v == 1:
+                return mixed
+        return torch.where(unknown, mixed * v, negative)
+
+    def _positive(self, logits: Tensor, context: Context) -> Tensor:
         if self.l2 is None:
             raise ValueError("this k_hat can be above 0, so the loss needs an l2")
-        positive = self.l2(logits, context)
-        if not isinstance(k, Tensor) and k == 1:
-            return torch.where(unknown, positive, negative)
-        return torch.lerp(negative, positive, _where(unknown, k, 0.0, logits))
-
-
-def _where(unknown: Tensor, value: Value, known: float, like: Tensor) -> Tensor:
-    if not isinstance(value, Tensor):
-        value = like.new_full((), value)
-    return torch.where(unknown, value, known)
+        return self.l2(logits, context)
 
 
 def value_and_gradient(loss: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
     """A function of the loss's arguments that gives its value and its gradient at the logits, for logits.backward().
 
-    Compiled, it reads a batch once and writes its gradient, where forward and backward by themselves read it twice.
+    For losses that remember nothing. Compiled, it reads a batch once and writes its gradient, where forward and
+    backward by themselves read it twice.
     """
 
     def call(logits: Tensor, observed: Tensor, **arguments: Any) -> tuple[Tensor, Tensor]:

@@ -30,6 +30,8 @@ class Classifier(nn.Module):
         std = torch.tensor(backbone.std) * 255 if pictures else torch.ones(backbone.channels)
         self.register_buffer("mean", mean.view(shape))
         self.register_buffer("std", std.view(shape))
+        if pictures:
+            self.to(memory_format=torch.channels_last)  # what convolutions run fastest on
 
     @classmethod
     def build(cls, backbone: str, num_classes: int, weights: str = "none", features: int | None = None) -> Classifier:
@@ -44,6 +46,8 @@ class Classifier(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Feature map (B, channels, h, w), or feature vectors (B, channels)."""
+        if x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
         normalised = (x.to(self.head.weight.dtype) - self.mean) / self.std
         features: Tensor = self.backbone(normalised)
         return features

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spml import metrics
-from spml.data.feed import Feed
+from spml.data.feed import Feed, Rows
 from spml.train.settings import Selection
 
 Logits = npt.NDArray[np.float32]
@@ -24,16 +24,27 @@ def predict_logits(
     advance: Callable[[int], None] | None = None,
 ) -> Logits:
     """Logits (items, classes) in the table's order; `advance` is told how many items were done."""
+    parts: list[Tensor] = []
+    for logits, rows in score_batches(model, feed, batch_size, device):
+        parts.append(logits)
+        if advance is not None:
+            advance(len(rows))
+    return torch.cat(parts).cpu().numpy()
+
+
+def score_batches(
+    model: nn.Module, feed: Feed, batch_size: int, device: torch.device | str
+) -> Iterator[tuple[Tensor, Rows]]:
+    """float32 logits and rows of all items in the table's order, in evaluation mode and without gradient."""
     was_training = model.training
     model.eval()
-    parts: list[Tensor] = []
-    with torch.inference_mode():
+    try:
         for x, rows in feed.in_order(batch_size):
-            parts.append(model(x.to(device, non_blocking=True)).float())
-            if advance is not None:
-                advance(len(rows))
-    model.train(was_training)
-    return torch.cat(parts).cpu().numpy()
+            with torch.inference_mode():
+                logits = model(x.to(device, non_blocking=True)).float()
+            yield logits, rows
+    finally:
+        model.train(was_training)
 
 
 def score(logits: Logits, labels: npt.NDArray[np.int8], selection: Selection) -> float:

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from spml import losses, metrics
+from spml import losses
 from spml.data import Experiment
 from spml.data.cache import open_cache
 from spml.data.feed import Feed
 from spml.errors import UserError
-from spml.model import Classifier, ModelInfo, load_model, save_model
-from spml.model.store import versions
+from spml.model import Classifier, load_model, save_model
+from spml.train import record
 from spml.train.augment import key, mirror
 from spml.train.display import Display
-from spml.train.evaluate import predict_logits, score
+from spml.train.evaluate import predict_logits, score, score_batches
 from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
 
 EVAL_FACTOR = 4  # evaluation batches are this many times larger: no gradient is kept
-SIDE_INFORMATION = ("expected_positives",)  # options whose published values come from complete labels
-
-NOT_OF_THE_RUN = ("cache", "cache_dir")  # settings that change no result, so that a run may go on with others
 
 
 def fit(
@@ -59,8 +55,9 @@ def fit(
     """
     settings = resolve(settings, experiment)
     chosen = method_options(settings.method, experiment.name, options or {})
-    method = losses.create(settings.method, **chosen)
-    config = _config(experiment, settings, chosen, method, extra_config or {})
+    torch.manual_seed(key(settings.seed, 0, 1))
+    method = losses.create(settings.method, **chosen, **_given(experiment, settings.method))
+    config = record.config(experiment, settings, chosen, method, extra_config or {})
     torch.manual_seed(key(settings.seed, 0))
     model = _model(experiment, settings)
     run = RunFolder(Path(out))
@@ -85,13 +82,14 @@ class _Training:
         experiment: Experiment,
         settings: Settings,
         options: dict[str, Any],
-        method: nn.Module,
+        method: losses.Method,
         model: Classifier,
         run: RunFolder,
         display: Display,
     ) -> None:
         from lightning.fabric import Fabric
 
+        self.started = time.perf_counter()
         self.experiment, self.settings, self.options = experiment, settings, options
         self.run, self.display = run, display
         cuda = settings.accelerator == "cuda" or (settings.accelerator == "auto" and torch.cuda.is_available())
@@ -101,7 +99,7 @@ class _Training:
         self.classifier = model
         self.model, self.optimizer = self.fabric.setup(model, optimizer)
         self.method = method.to(self.fabric.device)
-        labels = experiment.complete if getattr(method, "trains_on", "observed") == "complete" else experiment.observed
+        labels = experiment.complete if method.trains_on == "complete" else experiment.observed
         if labels is None:
             raise UserError(
                 f"{settings.method} trains on complete labels, which these data lack; give another --method"
@@ -122,7 +120,6 @@ class _Training:
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.spent = {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
-        self.started = time.perf_counter()
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate."""
@@ -146,6 +143,7 @@ class _Training:
         order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.train))
         batch = settings.batch_size or 1
         total = torch.zeros((), device=device)
+        self.method.begin_epoch(epoch, _epochs(settings))
         self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order))
         began = time.perf_counter()
         for items, rows in self.train.batches(np.split(order, range(batch, len(order), batch))):
@@ -163,7 +161,18 @@ class _Training:
         mean_loss = total.item() / len(order)
         self.spent["train_seconds"] += time.perf_counter() - began
         self.spent["train_images"] += len(order)
+        if self.method.wants_pass(epoch, _epochs(settings)):
+            self._pass()
+        self.method.end_epoch(epoch, _epochs(settings))
         return {"loss": mean_loss}
+
+    def _pass(self) -> None:
+        """Give the method the scores of the whole training split."""
+        self.display.begin("pass over the training split", len(self.train))
+        batch = (self.settings.batch_size or 1) * EVAL_FACTOR
+        for logits, rows in score_batches(self.model, self.train, batch, self.fabric.device):
+            self.method.take_scores(logits, torch.from_numpy(rows).to(self.fabric.device))
+            self.display.advance(len(rows))
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         logits = self._logits(self.val, "validation")
@@ -174,7 +183,8 @@ class _Training:
         better = epoch > 0 and (not self.best or figure > self.best["val_map"])
         if better:
             self.best = {"epoch": epoch, "val_map": figure}
-            save_model(self.run.best, self.classifier, self._info())
+            info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.best)
+            save_model(self.run.best, self.classifier, info)
         if epoch:
             mark = "  best" if better else ""
             name = "val mAP" if self.settings.selection == "complete" else "val estimate"
@@ -215,63 +225,20 @@ class _Training:
         return int(state["epoch"]) + 1
 
     def _finish(self) -> dict[str, Any]:
-        test_map, per_class = None, None
+        tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
         test = self.experiment.test
         if test is not None:
             best, _ = load_model(self.run.best)
             self.classifier.load_state_dict(best.state_dict())
             logits = self._logits(Feed(test, self.settings.size, cache=self.cache), "test")
             self.run.write_scores("test", logits)
-            aps = 100 * metrics.average_precision(logits, test.labels)
-            test_map, per_class = float(aps.mean()), dict(zip(test.classes, aps.tolist(), strict=True))
-        seconds = self.spent["seconds"] + time.perf_counter() - self.started
-        result = {
-            "method": self.settings.method,
-            "options": self.options,
-            "data": self.experiment.name,
-            "data_version": self.experiment.version,
-            "backbone": self.settings.backbone,
-            "seed": self.settings.seed,
-            "epochs": self.settings.epochs,
-            "best_epoch": self.best["epoch"],
-            "selection": self.settings.selection,
-            "val_map": self.best["val_map"],
-            "test_map": test_map,
-            "per_class_ap": per_class,
-            "observed_sha256": self.experiment.sha256,
-            "images_per_second": round(self.spent["train_images"] / max(self.spent["train_seconds"], 1e-9), 1),
-            "seconds": round(seconds, 2),
-        }
+            tested = record.test_figures(logits, test)
+        self.spent["seconds"] += time.perf_counter() - self.started
+        result = record.result(self.experiment, self.settings, self.options, self.best, tested, self.spent)
         self.run.write_result(result)
-        tested = "" if test_map is None else f", test mAP {test_map:.2f}"
-        self.display.line(f"chosen epoch {self.best['epoch']}{tested}; {seconds:.0f} s; {self.run.path}")
+        figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
+        self.display.line(f"chosen epoch {self.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
         return result
-
-    def _info(self) -> ModelInfo:
-        s, pictures = self.settings, self.classifier.mean.ndim == 4
-        x = self.experiment.observed.x
-        size = s.size or (None if x is None or x.ndim != 4 else int(x.shape[-1]))
-        return ModelInfo(
-            classes=list(self.experiment.classes),
-            backbone=str(s.backbone),
-            preprocessing={
-                "kind": "pictures" if pictures else "features",
-                "size": size,
-                "upright": True,
-                "features": None if pictures else int(self.classifier.mean.shape[1]),
-            },
-            thresholds=[0.5] * len(self.experiment.classes),
-            training={
-                "data": self.experiment.name,
-                "method": s.method,
-                "options": self.options,
-                "selection": s.selection,
-                "seed": s.seed,
-                "epoch": self.best["epoch"],
-                "val_map": self.best["val_map"],
-            },
-            versions=versions(),
-        )
 
     def _headline(self) -> str:
         e, s = self.experiment, self.settings
@@ -288,11 +255,12 @@ def _model(experiment: Experiment, settings: Settings) -> Classifier:
     return model
 
 
-def _optimizer(model: Classifier, method: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+def _optimizer(model: Classifier, method: losses.Method, settings: Settings) -> torch.optim.Optimizer:
     lr = settings.lr or 0.0
     groups: list[dict[str, Any]] = [
         {"params": list(model.backbone.parameters()), "lr": lr},
-        {"params": [*model.head.parameters(), *method.parameters()], "lr": lr * settings.head_lr},
+        {"params": list(model.head.parameters()), "lr": lr * settings.head_lr},
+        *method.parameter_groups(lr * settings.head_lr),
     ]
     groups = [group for group in groups if group["params"]]
     if settings.optimizer == "sgd":
@@ -300,30 +268,12 @@ def _optimizer(model: Classifier, method: nn.Module, settings: Settings) -> torc
     return torch.optim.Adam(groups, lr=lr, weight_decay=settings.weight_decay)
 
 
-def _config(
-    experiment: Experiment,
-    settings: Settings,
-    options: dict[str, Any],
-    method: nn.Module,
-    extra: Mapping[str, Any],
-) -> dict[str, Any]:
-    side: dict[str, Any] = {name: options[name] for name in SIDE_INFORMATION if name in options}
-    if settings.selection == "complete":
-        side["validation_labels"] = "complete"
-    if getattr(method, "trains_on", "observed") == "complete":
-        side["training_labels"] = "complete"
-    return {
-        "data": experiment.name,
-        "labels": experiment.label_kind,
-        **{name: value for name, value in asdict(settings).items() if name not in NOT_OF_THE_RUN},
-        "options": options,
-        "observation": experiment.observation,
-        "data_version": experiment.version,
-        "side_information": side,
-        "observed_sha256": experiment.sha256,
-        "versions": versions(),
-        **extra,
-    }
+def _given(experiment: Experiment, method: str) -> dict[str, Any]:
+    """What a method that keeps something for every item is told of the training split."""
+    if "items" not in losses.needs(method):
+        return {}
+    table = experiment.observed.take(experiment.train_rows)
+    return {"items": len(table), "classes": len(table.classes), "observed": table}
 
 
 def _epochs(settings: Settings) -> int:

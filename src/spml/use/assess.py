@@ -57,6 +57,8 @@ def _experiment(config: dict[str, Any], classes: list[str], root: Path | None) -
         config["split_seed"],
         classes=None if is_named(data) else classes,
         observe=config.get("observe", "uniform"),
+        val=config.get("val"),
+        test=config.get("test"),
     )
     if list(experiment.classes) != classes:
         extra = [name for name in experiment.classes if name not in classes]

@@ -1,0 +1,71 @@
+"""Writes the tables of docs/performance.md from the recorded results.
+
+python benchmarks/render.py docs/performance.md
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def losses() -> str:
+    data = load("losses-h200.json")
+    columns = ["spml", "graph", "compiled", "compiled+graph"]
+    lines = ["| loss | shape | reference, ms | " + " | ".join(f"{c}, × as fast" for c in columns) + " |"]
+    lines.append("|---" * (3 + len(columns)) + "|")
+    for row in data["rows"]:
+        times = row["seconds"]
+        cells = [f"{times['reference'] / times[name]:.1f}" for name in columns]
+        lines.append(f"| {row['loss']} | {row['shape'][0]} × {row['shape'][1]} | {times['reference'] * 1e3:.2f} | ")
+        lines[-1] += " | ".join(cells) + " |"
+    lines += ["", "| 4096 × 9605, compiled | time ÷ three passes at copy bandwidth |", "|---|---|"]
+    for row in data["rows"]:
+        if "three_passes_seconds" in row:
+            ratio = row["seconds"]["compiled+graph"] / row["three_passes_seconds"]
+            lines.append(f"| {row['loss']}, forward and backward | {ratio:.2f} |")
+    one = data["one_pass"]
+    lines.append(f"| gr, `value_and_gradient` | {one['seconds'] / one['three_passes_seconds']:.2f} |")
+    where = data["environment"]
+    return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}."])
+
+
+def average_precision() -> str:
+    lines = ["| size | scikit-learn, ms | spml, ms | × as fast | largest difference |", "|---|---|---|---|---|"]
+    for row in load("average-precision.json"):
+        theirs, ours = row["scikit_learn"] * 1e3, row["spml"] * 1e3
+        size = f"{row['shape'][0]:,} × {row['shape'][1]}"
+        lines.append(f"| {size} | {theirs:.1f} | {ours:.1f} | {theirs / ours:.1f} | {row['difference']:.0e} |")
+    return "\n".join(lines)
+
+
+def decoding() -> str:
+    data = load("decoding.json")
+    rows = [f"| {name} | {figure:,.0f} |" for name, figure in data["figures"].items()]
+    ratios = [f"| {name} | {ratio:.1f} |" for name, ratio in data["ratios"].items()]
+    return "\n".join(["| path | pictures/s of one core |", "|---|---|", *rows, "", "| ratio | |", "|---|---|", *ratios])
+
+
+def load(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text())
+
+
+TABLES: dict[str, Callable[[], str]] = {"losses": losses, "average_precision": average_precision, "decoding": decoding}
+
+
+def render(text: str) -> str:
+    for name, table in TABLES.items():
+        pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(pattern, lambda found, table=table: f"{found[1]}{table()}\n{found[2]}", text, flags=re.DOTALL)
+    return text
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(render(page.read_text(encoding="utf-8")), encoding="utf-8")

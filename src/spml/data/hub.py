@@ -1,0 +1,128 @@
+"""Hugging Face dataset folders, read without its library: saved to disk, as on the hub, or pictures with metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spml.data.builder import Builder, Reading
+from spml.data.forms import row_of
+from spml.data.hub_files import Part, batches, is_hub_folder, label_names, parts_of, sound
+from spml.data.table import LabelTable
+from spml.errors import DataError
+
+__all__ = ["Store", "fill", "is_hub_folder", "read_hub_folder"]
+
+IMAGES, LABELS = ("image", "file_name"), ("label", "labels")
+Store = Callable[[str, int, bytes, str], str]  # split, row, bytes and path of a picture -> its item
+
+
+def read_hub_folder(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
+    """The tables of a dataset's folder: pictures by their paths, labels as names, lists of names, or class labels.
+
+    Args:
+        path: the folder.
+        root: folder of the pictures; the dataset's own when None.
+        how: classes that are not given are as the dataset lists them, or else sorted; rows are counted over all files.
+    """
+    builder = Builder(path, how.classes, "row", how.on_error)
+    listed = fill(builder)
+    return builder.tables(how.labels, root or path, sort_classes=not listed)
+
+
+def fill(builder: Builder, store: Store | None = None) -> bool:
+    """Collect the rows of a dataset's folder; True where it lists its classes.
+
+    Args:
+        builder: of the folder.
+        store: keeps a picture whose bytes are in the files; without it, such a picture is a DataError.
+    """
+    number, listed = 1, False
+    for part in parts_of(builder.source):
+        with sound(part.file):
+            for batch in batches(part.file):
+                image, label = _column(part, batch, IMAGES, "pictures"), _column(part, batch, LABELS, "labels")
+                names = label_names(part, batch.schema, label)
+                if names is not None and not listed and builder.classes is None:
+                    listed = True
+                    for name in filter(None, map(str.strip, names)):
+                        builder.column(name, 0)
+                pictures = _pictures(builder, part, batch.column(image), store)
+                cells = _cells(part, label, batch.column(label), names)
+                for picture, cell in zip(pictures, cells, strict=True):
+                    with builder.record():
+                        item = _item(part, number, picture, store)
+                        row = row_of(builder, number, item, part.split)
+                        builder.names(row, _names(builder, number, cell, names), 1, number)
+                    number += 1
+    return listed
+
+
+def _column(part: Part, batch: Any, wanted: tuple[str, ...], what: str) -> str:
+    found = [name for name in wanted if batch.schema.names.count(name) == 1]
+    if not found:
+        there = ", ".join(map(repr, batch.schema.names))
+        raise DataError(f"{part.file}: the columns are {there}; name the one of the {what} {wanted[0]!r}")
+    return found[0]
+
+
+def _pictures(builder: Builder, part: Part, column: Any, store: Store | None) -> list[Any]:
+    """A path, or a mapping of path and bytes, for each row."""
+    from pyarrow import types
+
+    column.validate(full=True)  # a damaged Arrow file is not looked at otherwise
+    kind = column.type
+    mapping = types.is_struct(kind) and {"path", "bytes"} <= {field.name for field in kind}
+    if not mapping and not _is_text(kind):
+        raise DataError(f"{part.file}: the column of the pictures holds {kind}; it must hold paths or pictures")
+    pictures: list[Any] = column.to_pylist()
+    if mapping and store is None and any(one and one["bytes"] is not None for one in pictures):
+        raise DataError(
+            f"{builder.source}: the pictures are inside its files; write them out with "
+            f"`python -m spml.data.hub_export {builder.source} OUT`, then give OUT/labels.csv"
+        )
+    return pictures
+
+
+def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[Any]:
+    """The labels of each row, as a list or a single one."""
+    from pyarrow import types
+
+    column.validate(full=True)
+    kind = column.type
+    inner = kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
+    if types.is_integer(inner) and names is None and part.file.suffix != ".csv":
+        raise DataError(f"{part.file}: column {name!r} holds numbers without names; store names, or a ClassLabel")
+    if not (_is_text(inner) or types.is_integer(inner)):
+        raise DataError(f"{part.file}: column {name!r} holds {kind}; it must hold names, or lists of names")
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_null))
+
+
+def _item(part: Part, number: int, picture: Any, store: Store | None) -> str:
+    """The path of a picture, seen from the dataset's folder."""
+    if isinstance(picture, dict):
+        path, data = picture["path"] or "", picture["bytes"]
+        return path if data is None or store is None else store(part.split, number, data, path)
+    return f"{part.prefix}{picture}" if picture else ""
+
+
+def _names(builder: Builder, number: int, cell: Any, names: list[str] | None) -> str | list[str | None]:
+    """The class names of a cell; of numbers, -1 stands for none."""
+    if isinstance(cell, str):
+        return cell
+    found: list[str | None] = []
+    for one in cell if isinstance(cell, list) else [cell]:
+        if isinstance(one, int) and names is not None:
+            if not -1 <= one < len(names):
+                raise builder.error(number, f"label {one}, but there are {len(names)} names; save the dataset again")
+            found.append(names[one] if one >= 0 else None)
+        else:
+            found.append(None if one is None else str(one))
+    return found

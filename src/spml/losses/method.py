@@ -1,0 +1,49 @@
+"""What a method may offer a training loop besides being called."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+
+class Method(nn.Module):
+    """A loss with a life over training; every hook has a default that does nothing.
+
+    A loop calls begin_epoch, then the method itself for every batch; then, where wants_pass says so, takes the scores
+    of the whole training split in evaluation mode to `take_scores`, batch by batch; then end_epoch. All that a method
+    remembers is in its parameters and buffers, and so in its state_dict().
+
+    Attributes:
+        needs: what it wants besides logits and labels: of items, index, features, views, pass.
+        trains_on: "observed" labels, or "complete" for the upper bound that sees them all.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    trains_on: Literal["observed", "complete"] = "observed"
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """An epoch, counted from 1, is about to be trained."""
+
+    def wants_pass(self, epoch: int, epochs: int) -> bool:
+        """Whether the scores of the training split are wanted after this epoch's training."""
+        return "pass" in self.needs
+
+    def take_scores(self, logits: Tensor, index: Tensor) -> None:
+        """Scores of some items of the training split; each item comes once in a pass."""
+
+    def end_epoch(self, epoch: int, epochs: int) -> None:
+        """An epoch was trained, and the pass made where it was wanted."""
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Its own parameters for the optimiser, given the head's learning rate."""
+        own = list(self.parameters())
+        return [{"params": own, "lr": lr}] if own else []
+
+
+def prepared(logits: Tensor, observed: Tensor) -> Tensor:
+    """The logits in float32 or wider, since half cannot hold small probabilities; shapes that differ are refused."""
+    if logits.shape != observed.shape:
+        raise ValueError(f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)} differ in shape")
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

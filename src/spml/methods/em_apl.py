@@ -1,0 +1,126 @@
+"""EM with asymmetric pseudo-labels: the surest negatives are told so, softly; the rest stays undecided."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from spml.losses.context import Context
+from spml.losses.method import Method, prepared
+from spml.losses.registry import create, options
+from spml.losses.terms import Log
+from spml.losses.unified import Reduction, reduce
+from spml.methods.labels import label_parts
+
+NONE = -1.0  # of a label that has no pseudo-label
+
+
+class em_apl(Method):  # noqa: N801  (methods are called by their names)
+    """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
+
+    After each epoch from `warmup` on, the unknown labels of each class with the lowest scores become negatives whose
+    soft target is that score; the number of epochs left shares them out evenly. Unlike the published code the scores
+    are taken without mirrored pictures.
+
+    Args:
+        alpha: weight of the entropy, where the base is em.
+        beta: weight of the pseudo-labels.
+        theta: share of each class's unknown labels that has a pseudo-label in the end.
+        warmup: the first epoch, from 1, after which pseudo-labels are given.
+        base: loss of the labels without pseudo-label: em, or any other method that needs a batch alone.
+        eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
+        reduction: mean, sum, sum_classes or none.
+        table: labels to begin with (items, classes): a negative value -q is a pseudo-label with soft target q.
+        items: of the training split.
+        classes: number of them.
+        observed: labels of the training split; each epoch's own come with the batches.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"items", "index", "pass"})
+    targets: Tensor
+    scores: Tensor
+    unknown: Tensor
+
+    def __init__(
+        self,
+        alpha: float = 0.2,
+        beta: float = 0.02,
+        theta: float = 0.9,
+        warmup: int = 5,
+        base: str = "em",
+        eps: float | None = None,
+        reduction: Reduction = "mean",
+        table: Any = None,
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        if not 0 <= theta <= 1:
+            raise ValueError(f"theta is a share of the unknown labels, not {theta}")
+        self.beta, self.theta, self.warmup, self.reduction = beta, theta, warmup, reduction
+        self.log = Log(eps)
+        taken = {option.name for option in options(base)}
+        given = {"alpha": alpha, "eps": eps} if base == "em" else {"eps": eps} if "eps" in taken else {}
+        self.base = create(base, **given, reduction="none")
+        if table is not None:
+            values = torch.as_tensor(table, dtype=torch.float64)
+            targets = torch.where(values < 0, -values, NONE)
+            unknown = values <= 0
+        elif items is None or classes is None or observed is None:
+            raise ValueError("em_apl needs items, classes and observed: it keeps a pseudo-label for every label")
+        else:
+            targets = torch.full((items, classes), NONE)
+            unknown = torch.ones(items, classes, dtype=torch.bool)
+            for part, known in label_parts(observed, items):
+                unknown[part] = known == 0
+        self.register_buffer("targets", targets)
+        self.register_buffer("unknown", unknown, persistent=False)
+        self.register_buffer("scores", torch.empty(0), persistent=False)
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch."""
+        logits = prepared(logits, observed)
+        if index is None and len(logits) != len(self.targets):
+            raise ValueError("em_apl needs index: the rows of the training split that the batch holds")
+        targets = (self.targets if index is None else self.targets[index]).to(logits.dtype)
+        context = Context(logits.detach(), observed, epoch, epochs, index)
+        soft = torch.lerp(self.log.absent(logits, context), self.log(logits, context), targets.clamp(min=0))
+        entries = self.base(logits, observed, epoch=epoch, epochs=epochs, index=index)
+        entries = torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
+        return reduce(entries, self.reduction)
+
+    def wants_pass(self, epoch: int, epochs: int) -> bool:
+        """From the warm-up on, but not after the last epoch, whose pseudo-labels nothing would use."""
+        return self.warmup <= epoch < epochs
+
+    def take_scores(self, logits: Tensor, index: Tensor) -> None:
+        """Keep them until the pass is over."""
+        if self.scores.shape != self.targets.shape:
+            self.scores = torch.empty_like(self.targets, dtype=torch.float32)
+        self.scores[index] = logits.sigmoid().float()
+
+    def end_epoch(self, epoch: int, epochs: int) -> None:
+        """Give each class's lowest open scores a pseudo-label."""
+        if not self.wants_pass(epoch, epochs):
+            return
+        open_labels = self.unknown & (self.targets < 0)
+        wanted = (self.theta * self.unknown.sum(dim=0) / (epochs - self.warmup)).floor()
+        order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
+        rank = torch.empty_like(order)
+        rank.scatter_(0, order, torch.arange(len(order), device=order.device)[:, None].expand_as(order))
+        chosen = (rank < wanted) & open_labels
+        self.targets = torch.where(chosen, self.scores.to(self.targets.dtype), self.targets)
+        self.scores = torch.empty(0, device=self.targets.device)

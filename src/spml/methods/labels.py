@@ -1,0 +1,19 @@
+"""Labels of a whole training split, read in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS = 4096  # read together
+
+
+def label_parts(observed: Any, items: int) -> Iterator[tuple[slice, Tensor]]:
+    """Rows and their labels, part by part, from a table with rows(index) or an array (items, classes)."""
+    for first in range(0, items, ROWS):
+        part = slice(first, min(first + ROWS, items))
+        whole = observed.rows(range(part.start, part.stop)) if hasattr(observed, "rows") else observed[part]
+        yield part, torch.as_tensor(whole)

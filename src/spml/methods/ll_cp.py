@@ -1,0 +1,77 @@
+"""LL-Cp: the unknown labels with the largest loss become positives for good."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from spml.losses.components import largest_unknown
+from spml.losses.cross_entropy import an
+from spml.losses.large_loss import ll_ct as temporary
+from spml.losses.method import Method, prepared
+from spml.losses.unified import Reduction
+
+
+class ll_cp(Method):  # noqa: N801  (methods are called by their names)
+    """Large loss, permanent correction: in every step they become positives, and stay so (Kim et al., 2022).
+
+    Args:
+        delta: share of the batch's entries corrected in each step from the second epoch on.
+        variant: "meant" stores corrections; "released" is what the published code does for a scheme named on the
+            command line: it never stores, and corrects as LL-Ct does.
+        reduction: mean, sum, sum_classes or none.
+        items: of the training split.
+        classes: number of them.
+        observed: what the training split's labels are; not used.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"items", "index"})
+    corrected: Tensor
+
+    def __init__(
+        self,
+        delta: float = 0.001,
+        variant: Literal["meant", "released"] = "meant",
+        reduction: Reduction = "mean",
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        if items is None or classes is None:
+            raise ValueError("ll_cp needs items and classes: it remembers which labels it corrected")
+        if variant not in ("meant", "released"):
+            raise ValueError(f"variant is meant or released, not {variant!r}")
+        self.delta, self.variant = delta, variant
+        self.loss = an(reduction=reduction) if variant == "meant" else temporary(delta, reduction)
+        self.register_buffer("corrected", torch.zeros(items, classes, dtype=torch.bool))
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; from the second epoch on, this step's corrections are stored."""
+        logits = prepared(logits, observed)
+        if self.variant == "released":
+            loss: Tensor = self.loss(logits, observed, epoch=epoch, epochs=epochs)
+            return loss
+        if index is None:
+            raise ValueError("ll_cp needs index: the rows of the training split that the batch holds")
+        labels = observed.masked_fill(self.corrected[index] & (observed == 0), 1)
+        if epoch > 1:
+            count = min(math.ceil(round(self.delta * logits.numel(), 9)), logits.numel())
+            picked = largest_unknown(logits.detach(), labels, count)
+            labels = labels.masked_fill(picked, 1)
+            self.corrected[index] |= picked
+        corrected: Tensor = self.loss(logits, labels, epoch=epoch, epochs=epochs)
+        return corrected

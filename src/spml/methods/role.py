@@ -1,0 +1,90 @@
+"""ROLE: the labels themselves are learned, beside the classifier."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from spml.losses.context import Context
+from spml.losses.cross_entropy import ExpectedPositives
+from spml.losses.method import Method, prepared
+from spml.losses.terms import Log
+from spml.losses.unified import Reduction, reduce
+from spml.methods.labels import label_parts
+
+UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform between -this and this
+KNOWN = torch.logit(torch.tensor(0.995)).item()  # known ones at this, or minus this
+
+
+class role(Method):  # noqa: N801  (methods are called by their names)
+    """Regularised online label estimation: classifier and labels teach each other (Cole et al., 2021).
+
+    Args:
+        expected_positives: mean number of positive labels per item, known from elsewhere.
+        eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
+        reduction: mean, sum, sum_classes or none.
+        estimated: initial label probabilities (items, classes), in place of the random ones.
+        items: of the training split.
+        classes: number of them.
+        observed: labels of the training split, with rows(index), or an array.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"items", "index"})
+
+    def __init__(
+        self,
+        expected_positives: float = 1.5,
+        eps: float | None = None,
+        reduction: Reduction = "mean",
+        estimated: Any = None,
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        self.log, self.reduction = Log(eps), reduction
+        self.regulariser = ExpectedPositives(expected_positives)
+        if estimated is not None:
+            start = torch.logit(torch.as_tensor(estimated, dtype=torch.float64))
+        elif items is None or classes is None or observed is None:
+            raise ValueError("role needs items, classes and observed: it keeps a logit for every label")
+        else:
+            start = _initial(items, classes, observed)
+        self.label_logits = nn.Parameter(start)
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch, half of it the classifier's and half the labels'."""
+        logits = prepared(logits, observed)
+        if index is None and len(logits) != len(self.label_logits):
+            raise ValueError("role needs index: the rows of the training split that the batch holds")
+        labels = (self.label_logits if index is None else self.label_logits[index]).to(logits.dtype)
+        context = Context(logits.detach(), observed, epoch, epochs, index)
+        half = self._half(logits, labels.detach(), context) + self._half(labels, logits.detach(), context)
+        return reduce(half / 2, self.reduction)
+
+    def _half(self, learner: Tensor, teacher: Tensor, context: Context) -> Tensor:
+        """Entries of one side: known labels, the other side's opinion, and the expected number of positives."""
+        present, absent = self.log(learner, context), self.log.absent(learner, context)
+        known = torch.where(context.observed == 1, present, torch.where(context.observed == -1, absent, 0))
+        opinion = torch.lerp(absent, present, teacher.sigmoid())
+        entries: Tensor = known + opinion + self.regulariser(learner.sigmoid())
+        return entries
+
+
+def _initial(items: int, classes: int, observed: Any) -> Tensor:
+    start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
+    for part, known in label_parts(observed, items):
+        start[part] = torch.where(known == 0, start[part], known.to(start.dtype) * KNOWN)
+    return start

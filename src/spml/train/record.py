@@ -1,0 +1,113 @@
+"""What a run says of itself: config.json, model.json and result.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spml import metrics
+from spml.data import Experiment, LabelTable
+from spml.losses import Method
+from spml.model import Classifier, ModelInfo
+from spml.model.store import versions
+from spml.train.settings import Settings
+
+SIDE_INFORMATION = ("expected_positives",)  # options whose published values come from complete labels
+NOT_OF_THE_RUN = ("cache", "cache_dir")  # settings that change no result, so that a run may go on with others
+
+
+def config(
+    experiment: Experiment, settings: Settings, options: dict[str, Any], method: Method, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All that is needed to repeat the run, and what it took from complete labels."""
+    side: dict[str, Any] = {name: options[name] for name in SIDE_INFORMATION if name in options}
+    if settings.selection == "complete":
+        side["validation_labels"] = "complete"
+    if method.trains_on == "complete":
+        side["training_labels"] = "complete"
+    return {
+        "data": experiment.name,
+        "data_version": experiment.version,
+        "labels": experiment.label_kind,
+        **{name: value for name, value in asdict(settings).items() if name not in NOT_OF_THE_RUN},
+        "options": options,
+        "observation": experiment.observation,
+        "side_information": side,
+        "observed_sha256": experiment.sha256,
+        "versions": versions(),
+        **extra,
+    }
+
+
+def model_info(
+    experiment: Experiment, settings: Settings, options: dict[str, Any], model: Classifier, best: dict[str, Any]
+) -> ModelInfo:
+    """What using the model takes, and where it comes from."""
+    pictures, x = model.mean.ndim == 4, experiment.observed.x
+    own_size = int(x.shape[-1]) if x is not None and x.ndim == 4 else None
+    return ModelInfo(
+        classes=list(experiment.classes),
+        backbone=str(settings.backbone),
+        preprocessing={
+            "kind": "pictures" if pictures else "features",
+            "size": settings.size or own_size,
+            "upright": True,
+            "features": None if pictures else int(model.mean.shape[1]),
+        },
+        thresholds=[0.5] * len(experiment.classes),
+        training={
+            "data": experiment.name,
+            "method": settings.method,
+            "options": options,
+            "selection": settings.selection,
+            "seed": settings.seed,
+            **best,
+        },
+        versions=versions(),
+    )
+
+
+def test_figures(logits: npt.NDArray[np.float32], test: LabelTable) -> dict[str, Any]:
+    """mAP and AP of each class in percent, over the known labels.
+
+    Where some class has known positives but no known negative, there is nothing to rank them against: the figure is
+    then null, and `test_estimate` holds the estimate from observed positives, for comparing models only.
+    """
+    truth = test.labels
+    present, absent = (truth == 1).any(axis=0), (truth == -1).any(axis=0)
+    if (present & ~absent).any():
+        estimate = 100 * metrics.estimated_map(logits, truth)
+        return {"test_map": None, "per_class_ap": None, "test_estimate": estimate}
+    aps = 100 * metrics.average_precision(logits, truth)
+    return {"test_map": float(aps.mean()), "per_class_ap": dict(zip(test.classes, aps.tolist(), strict=True))}
+
+
+def result(
+    experiment: Experiment,
+    settings: Settings,
+    options: dict[str, Any],
+    best: dict[str, Any],
+    tested: dict[str, Any],
+    spent: dict[str, float],
+) -> dict[str, Any]:
+    """result.json; its last two entries are its only timings."""
+    return {
+        "method": settings.method,
+        "options": options,
+        "data": experiment.name,
+        "data_version": experiment.version,
+        "backbone": settings.backbone,
+        "seed": settings.seed,
+        "epochs": settings.epochs,
+        "best_epoch": best["epoch"],
+        "selection": settings.selection,
+        "val_map": best["val_map"],
+        **tested,
+        "observed_sha256": experiment.sha256,
+        "images_per_second": round(spent["train_images"] / max(spent["train_seconds"], 1e-9), 1),
+        "seconds": round(spent["seconds"], 2),
+    }

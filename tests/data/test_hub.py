@@ -1,0 +1,297 @@
+"""Hugging Face dataset folders, built by hand as its library writes them."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from spml.data import read
+from spml.data.hub_export import export, main
+from spml.errors import DataError, UserError
+
+NAMES = {"names": ["dog", "cat", "bird"], "_type": "ClassLabel"}
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def rows(table):
+    return dict(zip(table.items, table.labels.tolist(), strict=True))
+
+
+def with_features(table, **features):
+    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def save_arrow(folder, table, features=None, shards=1):
+    """As Dataset.save_to_disk: streams of a few rows each, with the features beside them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i in range(shards):
+        part = table.slice(i * len(table) // shards, (i + 1) * len(table) // shards - i * len(table) // shards)
+        file = folder / f"data-{i:05d}-of-{shards:05d}.arrow"
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(part, max_chunksize=2)
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [], "_split": None}))
+    return folder
+
+
+def save_parquet(path, table):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("where", ["schema", "info"])
+def test_saved_to_disk(tmp_path, shards, where):
+    table = pa.table({"image": ["a.jpg", "b.jpg", "c.jpg"], "label": [2, 0, -1], "id": [1, 2, 3]})
+    if where == "schema":
+        folder = save_arrow(tmp_path / "set", with_features(table, label=NAMES), shards=shards)
+    else:
+        folder = save_arrow(tmp_path / "set", table, {"label": NAMES}, shards)
+    tables = read(folder)
+    assert list(tables) == ["train"] and tables["train"].classes == ["dog", "cat", "bird"]
+    assert rows(tables["train"]) == {"a.jpg": [0, 0, 1], "b.jpg": [1, 0, 0], "c.jpg": [0, 0, 0]}
+    assert tables["train"].root == folder and tables["train"].where(2) == f"{folder}, row 3: "
+    assert read(folder, tmp_path)["train"].root == tmp_path
+    assert read(folder, labels="complete")["train"].sparse.fill == -1
+
+
+@pytest.mark.parametrize(
+    "features", [[NAMES], {"feature": NAMES, "_type": "Sequence"}, {"feature": NAMES, "_type": "List"}]
+)
+def test_lists_of_class_labels(tmp_path, features):
+    table = pa.table({"image": ["a", "b", "c"], "labels": [[0, 2], [], None]})
+    folder = save_arrow(tmp_path / "set", with_features(table, labels=features))
+    assert rows(read(folder)["train"]) == {"a": [1, 0, 1], "b": [0, 0, 0], "c": [0, 0, 0]}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["dog|cat", "bird", None],
+        [["dog", "cat"], ["bird"], [None]],
+        pa.array(["dog|cat", "bird", ""], pa.large_string()),
+    ],
+)
+def test_names(tmp_path, labels):
+    folder = save_arrow(tmp_path / "set", pa.table({"image": ["a", "b", "c"], "label": labels}))
+    table = read(folder)["train"]
+    assert table.classes == ["bird", "cat", "dog"]
+    assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, 0], "c": [0, 0, 0]}
+
+
+def test_names_of_class_labels_are_stripped(tmp_path):
+    table = with_features(pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a|b", ""]})
+    found = read(save_arrow(tmp_path / "set", table))["train"]
+    assert found.classes == ["dog", "a|b"] and rows(found) == {"a": [1, 0], "b": [0, 1]}
+
+
+def test_several_splits(tmp_path):
+    for name, item in (("test", "c"), ("validation", "b"), ("train", "a")):
+        save_arrow(tmp_path / "set" / name, with_features(pa.table({"image": [item], "label": [1]}), label=NAMES))
+    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["test", "validation", "train"]}')
+    tables = read(tmp_path / "set")
+    assert {split: rows(table) for split, table in tables.items()} == {
+        "train": {"a": [0, 1, 0]},
+        "val": {"b": [0, 1, 0]},
+        "test": {"c": [0, 1, 0]},
+    }
+
+
+@pytest.mark.parametrize("inner", ["", "data/"])
+def test_as_on_the_hub(tmp_path, inner):
+    for name, item in (("train-00000-of-00002", "a"), ("train-00001-of-00002", "b"), ("test-00000-of-00001-0ab", "c")):
+        save_parquet(tmp_path / f"set/{inner}{name}.parquet", pa.table({"image": [item], "label": ["dog"]}))
+    tables = read(tmp_path / "set")
+    assert {split: list(table.items) for split, table in tables.items()} == {"train": ["a", "b"], "test": ["c"]}
+
+
+def test_a_single_file_may_have_any_name(tmp_path):
+    save_parquet(tmp_path / "set/data/mine.parquet", pa.table({"image": ["a"], "label": ["dog"]}))
+    assert list(read(tmp_path / "set")) == ["train"]
+
+
+def test_an_arrow_file_that_is_no_stream(tmp_path):
+    table = pa.table({"image": ["a"], "label": ["dog"]})
+    (tmp_path / "set").mkdir()
+    with pa.OSFile(str(tmp_path / "set/x.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert rows(read(tmp_path / "set")["train"]) == {"a": [1]}
+
+
+def test_pictures_with_metadata(tmp_path, write):
+    write("file_name,label\na.jpg,dog\nsub/b.jpg,7\n", "set/metadata.csv")
+    assert rows(read(tmp_path / "set")["train"]) == {"a.jpg": [0, 1], "sub/b.jpg": [1, 0]}
+    write("file_name,label\na.jpg,3\n", "set/metadata.csv")
+    assert read(tmp_path / "set")["train"].classes == ["3"]
+    (tmp_path / "set/metadata.csv").unlink()
+    write('{"file_name": "a.jpg", "labels": ["dog", "cat"]}\n', "set/train/metadata.jsonl")
+    write('{"file_name": "b.jpg", "labels": ["cat"]}\n', "set/validation/metadata.jsonl")
+    tables = read(tmp_path / "set")
+    assert rows(tables["train"]) == {"train/a.jpg": [1, 1]} and rows(tables["val"]) == {"validation/b.jpg": [1, 0]}
+    assert tables["val"].root == tmp_path / "set"
+
+
+def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
+    table = with_features(pa.table({"image": ["a", "b"], "label": [0, 2]}), label=NAMES)
+    folder = save_arrow(tmp_path / "set", table)
+    assert rows(read(folder, classes=["bird", "dog"])["train"]) == {"a": [0, 1], "b": [1, 0]}
+    with pytest.raises(DataError, match="row 2: class 'bird' is not in the class list"):
+        read(folder, classes=["dog"])
+
+
+def test_bad_rows_are_told(tmp_path):
+    told = []
+    table = with_features(pa.table({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}), label=NAMES)
+    assert rows(read(save_arrow(tmp_path / "set", table), on_error=told.append)["train"]) == {"a": [1, 0, 0]}
+    assert [str(error).partition("row ")[2][:8] for error in told] == ["2: the i", "3: label", "4: label"]
+
+
+def picture(shade, kind="PNG"):
+    out = io.BytesIO()
+    Image.fromarray(np.full((4, 4, 3), shade, np.uint8)).save(out, kind)
+    return out.getvalue()
+
+
+def test_pictures_by_path_in_an_image_column(tmp_path):
+    column = pa.array([{"bytes": None, "path": "/x/a.jpg"}, {"bytes": None, "path": "b.jpg"}], PICTURE)
+    folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
+    assert rows(read(folder)["train"]) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
+
+
+@pytest.fixture
+def embedded(tmp_path):
+    pictures = [(picture(1), "a.png"), (picture(2, "JPEG"), None), (picture(3), "c.tar"), (b"??", None)]
+    column = pa.array([{"bytes": data, "path": path} for data, path in pictures], PICTURE)
+    table = with_features(pa.table({"image": column, "label": [2, 0, 2, -1]}), label=NAMES)
+    save_parquet(tmp_path / "set/data/train-00000-of-00002.parquet", table.slice(0, 2))
+    save_parquet(tmp_path / "set/data/test-00000-of-00001.parquet", table.slice(2, 2))
+    return tmp_path / "set"
+
+
+def test_pictures_inside_are_refused_with_a_remedy_that_works(embedded, tmp_path, capsys):
+    told = []
+    with pytest.raises(DataError, match=r"pictures are inside .*python -m spml.data.hub_export .* OUT"):
+        read(embedded, on_error=told.append)
+    assert told == []
+    assert main([str(embedded), str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert said == f"Written. Train with: spml train {tmp_path}/out/labels.csv --classes {tmp_path}/out/classes.txt\n"
+    tables = read(tmp_path / "out/labels.csv", classes=tmp_path / "out/classes.txt")
+    assert {split: rows(table) for split, table in tables.items()} == {
+        "train": {"train/00000001.png": [0, 0, 1], "train/00000002.jpg": [1, 0, 0]},
+        "test": {"test/00000003.png": [0, 0, 1], "test/00000004.img": [0, 0, 0]},
+    }
+    assert (tmp_path / "out/train/00000001.png").read_bytes() == picture(1)
+
+
+def test_export_replaces_no_table_and_can_be_run_again(embedded, tmp_path, capsys):
+    out = tmp_path / "out"
+    export(embedded, out)
+    (out / "train/00000001.png").write_bytes(b"mine")
+    with pytest.raises(UserError, match="already there"):
+        export(embedded, out)
+    assert (out / "train/00000001.png").read_bytes() == b"mine"
+    (out / "labels.csv").unlink()
+    export(embedded, out)
+    assert main(["one"]) == 2 and "give a dataset's folder" in capsys.readouterr().err
+    assert main([str(tmp_path / "gone"), str(out / "x")]) == 2
+    assert "gone: no Hugging Face dataset" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"picture": ["a"], "label": ["x"]}, "columns are 'picture', 'label'; name the one of the pictures 'image'"),
+        ({"image": ["a"], "tag": ["x"]}, "columns are 'image', 'tag'; name the one of the labels 'label'"),
+        ({"image": ["a"], "label": [1]}, "column 'label' holds numbers without names"),
+        ({"image": ["a"], "label": [[1]]}, "column 'label' holds numbers without names"),
+        ({"image": ["a"], "label": [0.5]}, "column 'label' holds double; it must hold names"),
+        ({"image": [1], "label": ["x"]}, "column of the pictures holds int64"),
+        ({"image": [{"path": "a"}], "label": ["x"]}, "column of the pictures holds struct"),
+        ({"image": ["a"], "label": [None]}, "no row has a label"),
+        ({"image": ["a"], "label": [None]}, "no row has a label"),
+    ],
+)
+def test_columns_that_do_not_fit(tmp_path, columns, message):
+    with pytest.raises(DataError, match=message):
+        read(save_arrow(tmp_path / "set", pa.table(columns)))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"dataset_dict.json": "{"}, "dataset_dict.json: no JSON"),
+        ({"dataset_dict.json": "[]"}, "dataset_dict.json: no JSON object"),
+        ({"dataset_dict.json": "{}"}, "no list of splits"),
+        ({"dataset_dict.json": '{"splits": ["train"]}'}, "no Arrow or Parquet files"),
+        ({"dataset_dict.json": '{"splits": ["extra"]}', "extra/x.arrow": ""}, "split 'extra' is not known"),
+        ({"data/train-00000-of-00001.parquet": "x", "data/odd-00000-of-00001.parquet": "x"}, "split 'odd'"),
+        ({"data/train.parquet": "x"}, "train.parquet: cannot be read"),
+        ({"x.arrow": ""}, "x.arrow"),
+        ({"x.arrow": "hello"}, "x.arrow"),
+        ({"metadata.csv": "file_name,label\na,b,c\n"}, "metadata.csv: cannot be read"),
+        ({"metadata.jsonl": "{"}, "metadata.jsonl: cannot be read"),
+        ({"metadata.csv": ""}, "metadata.csv: cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, write, files, message):
+    for name, content in files.items():
+        write(content, f"set/{name}")
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "set")
+
+
+@pytest.mark.parametrize("column", ["image", "label"])
+def test_text_that_would_reach_beyond_the_file(tmp_path, column):
+    columns = {"image": ["aa", "bb", "cc"], "label": ["aa", "bb", "cc"]} | {column: ["aaaaa", "bbbbb", "ccccc"]}
+    folder = save_arrow(tmp_path / "set", pa.table(columns))
+    file = folder / "data-00000-of-00001.arrow"
+    offsets = np.array([0, 5, 10], np.int32).tobytes()
+    content = file.read_bytes()
+    assert content.count(offsets) == 1
+    file.write_bytes(content.replace(offsets, np.array([0, 5, 10**6], np.int32).tobytes()))
+    with pytest.raises(DataError, match="offset"):
+        read(folder)
+
+
+@pytest.mark.parametrize("features", ["{", "[]", '{"info": 1}', '{"info": {"features": {"label": {"names": 3}}}}'])
+def test_odd_descriptions_of_columns_are_no_names(tmp_path, features):
+    table = pa.table({"image": ["a"], "label": [0]}).replace_schema_metadata({"huggingface": features})
+    with pytest.raises(DataError, match="numbers without names"):
+        read(save_arrow(tmp_path / "set", table))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
+    st.sampled_from(["data-00000-of-00001.arrow", "train.parquet", "metadata.jsonl", "dataset_info.json"]),
+)
+def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, name):
+    folder = tmp_path / "fuzz"
+    table = pa.table({"image": ["a", "b", "c"], "labels": [["dog"], [], ["cat", None]]})
+    numbers = pa.table({"image": ["a", "b", "c"], "label": [0, 1, 2]})
+    if name.endswith(".parquet"):
+        save_parquet(folder / name, table)
+    elif name.endswith(".jsonl"):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text('{"image": "a", "label": "dog"}\n{"image": "é", "label": null}\n')
+    else:
+        save_arrow(folder, table if name.endswith(".arrow") else numbers, {"label": NAMES})
+    content = bytearray((folder / name).read_bytes())
+    for place, byte in damage:
+        content[place % len(content)] = byte
+    (folder / name).write_bytes(content)
+    try:
+        assert read(folder, on_error=lambda error: None)["train"].classes
+    except DataError as error:
+        assert "fuzz" in str(error)
+    finally:
+        for file in folder.iterdir():
+            file.unlink()

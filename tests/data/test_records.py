@@ -1,0 +1,204 @@
+"""Reading on after a record that cannot be taken: each is told once, with its place, and nothing of it is left."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spml.data import LabelTable, read
+from spml.data.check import check
+from spml.data.check_fix import clean
+from spml.errors import DataError
+
+
+def tolerant(path, **options):
+    """The labels of each item by split, and what was told."""
+    told = []
+    tables = read(path, **options, on_error=told.append)
+    found = {split: dict(zip(table.items, table.labels.tolist(), strict=True)) for split, table in tables.items()}
+    return found, [str(error).replace(f"{path}", path.name) for error in told]
+
+
+def test_every_kind_of_bad_row_of_the_long_form(write):
+    path = write(
+        b"image,label,negative,split\n"  # 1
+        b"a,dog,,\n"
+        b"b,dog,,tset\n"
+        b" ,dog,,\n"
+        b"c,dog\n"  # 5
+        b"d,caf\xe9,,\n"
+        b"e,ca\0t,,\n"
+        b'"f"x,dog,,\n'
+        b"g,dgo,,\n"
+        b"h,cat,cat,\n"  # 10
+        b"a,,dog,\n"
+        b"a,dog,,val\n"
+        b"\n"
+        b"i,cat,dog,val\n"
+        b"j,cat,,,\n"
+    )
+    found, told = tolerant(path, classes=["dog", "cat"])
+
+    assert found == {"train": {"a": [1, 0]}, "val": {"i": [-1, 1]}}
+    for line, part in {
+        3: "split 'tset'",
+        4: "image cell is empty",
+        5: "2 cells, the header has 4",
+        6: "0xe9 is not UTF-8",
+        7: "NUL",
+        8: "check the quotes",
+        9: "did you mean 'dog'",
+        10: "'cat' is both positive and negative for 'h' (see line 10)",
+        11: "'dog' is both positive and negative for 'a' (see line 2)",
+        12: "'a' is in 'val', but in 'train' at line 2",
+        15: "5 cells, the header has 4",
+    }.items():
+        [one] = [text for text in told if text.startswith(f"my.csv, line {line}: ")]
+        assert part in one
+    assert len(told) == 11
+
+
+def test_every_kind_of_bad_row_of_the_wide_form(write):
+    path = write("image,dog,cat,split\na,1,,\nb,yes,1,\nc,1,2,\nd,0,1,test\na,-1,0,\ne,0,1,\n")
+    found, told = tolerant(path)
+    assert found == {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}}
+    assert [text.partition(":")[0] for text in told] == [f"my.csv, line {line}" for line in (3, 4, 6)]
+
+
+def test_nothing_of_a_skipped_record_is_left(write):
+    path = write("image,dog,cat\nb,1,yes\na,1,\n")
+    table = read(path, on_error=lambda error: None)["train"]
+    assert (list(table.items), table.labels.tolist()) == (["a"], [[1, 0]])
+    assert table.where(0).endswith("line 3: ")
+    table = read(write("image,label,split\na,ant,x\na,dog,\nb,cat,\nb,bee,val\n"), on_error=lambda error: None)["train"]
+    assert (table.classes, list(table.items)) == (["cat", "dog"], ["a", "b"])
+
+
+def test_the_first_of_three_contradictory_rows_is_kept(write):
+    found, told = tolerant(write("image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n"))
+    assert found == {"train": {"a": [1, 0], "b": [0, 1]}}
+    assert [text.partition(":")[0] for text in told] == ["my.csv, line 3", "my.csv, line 5"]
+
+
+def test_an_item_stays_with_its_sound_records(write):
+    found, told = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
+    assert found == {"train": {"a": [0, 1], "b": [1, 0]}} and len(told) == 1
+
+
+def test_a_record_is_told_of_once(write):
+    _, told = tolerant(write("image,label,negative\na,x|y|z,x|y|z\nb,x,\n"))
+    assert len(told) == 1
+
+
+def test_a_broken_quote_may_cost_the_rest_of_the_file(write):
+    found, told = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
+    assert found == {"train": {"a": [1]}} and told[0].startswith("my.csv, line 3: ") and len(told) == 1
+
+
+def test_a_bad_line_inside_a_quoted_cell_costs_that_record(write):
+    found, told = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
+    assert found == {"train": {"c": [1]}} and len(told) == 1 and told[0].startswith("my.csv, line 3: byte 0xff")
+
+
+@pytest.mark.parametrize("content", ["image,label,split\na,x,no\nb,y,no\n", "image,label,negative\na,x,x\n"])
+def test_a_file_of_bad_rows_alone_is_refused(write, content):
+    told = []
+    with pytest.raises(DataError, match="no line with a label is left without those that cannot be read"):
+        read(write(content), on_error=told.append)
+    assert told
+
+
+def test_a_header_cannot_be_skipped(write):
+    told = []
+    for content in (b"im\xe9ge,label\na,x\n", b"picture,label\na,x\n"):
+        with pytest.raises(DataError, match="line 1"):
+            read(write(content), on_error=told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize("batch", [2, 65536])
+def test_parquet(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr("spml.data.parquet.BATCH", batch)
+    path = tmp_path / "my.parquet"
+    columns = {"image": ["a", "b", None, "d", "e"], "split": ["", "no", "", "val", ""]}
+    pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)
+    found, told = tolerant(path)
+    assert found == {"train": {"a": [1, 0], "e": [0, 1]}}
+    assert [text.partition(":")[0] for text in told] == [f"my.parquet, row {row}" for row in (2, 3, 4)]
+    assert "0.5 in column 'cat'" in told[2]
+
+    pq.write_table(pa.table({**columns, "label": ["x", "y", "x", "x", "z"]}), path)
+    found, told = tolerant(path, classes=["x"])
+    assert found == {"train": {"a": [1]}, "val": {"d": [1]}} and len(told) == 3
+
+
+def test_arrays(tmp_path):
+    x = np.ones((6, 2))
+    x[1, 1] = np.inf
+    labels = np.array([[1, 0], [1, 0], [2, 0], [0, 1], [1, 1], [0, 3]])
+    split = np.array(["train", "train", "val", "val", "tset", "no"])
+    np.savez(tmp_path / "x.npz", x=x, labels=labels, classes=["a", "b"], split=split)
+    found, told = tolerant(tmp_path / "x.npz")
+    assert found == {"train": {"0": [1, 0]}, "val": {"3": [0, 1]}}
+    for text, part in zip(
+        told, ("x: row 1", "labels: 2 in row 2, column 0", "3 in row 5", "'tset' in row 4"), strict=True
+    ):
+        assert part in text
+    np.savez(tmp_path / "x.npz", x=x * np.inf, labels=labels, classes=["a", "b"])
+    with pytest.raises(DataError, match="no row is left"):
+        read(tmp_path / "x.npz", on_error=told.append)
+
+
+def test_folders(tmp_path, write):
+    for name in ("dog/a.jpg", "dgo/b.jpg", "cat/c.jpg", "loose.jpg"):
+        write("", f"pictures/{name}")
+    found, told = tolerant(tmp_path / "pictures", classes=["dog", "cat"])
+    assert found == {"train": {"cat/c.jpg": [0, 1], "dog/a.jpg": [1, 0]}}
+    assert "loose.jpg" in told[0] and "did you mean 'dog'" in told[1]
+
+
+def test_check_counts_them_and_clean_leaves_them_out(write):
+    told = []
+    tables = read(write("image,label,split\na,x,no\nb,x,\nc,x,\nd,x,\n"), on_error=told.append)
+    found = check(tables, unread=told)
+    assert [one.kind for one in found.errors] == ["record", "missing", "missing", "missing"]
+    assert clean(tables, found).removed == {"record": 1, "missing": 3}
+
+
+CELLS = st.sampled_from(
+    ["a", "b", "", "dog", "dog|cat", "cat", "1", "0", "-1", "yes", "train", "val", "tset", '"', "é"]
+)
+HEADS = st.sampled_from(["image,label,split", "image,label,negative", "image,dog,cat", "image,label", "x"])
+ROWS = st.lists(st.lists(CELLS, min_size=1, max_size=4).map(lambda cells: ",".join(cells).encode()), max_size=8)
+BYTES = st.lists(st.binary(max_size=4), max_size=8)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+@given(HEADS, ROWS, BYTES, st.sampled_from(["observed", "complete"]))
+def test_any_rows_are_read_and_checked_or_refused(tmp_path: Path, head, rows, noise, kind):
+    path = tmp_path / "fuzz.csv"
+    path.write_bytes(b"\n".join([head.encode(), *rows, *noise]))
+    told = []
+    try:
+        tables = read(path, labels=kind, on_error=told.append)
+    except DataError as error:
+        assert "fuzz.csv" in str(error)
+        with pytest.raises(DataError):
+            read(path, labels=kind)
+        return
+    assert all(isinstance(table, LabelTable) and len(table) for table in tables.values())
+    assert all(isinstance(error, DataError) and "fuzz.csv" in str(error) for error in told)
+    found = check(tables, unread=told, pictures=False)
+    clean(tables, found)
+    if told:
+        with pytest.raises(DataError):
+            read(path, labels=kind)
+    else:
+        strict = read(path, labels=kind)
+        assert {name: table.labels.tolist() for name, table in strict.items()} == {
+            name: table.labels.tolist() for name, table in tables.items()
+        }

@@ -1,0 +1,30 @@
+"""Every method trains, and goes on after an interruption to the same bytes."""
+
+from dataclasses import replace
+
+import pytest
+
+from spml import losses
+from spml.train import fit
+from spml.train.loop import _Training
+from tests.conftest import contents, outcome
+
+
+@pytest.mark.parametrize("name", [name for name in losses.names() if losses.needs(name)])
+def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, monkeypatch, name):
+    options = {"warmup": 1} if name == "em_apl" else {"delta": 0.01} if name == "ll_cp" else {}
+    settings = replace(quick, method=name)
+    fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
+    original = _Training._train_epoch
+
+    def interrupted(self, epoch):
+        if epoch == 3:
+            raise KeyboardInterrupt
+        return original(self, epoch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Training, "_train_epoch", interrupted)
+        fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
+    fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
