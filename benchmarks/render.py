@@ -52,11 +52,21 @@ def decoding() -> str:
     return "\n".join(["| path | pictures/s of one core |", "|---|---|", *rows, "", "| ratio | |", "|---|---|", *ratios])
 
 
+def startup() -> str:
+    rows = [f"| `{name}` | {seconds:.2f} |" for name, seconds in load("startup.json").items()]
+    return "\n".join(["| command | seconds |", "|---|---|", *rows])
+
+
 def load(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 
 
-TABLES: dict[str, Callable[[], str]] = {"losses": losses, "average_precision": average_precision, "decoding": decoding}
+TABLES: dict[str, Callable[[], str]] = {
+    "losses": losses,
+    "average_precision": average_precision,
+    "decoding": decoding,
+    "startup": startup,
+}
 
 
 def render(text: str) -> str:

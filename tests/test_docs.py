@@ -55,3 +55,22 @@ def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
     import their_test
 
     their_test.test_my_hill_is_the_papers_formula()
+
+
+def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from render import TABLES, render
+
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert render(page) == page
+    assert all(f"<!-- generated: {name} -->" in page for name in TABLES)
+
+
+def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
+    import json
+
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from digits_grid import tables
+
+    results = json.loads((ROOT / "benchmarks" / "results" / "digits-grid.json").read_text())
+    assert tables(results) in (ROOT / "docs" / "digits.md").read_text(encoding="utf-8")
