@@ -41,6 +41,10 @@ class Method(nn.Module):
         own = list(self.parameters())
         return [{"params": own, "lr": lr}] if own else []
 
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """An optimiser of its own for parameters that parameter_groups leaves out, stepped with the other."""
+        return None
+
 
 def prepared(logits: Tensor, observed: Tensor) -> Tensor:
     """The logits in float32 or wider, since half cannot hold small probabilities; shapes that differ are refused."""

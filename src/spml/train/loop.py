@@ -99,6 +99,7 @@ class _Training:
         self.classifier = model
         self.model, self.optimizer = self.fabric.setup(model, optimizer)
         self.method = method.to(self.fabric.device)
+        self.optimizers = [self.optimizer, *([] if (own := self.method.optimizer()) is None else [own])]
         labels = experiment.complete if method.trains_on == "complete" else experiment.observed
         if labels is None:
             raise UserError(
@@ -153,9 +154,11 @@ class _Training:
                 x = mirror(x, index, settings.seed, epoch)
             observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
             loss: Tensor = self.method(self.model(x), observed, epoch=epoch, epochs=_epochs(settings), index=index)
-            self.optimizer.zero_grad(set_to_none=True)
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=True)
             self.fabric.backward(loss)
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.step()
             total += loss.detach() * len(rows)
             self.display.advance(len(rows), loss.detach())
         mean_loss = total.item() / len(order)
@@ -204,7 +207,7 @@ class _Training:
             {
                 "epoch": epoch,
                 "model": self.classifier.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
                 "method": self.method.state_dict(),
                 "history": self.history,
                 "best": self.best,
@@ -218,7 +221,8 @@ class _Training:
         if state is None:
             return 1
         self.classifier.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(stored)
         self.method.load_state_dict(state["method"])
         self.history, self.best, self.spent = state["history"], state["best"], state["spent"]
         self.display.line(f"going on after epoch {state['epoch']} of {self.settings.epochs}")
