@@ -76,7 +76,7 @@ class DataDefaults:
 
 
 PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=1e-5, flip=True)
-DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)  # lr best for `full`
+DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)  # lr: docs/digits.md
 FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
 
 
