@@ -74,7 +74,19 @@ BAD = {
     "unknown method": (["train", "digits", "--method", "gg"], "no method 'gg'"),
     "unknown option": (["train", "digits", "--set", "q4=1"], "no option 'q4'"),
     "option without value": (["train", "digits", "--set", "q3"], "NAME=VALUE"),
-    "text for a number": (["train", "digits", "--set", "q3=high"], "q3 is a number"),
+    "text for a number": (["train", "digits", "--set", "q3=high"], "'high' is not a number"),
+    "text for a plain number": (["train", "digits", "--set", "eps=abc"], "eps is one of a number, none, not 'abc'"),
+    "too few per class": (["train", "digits", "--set", "w=1,2,3"], "cannot be used with these options on 10 classes"),
+    "no reduction": (["train", "digits", "--method", "an", "--set", "reduction=none"], "no single number"),
+    "an array on the command line": (["train", "digits", "--method", "role", "--set", "estimated=3"], "one's own code"),
+    "not a loss": (["train", "digits", "--method", "os:getcwd"], "makes a str, not a loss"),
+    "no GPU": (["train", "digits", "--accelerator", "cuda"], "--accelerator cuda"),
+    "a size the backbone cannot take": (
+        ["train", "digits", "--backbone", "vit_tiny_patch16_224", "--weights", "none"],
+        "vit_tiny_patch16_224 cannot take pictures of 40 px",
+    ),
+    "unknown command": (["trian", "--help"], "no command 'trian'; 'train'?"),
+    "a file as run folder": (["train", "digits", "--epochs", "1", "--out", __file__], "is a file, not a folder"),
     "bad epochs": (["train", "digits", "--epochs", "0"], "epochs must be above 0"),
     "both resume and overwrite": (["train", "digits", "--resume", "--overwrite"], "give one of them"),
     "unknown backbone": (["train", "digits", "--backbone", "resnet5"], "no backbone 'resnet5'"),
@@ -149,3 +161,24 @@ def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_
     assert main(["train", "train.csv", "--val", "val.csv", "--test", "test.csv", "--out", "run", *words]) == 0
     assert main(["eval", "run"]) == 0
     assert json.loads((pictures.parent / "run/eval-test.json").read_text())["items"] == 2
+
+
+def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scenes_file):
+    (tmp_path / "mine.py").write_text("def loss(logits, observed):\n    return (logits * logits).mean()\n")
+    words = ["train", str(scenes_file), "--backbone", "tiny", "--epochs", "1", "--quiet", "--method", "mine:loss"]
+    bare = "import sys; sys.path[:] = [path for path in sys.path if path]"  # as the installed program starts
+    code = f"{bare}; sys.argv = {['spml', *words]!r}; from spml.cli import entry; entry()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_nobody_foresaw_is_one_line_too(monkeypatch, capsys):
+    from spml.cli.report import Report
+
+    def broken(self):
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(Report, "run", broken)
+    assert main(["report", "x"]) == 1
+    error = capsys.readouterr().err
+    assert "unexpected KeyError" in error and error.count("\n") == 1

@@ -133,8 +133,8 @@ def test_a_parameter_of_another_shape_is_refused(value: Any) -> None:
         ({"sigma": [1.0, -1.0, 1.0]}, "sigma must be positive"),
         ({"q3": -0.5}, "q is 0 or more"),
         ({"a": 1.0}, "a is a probability below 1"),
-        ({"variant": "offical"}, "variant is official or paper"),
-        ({"schedule": "linear"}, "schedule is official or paper"),
+        ({"variant": "offical"}, "variant is one of official, paper"),
+        ({"schedule": "linear"}, "schedule is one of official, paper"),
         ({"reduction": "avg"}, "reduction is one of mean, sum, sum_classes, none"),
     ],
 )

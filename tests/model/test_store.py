@@ -62,3 +62,21 @@ def test_truncated_or_missing_weights_are_refused(folder):
     path.unlink()
     with pytest.raises(UserError, match="no such file"):
         load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("change_to", "message"),
+    [
+        ({"classes": "ab"}, "list of names"),
+        ({"classes": ["a", "a"]}, "stands twice"),
+        ({"thresholds": [None, 0.5]}, "probabilities"),
+        ({"backbone": 5}, "backbone must be a name"),
+        ({"preprocessing": {}}, "preprocessing must say"),
+        ({"preprocessing": {**PREPROCESSING, "size": "abc"}}, "size must be a whole number"),
+        ({"preprocessing": {**PREPROCESSING, "size": -4}}, "size must be a whole number"),
+    ],
+)
+def test_a_description_that_was_tampered_with_is_refused(folder, change_to, message):
+    change(folder, **change_to)
+    with pytest.raises(UserError, match=message):
+        load_model(folder)

@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -6,10 +7,11 @@ import pytest
 import torch
 
 from spml import metrics
-from spml.data import load
+from spml.data import LabelTable, load
 from spml.errors import UserError
 from spml.train import fit
 from spml.train.loop import _Training
+from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
 RESULT_KEYS = {
@@ -40,7 +42,7 @@ def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, sc
     assert (result["best_epoch"], result["val_map"]) == (best["epoch"], best["val_map"])
     with np.load(finished / "scores" / "test.npz") as file:
         again = 100 * metrics.mean_average_precision(file["logits"], scenes.test.labels)
-    assert result["test_map"] == pytest.approx(again, abs=0.1)  # scores are kept as float16
+    assert result["test_map"] == pytest.approx(again, abs=1)  # scores are kept as float16, and 64 items are few
     assert np.mean(list(result["per_class_ap"].values())) == pytest.approx(result["test_map"])
 
 
@@ -239,3 +241,42 @@ def test_the_first_losses_are_those_recorded(scenes, quick, tmp_path):
 
 
 RECORDED = [0.471912, 0.294512]
+
+
+@pytest.mark.parametrize("moment", ["__init__", "_train_epoch"])
+def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
+    finished, scenes, quick, tmp_path, monkeypatch, moment
+):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    before = contents(run, without=())
+
+    def broken(self, *given):
+        raise UserError("no")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError):
+        patch.setattr(_Training, moment, broken)
+        fit(scenes, quick, run, overwrite=True, quiet=True)
+    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_that_was_killed_while_replacing_another_gives_it_back(finished, scenes, quick, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    before = contents(run, without=())
+    RunFolder(run).begin({"half": "written"})  # and killed before its first checkpoint
+    with pytest.raises(UserError, match="already holds a run"):
+        fit(scenes, quick, run, quiet=True)
+    assert contents(run, without=()) == before
+
+
+def test_resuming_on_other_data_is_refused(finished, scenes, quick):
+    swapped = [scenes.observed.items[1], scenes.observed.items[0], *scenes.observed.items[2:]]
+    table = LabelTable(swapped, scenes.classes, scenes.observed.sparse, x=scenes.observed.x)
+    with pytest.raises(UserError, match="begun with other data"):
+        fit(replace(scenes, observed=table), quick, finished, resume=True, quiet=True)
+
+
+def test_resuming_with_another_option_names_it(finished, scenes, quick):
+    with pytest.raises(UserError, match=r"begun with options.q3 = 1.0, not 2; "):
+        fit(scenes, quick, finished, options={"q3": 2}, resume=True, quiet=True)

@@ -106,3 +106,57 @@ def test_evaluation_repeats_the_runs_own_figures(finished, tmp_path):
     assert val["metrics"]["map"] == pytest.approx(result["val_map"], abs=1e-9)
     assert (run / "result.json").read_bytes() == before
     assert json.loads((run / "eval-test.json").read_text()) == test
+
+
+def test_a_table_needs_no_more_than_an_image_column(model, pictures, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [f"photos/{i}.jpg" for i in (0, 2)]
+    (pictures.parent / "list.csv").write_text("image;date\n" + "".join(f"{name};today\n" for name in names))
+    pq.write_table(pa.table({"image": names, "note": ["a", "b"]}), pictures.parent / "list.parquet")
+    for table in ("list.csv", "list.parquet"):
+        assert predict(model, [pictures.parent / table], tmp_path / f"{table}.out.csv") == 2
+    (pictures.parent / "none.csv").write_text("path\nphotos/0.jpg\n")
+    with pytest.raises(DataError, match="no column 'image'"):
+        predict(model, [pictures.parent / "none.csv"], tmp_path / "x.csv")
+
+
+def test_arrays_that_are_none_and_unreadable_pictures_write_nothing(model, tmp_path):
+    (tmp_path / "zip.npz").write_bytes(b"PK\x03\x04aaaa")
+    np.savez(tmp_path / "scalar.npz", x=np.float32(3))
+    np.savez(tmp_path / "shape.npz", x=np.zeros((3, 16, 16), np.uint8))
+    np.savez(tmp_path / "items.npz", x=np.zeros((3, 3, 16, 16), np.uint8), items=np.array(["a"]))
+    for name in ("zip", "scalar", "shape", "items"):
+        with pytest.raises(DataError, match=f"{name}.npz"):
+            predict(model, [tmp_path / f"{name}.npz"], tmp_path / "out.csv")
+    with pytest.raises(UserError, match="nothing was written"):
+        predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", on_error=lambda row, error: None)
+    with pytest.raises(UserError, match="--batch-size"):
+        predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", batch_size=0)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_weights_that_are_not_numbers_are_found_out(model, pictures, tmp_path):
+    classifier, info = load_model(model)
+    classifier.head.bias.data.fill_(float("nan"))
+    save_model(model, classifier, info)
+    with pytest.raises(UserError, match="weights are damaged"):
+        predict(model, [pictures], tmp_path / "out.csv")
+
+
+def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(tmp_path, pictures, monkeypatch, capsys):
+    from spml.cli import main
+    from spml.use.assess import assess
+
+    monkeypatch.chdir(pictures.parent)
+    wide = ["image,red,green,blue,split"]
+    for line in pictures.read_text().splitlines()[1:]:
+        image, label, split = line.split(",")
+        absent = "" if split == "train" else "-1"
+        wide.append(",".join([image, *("1" if c == label else absent for c in ("red", "green", "blue")), split]))
+    Path("wide.csv").write_text("\n".join(wide) + "\n")
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
+    assert main(["train", "wide.csv", *words]) == 0
+    result = json.loads(Path("run/result.json").read_text())
+    assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from spml.errors import UserError
@@ -42,11 +44,12 @@ def _commands() -> dict[str, Callable[..., Command]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command: 0 when done, 2 on a user's mistake, 130 on interruption."""
-    import tyro
-
     given = list(sys.argv[1:] if argv is None else argv)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
+        import tyro
+
+        signal.signal(signal.SIGTERM, _interrupt)
+        _check_command(given)
         command: Any = tyro.extras.subcommand_cli_from_dict(
             _commands(), args=given, prog="spml", description="Multi-label classifiers from one label per item."
         )
@@ -59,7 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
+    except Exception as error:
+        if "SPML_TRACEBACK" in os.environ:
+            raise
+        say(f"unexpected {type(error).__name__}: {_one_line(error)} (SPML_TRACEBACK=1 shows where)")
+        return 1
     return 0
+
+
+def _check_command(given: Sequence[str]) -> None:
+    if given and not given[0].startswith("-") and given[0] not in (known := _commands()):
+        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(given[0], known, n=1)) or "."
+        raise UserError(f"no command {given[0]!r}{near} There are: {', '.join(known)}")
 
 
 def say(text: str) -> None:
@@ -69,6 +83,8 @@ def say(text: str) -> None:
 
 def entry() -> None:
     """The `spml` program."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)  # so that --method mine:loss finds mine.py
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from spml.errors import UserError
+
+NOT_HERE = ("table", "estimated")  # options that are whole arrays
 
 
 def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
@@ -19,14 +21,12 @@ def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals:
             raise UserError(f"--set {pair}: write NAME=VALUE, or --set help to see what {method} takes")
-        values[name.strip()] = _value(text.strip())
-    unknown = [name for name in values if name not in known]
-    if unknown:
-        losses.create(method, **{unknown[0]: None})  # raises, naming the near option
-    for name, value in values.items():
-        default = known[name].default
-        if isinstance(default, (int, float)) and not isinstance(default, bool) and isinstance(value, (str, bool)):
-            raise UserError(f"--set {name}={value}: {name} is a number, {default} by default")
+        name, text = name.strip(), text.strip()
+        if name in NOT_HERE:
+            raise UserError(f"--set {name}: it is for one's own code, not for the command line")
+        choices = get_args(known[name].type) if name in known else ()
+        values[name] = text if text in choices else _value(text)
+    losses.check_options(method, values)
     return values
 
 

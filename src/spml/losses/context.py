@@ -57,13 +57,18 @@ class Ramp(nn.Module):
 
     def _set(self, name: str, value: Any) -> None:
         if isinstance(value, (Sequence, Tensor)) or getattr(value, "ndim", 0) > 0:
-            tensor = torch.as_tensor(value, dtype=torch.float64)
+            try:
+                tensor = torch.as_tensor(value, dtype=torch.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{value!r} is not a number, (start, end) or one number per class") from error
             if tensor.ndim > 1:
                 raise ValueError(f"a hyper-parameter per class has one axis, not shape {tuple(tensor.shape)}")
             if tensor.ndim == 1:
                 self.register_buffer(name, tensor, persistent=False)
                 return
             value = tensor.item()
+        if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+            raise ValueError(f"{value!r} is not a number, (start, end) or one number per class")
         setattr(self, name, float(value))
 
     @property

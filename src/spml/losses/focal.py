@@ -90,6 +90,8 @@ def splc(
     """
     if variant not in ("original", "gr"):
         raise ValueError(f"variant is original or gr, not {variant!r}")
+    if not 0 <= tau <= 1:
+        raise ValueError(f"tau is a probability, not {tau}")
     negative = negative or ("focal" if variant == "original" else "hill")
     if margin_on_pseudo is None:
         margin_on_pseudo = variant == "gr"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
@@ -46,6 +47,7 @@ class Option:
     name: str
     default: Any
     help: str
+    type: Any = None
 
 
 def names() -> list[str]:
@@ -62,19 +64,30 @@ def create(name: str, **values: Any) -> Method:
         values: its options; and items, classes and observed (a table with rows(index)) where needs(name) has "items".
     """
     factory = _factory(name)
+    check_options(name, values)
     known = {option.name: option for option in options(name)}
-    for given in values:
-        if given not in known and not (given in GIVEN and "items" in needs(name)):
-            raise ValueError(
-                f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}"
-            )
     missing = [option.name for option in known.values() if option.default is REQUIRED and option.name not in values]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")
     if _is_loss(factory):
         return CallableLoss(factory, values)
     method = factory(**values)
+    if not callable(method):
+        raise ValueError(f"{name} makes a {type(method).__name__}, not a loss")
     return method if isinstance(method, Method) else CallableLoss(method, {})
+
+
+def check_options(name: str, values: Mapping[str, Any]) -> None:
+    """Refuse what is not an option of the method, or not of its kind."""
+    known = {option.name: option for option in options(name)}
+    for given in values:
+        if given not in known and not (given in GIVEN and "items" in needs(name)):
+            raise ValueError(
+                f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}"
+            )
+    for given, value in values.items():
+        if given in known:
+            _check_type(known[given], value)
 
 
 def needs(name: str) -> frozenset[str]:
@@ -90,7 +103,8 @@ def options(name: str) -> list[Option]:
     if _is_loss(factory):
         parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
     fixed = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in GIVEN]
-    return [Option(p.name, p.default, help_of.get(p.name, "")) for p in fixed]
+    types = _types(factory)
+    return [Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name)) for p in fixed]
 
 
 def summary(name: str) -> str:
@@ -133,6 +147,34 @@ def _factory(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise ValueError(f"method {name!r} is not a function or class")
     return found  # type: ignore[no-any-return]
+
+
+def _types(factory: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    except (NameError, TypeError):  # annotations of one's own that do not resolve say nothing
+        return {}
+
+
+def _check_type(option: Option, value: Any) -> None:
+    """Refuse a value that the option's annotation does not admit."""
+    alternatives = get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)
+    wanted = []
+    for kind in alternatives:
+        if kind in (None, Any) or (kind not in (bool, int, float, str, type(None)) and get_origin(kind) is not Literal):
+            return  # not annotated, or something only the method itself can judge
+        if get_origin(kind) is Literal:
+            if value in get_args(kind):
+                return
+            wanted += [str(choice) for choice in get_args(kind)]
+        elif isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind):
+            return
+        else:
+            wanted.append(
+                {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(kind, "none")
+            )
+    few = list(dict.fromkeys(wanted))
+    raise ValueError(f"{option.name} is {few[0] if len(few) == 1 else 'one of ' + ', '.join(few)}, not {value!r}")
 
 
 def _near(word: str, known: Iterable[str]) -> str:

@@ -99,6 +99,8 @@ class Focal(Term):
 
     def __init__(self, gamma: float = 2.0, margin: float = 0.0, detach: bool = False) -> None:
         super().__init__()
+        if gamma < 0:
+            raise ValueError(f"gamma is 0 or more, not {gamma}")
         self.gamma, self.margin, self.detach = gamma, margin, detach
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
@@ -120,6 +122,8 @@ class AsymmetricNegative(Term):
 
     def __init__(self, gamma: float = 4.0, clip: float = 0.05, detach: bool = True) -> None:
         super().__init__()
+        if gamma < 0 or not 0 <= clip < 1:
+            raise ValueError(f"gamma is 0 or more and clip a probability below 1, not {gamma} and {clip}")
         self.gamma, self.clip, self.detach = gamma, clip, detach
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -91,17 +94,21 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
     full = ALIASES.get(name, name)
     plain = full.partition(".")[0]
     if not timm.is_model(plain):
-        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(plain, timm.list_models(), n=1))
+        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(plain, timm.list_models(), n=1)) or "."
         raise UserError(f"no backbone {name!r}{near} Give tiny, linear or a timm model (timm.list_models())")
     packaged = PACKAGED.get(plain) if pretrained else None
     use_package = packaged is not None and find_spec(packaged[0]) is not None
     try:
-        network: Any = timm.create_model(full, pretrained=pretrained and not use_package, num_classes=0, global_pool="")
-    except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
+        with _silenced("huggingface_hub", "timm", "httpx"):
+            network: Any = timm.create_model(
+                full, pretrained=pretrained and not use_package, num_classes=0, global_pool=""
+            )
+    except Exception as error:  # hub, network and file errors are of many kinds
+        if not pretrained:
+            raise
         raise UserError(
-            f"the pretrained weights of {name!r} cannot be reached ({reason}); give --weights FILE or --weights none, "
-            f"or another --backbone"
+            f"the pretrained weights of {name!r} cannot be reached ({type(error).__name__}); give --weights FILE or "
+            "--weights none, or another --backbone"
         ) from error
     config = network.pretrained_cfg
     backbone = Backbone(network, network.num_features, tuple(config["mean"]), tuple(config["std"]))
@@ -109,6 +116,21 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
         return backbone
     module, holder = packaged
     return _with_file(backbone, Path(getattr(import_module(module), holder).get_model_file_path()))
+
+
+@contextmanager
+def _silenced(*names: str) -> Iterator[None]:
+    """Keep libraries' own messages off the screen; what matters is said in the error."""
+    levels = {name: logging.getLogger(name).level for name in names}
+    try:
+        for name in names:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _with_file(backbone: Backbone, path: Path) -> Backbone:
@@ -138,7 +160,7 @@ def _with_file(backbone: Backbone, path: Path) -> Backbone:
 def read_tensors(path: Path) -> Mapping[str, Tensor]:
     """Name to tensor, from a .safetensors file or a torch file that holds tensors and nothing that runs."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file of weights; give --weights none, pretrained or a file")
+        raise UserError(f"{path}: no such file of weights; check the path")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file

@@ -76,12 +76,34 @@ def _read_info(path: Path) -> ModelInfo:
         if values["format"] > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
         info = ModelInfo(**{f.name: values[f.name] for f in fields(ModelInfo)})
-        good = len(info.classes) == len(info.thresholds) and isinstance(info.preprocessing, dict)
+        problem = _problem(info)
     except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
         raise UserError(f"{path}: not a model description ({type(error).__name__}: {error})") from error
-    if not good:
-        raise UserError(f"{path}: {len(info.classes)} classes but {len(info.thresholds)} thresholds")
+    if problem:
+        raise UserError(f"{path}: {problem}")
     return info
+
+
+def _problem(info: ModelInfo) -> str | None:
+    """What is wrong with a description, if anything is."""
+    classes, thresholds, how = info.classes, info.thresholds, info.preprocessing
+    if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
+        return "classes must be a list of names"
+    if len(set(classes)) < len(classes):
+        return "a class stands twice"
+    numbers = isinstance(thresholds, list) and all(isinstance(value, (int, float)) for value in thresholds)
+    if not numbers or not all(0 <= value <= 1 for value in thresholds):
+        return "thresholds must be probabilities"
+    if len(classes) != len(thresholds):
+        return f"{len(classes)} classes but {len(thresholds)} thresholds"
+    if not isinstance(info.backbone, str) or not isinstance(how, dict):
+        return "backbone must be a name and preprocessing a table"
+    wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))
+    if wanted is None or "upright" not in how:
+        return "preprocessing must say kind (pictures or features), size, features and upright"
+    amount = how.get(wanted)
+    good = isinstance(amount, int) and not isinstance(amount, bool) and amount > 0
+    return None if good else f"preprocessing: {wanted} must be a whole number above 0"
 
 
 def versions() -> dict[str, str]:

@@ -57,21 +57,24 @@ def fit(
     chosen = method_options(settings.method, experiment.name, options or {})
     torch.manual_seed(key(settings.seed, 0, 1))
     method = losses.create(settings.method, **chosen, **_given(experiment, settings.method))
+    _try_method(method, settings.method, len(experiment.classes), _epochs(settings))
     config = record.config(experiment, settings, chosen, method, extra_config or {})
     torch.manual_seed(key(settings.seed, 0))
     model = _model(experiment, settings)
     run = RunFolder(Path(out))
-    run.open(config, resume=resume, overwrite=overwrite)
-    try:
-        with Display(quiet) as display:
-            if resume and (run.path / "result.json").exists():
-                display.line(f"{run.path} is finished")
-                return read_json(run.path / "result.json")
-            return _Training(experiment, settings, chosen, method, model, run, display).run_all()
-    except BaseException:
-        if not run.checkpoint.exists():
-            run.clear()
-        raise
+    going_on = run.check(config, resume=resume, overwrite=overwrite)
+    with Display(quiet) as display:
+        if going_on and (run.path / "result.json").exists():
+            display.line(f"{run.path} is finished")
+            return read_json(run.path / "result.json")
+        training = _Training(experiment, settings, chosen, method, model, run, display)
+        if not going_on:
+            run.begin(config)
+        try:
+            return training.run_all()
+        except BaseException:
+            run.abandon()
+            raise
 
 
 class _Training:
@@ -94,7 +97,11 @@ class _Training:
         self.run, self.display = run, display
         cuda = settings.accelerator == "cuda" or (settings.accelerator == "auto" and torch.cuda.is_available())
         precision: Any = settings.precision or ("bf16-mixed" if cuda else "32-true")
-        self.fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=precision)
+        try:
+            self.fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=precision)
+        except (RuntimeError, ValueError, TypeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"--accelerator {settings.accelerator} --precision {precision}: {reason}") from error
         optimizer = _optimizer(model, method, settings)
         self.classifier = model
         self.model, self.optimizer = self.fabric.setup(model, optimizer)
@@ -256,7 +263,33 @@ def _model(experiment: Experiment, settings: Settings) -> Classifier:
     model = Classifier.build(str(settings.backbone), len(experiment.classes), str(settings.weights), features)
     if x is not None and features is not None:
         model.standardise(torch.from_numpy(np.ascontiguousarray(x[experiment.train_rows])))
+    else:
+        _try_model(model, settings.size or (0 if x is None else int(x.shape[-1])), str(settings.backbone))
     return model
+
+
+def _try_model(model: Classifier, size: int, backbone: str) -> None:
+    """Refuse a size that the backbone cannot take before anything is decoded or written."""
+    try:
+        with torch.inference_mode():
+            model.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))
+    except (AssertionError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:150]
+        raise UserError(f"{backbone} cannot take pictures of {size} px ({reason}); give another --size") from error
+
+
+def _try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
+    """Refuse options that do not fit the data, or a method that gives no single number, before training."""
+    if method.needs:
+        return  # a trial would be remembered
+    zeros = torch.zeros(2, classes)
+    try:
+        value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=torch.arange(2))
+    except (RuntimeError, TypeError, IndexError) as error:
+        reason = " ".join(str(error).split())[:150]
+        raise UserError(f"{name} cannot be used with these options on {classes} classes ({reason})") from error
+    if not isinstance(value, Tensor) or value.ndim:
+        raise UserError(f"{name} gives no single number to minimise; a loss is reduced over its batch")
 
 
 def _optimizer(model: Classifier, method: losses.Method, settings: Settings) -> torch.optim.Optimizer:

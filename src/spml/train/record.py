@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -38,9 +39,24 @@ def config(
         "observation": experiment.observation,
         "side_information": side,
         "observed_sha256": experiment.sha256,
+        "data_sha256": fingerprint(experiment),
         "versions": versions(),
         **extra,
     }
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """SHA-256 of what training and evaluation are given: items, known labels, rows, and the test split's."""
+    digest = hashlib.sha256()
+    for table in (experiment.observed, experiment.test):
+        if table is not None:
+            digest.update("\0".join(table.items).encode())
+            digest.update("\0".join(table.classes).encode())
+            for array in (table.sparse.indptr, table.sparse.indices, table.sparse.values):
+                digest.update(np.ascontiguousarray(array).tobytes())
+    for rows in (experiment.train_rows, experiment.val_rows):
+        digest.update(np.ascontiguousarray(rows).tobytes())
+    return digest.hexdigest()
 
 
 def model_info(
@@ -78,12 +94,17 @@ def test_figures(logits: npt.NDArray[np.float32], test: LabelTable) -> dict[str,
     then null, and `test_estimate` holds the estimate from observed positives, for comparing models only.
     """
     truth = test.labels
-    present, absent = (truth == 1).any(axis=0), (truth == -1).any(axis=0)
-    if (present & ~absent).any():
+    if not rankable(truth):
         estimate = 100 * metrics.estimated_map(logits, truth)
         return {"test_map": None, "per_class_ap": None, "test_estimate": estimate}
     aps = 100 * metrics.average_precision(logits, truth)
     return {"test_map": float(aps.mean()), "per_class_ap": dict(zip(test.classes, aps.tolist(), strict=True))}
+
+
+def rankable(truth: npt.NDArray[np.int8]) -> bool:
+    """Whether every class that has a known positive has a known negative to rank it against."""
+    present, absent = (truth == 1).any(axis=0), (truth == -1).any(axis=0)
+    return not (present & ~absent).any()
 
 
 def result(

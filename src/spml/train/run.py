@@ -36,41 +36,69 @@ class RunFolder:
         """The chosen model."""
         return self.path / "best"
 
-    def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
-        """Make the folder ready; a run that is already there is refused unless it is to be resumed or overwritten."""
+    @property
+    def _aside(self) -> Path:
+        """Where the run that is being replaced waits until the new one can be gone on with."""
+        return self.path.with_name(f".{self.path.name}.replaced")
+
+    def check(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
+        """Whether there is a run to go on with; what is there is refused unless it is to be resumed or replaced."""
+        self._bring_back()
         there = (self.path / "config.json").exists()
         if there and resume:
             self._check_same(config)
-            return
+            return True
         if there and not overwrite:
             raise UserError(f"{self.path} already holds a run; give --resume, --overwrite or another --out")
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file, not a folder; give another --out")
         if not there and self.path.is_dir() and any(self.path.iterdir()):
             raise UserError(f"{self.path} is not empty and holds no run; give another --out")
-        self.clear()
+        return False
+
+    def begin(self, config: dict[str, Any]) -> None:
+        """Move a run that is there aside, and begin a new one."""
+        for owned in self._owned():
+            self._aside.mkdir(parents=True, exist_ok=True)
+            owned.rename(self._aside / owned.name)
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", config)
 
-    def clear(self) -> None:
-        """Remove what a run writes, and the folder if nothing else is in it."""
-        if not self.path.is_dir():
+    def abandon(self) -> None:
+        """Take back a run that has no checkpoint, and bring back the one it was to replace."""
+        if self.checkpoint.exists():
             return
-        for name in FILES:
-            (self.path / name).unlink(missing_ok=True)
-        for name in FOLDERS:
-            shutil.rmtree(self.path / name, ignore_errors=True)
-        for evaluation in self.path.glob("eval-*.json"):
-            evaluation.unlink()
-        if not any(self.path.iterdir()):
+        for owned in self._owned():
+            shutil.rmtree(owned) if owned.is_dir() else owned.unlink()
+        self._bring_back()
+        if self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
 
+    def _bring_back(self) -> None:
+        if not self._aside.is_dir():
+            return
+        if not self.checkpoint.exists():
+            for owned in self._owned():
+                shutil.rmtree(owned) if owned.is_dir() else owned.unlink()
+            self.path.mkdir(parents=True, exist_ok=True)
+            for old in self._aside.iterdir():
+                old.rename(self.path / old.name)
+        shutil.rmtree(self._aside)
+
+    def _owned(self) -> list[Path]:
+        """What a run writes, as far as it is there."""
+        if not self.path.is_dir():
+            return []
+        named = [self.path / name for name in (*FILES, *FOLDERS)]
+        return [path for path in named if path.exists()] + sorted(self.path.glob("eval-*.json"))
+
     def _check_same(self, config: dict[str, Any]) -> None:
-        stored = read_json(self.path / "config.json")
-        new = json.loads(json.dumps(config))
-        for name in new:
-            if name not in ("versions", "command") and stored.get(name) != new[name]:
+        stored = _flat(read_json(self.path / "config.json"))
+        for name, new in _flat(json.loads(json.dumps(config))).items():
+            if name.partition(".")[0] not in ("versions", "command") and stored.get(name) != new:
+                was = "other data" if name == "data_sha256" else f"{name} = {stored.get(name)!r}, not {new!r}"
                 raise UserError(
-                    f"{self.path} was begun with {name} = {stored.get(name)!r}, not {new[name]!r}; "
-                    "resume it with the same settings, or give --overwrite"
+                    f"{self.path} was begun with {was}; resume it with the same settings and data, or give --overwrite"
                 )
 
     def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
@@ -106,6 +134,7 @@ class RunFolder:
         """last.ckpt: tensors and plain values."""
         with replacing(self.checkpoint) as beside:
             torch.save(state, beside)
+        shutil.rmtree(self._aside, ignore_errors=True)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """What save_checkpoint wrote, or None where no epoch was finished."""
@@ -123,6 +152,14 @@ class RunFolder:
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
         with replacing(self.path / name) as beside, beside.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -111,6 +111,8 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
         value = getattr(resolved, name)
         if value is not None and not value > 0:
             raise UserError(f"{name} must be above 0, not {value}")
+    if resolved.patience_drop is not None and not resolved.patience_drop >= 0:
+        raise UserError(f"patience_drop must not be negative, as {resolved.patience_drop} is")
     if resolved.seed < 0:
         raise UserError(f"seed must not be negative, as {resolved.seed} is")
     return resolved

@@ -17,6 +17,7 @@ from spml.data.files import is_named
 from spml.errors import UserError
 from spml.model import load_model
 from spml.train.evaluate import predict_logits
+from spml.train.record import rankable
 from spml.train.run import read_json
 
 
@@ -27,6 +28,8 @@ def assess(
 
     Validation is measured with the labels that chose the epoch, so a run that saw single positives stays honest.
     """
+    if batch_size < 1:
+        raise UserError(f"--batch-size must be above 0, not {batch_size}")
     config = read_json(run / "config.json")
     model, info = load_model(run)
     experiment = _experiment(config, info.classes, root)
@@ -48,6 +51,9 @@ def assess(
 
 
 def _experiment(config: dict[str, Any], classes: list[str], root: Path | None) -> Experiment:
+    missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
+    if missing:
+        raise UserError(f"config.json of the run lacks {', '.join(missing)}; it is not whole")
     data = str(config["data"])
     experiment = load(
         data,
@@ -71,7 +77,8 @@ def _split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any
     if split == "test":
         if experiment.test is None:
             raise UserError(f"{experiment.name} has no test split; give --split val")
-        return experiment.test, experiment.test.labels, experiment.label_kind
+        labels = experiment.test.labels
+        return experiment.test, labels, "complete" if rankable(labels) else "observed"
     return experiment.observed.take(experiment.val_rows), experiment.validation_labels(selection), selection
 
 

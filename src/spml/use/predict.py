@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from spml.atomic import replacing
-from spml.data import DataError, LabelTable, read
+from spml.data import DataError, LabelTable
 from spml.data.feed import Feed, OnError
 from spml.data.pictures import EXTENSIONS
+from spml.data.text import lines
 from spml.errors import UserError
 from spml.model import ModelInfo, load_model
 
@@ -42,6 +44,8 @@ def predict(
         on_error: told of each picture that cannot be read; without it the first one ends the work.
         advance: told how many items are done, and of how many.
     """
+    if batch_size < 1:
+        raise UserError(f"--batch-size must be above 0, not {batch_size}")
     model, info = load_model(run)
     items = gather(inputs, info)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -52,11 +56,15 @@ def predict(
     with _writer(out, info) as write, torch.inference_mode():
         for x, rows in feed.in_order(batch_size, on_error):
             probabilities = model(x.to(device)).float().sigmoid().cpu().numpy()
+            if not np.isfinite(probabilities).all():
+                raise UserError(f"{run}: the model gives values that are not numbers; its weights are damaged")
             write([items.items[row] for row in rows], probabilities)
             written += len(rows)
             done = int(rows[-1]) + 1
             if advance is not None:
                 advance(done, len(items))
+        if not written:
+            raise UserError(f"none of {len(items)} pictures could be read; nothing was written")
     return written
 
 
@@ -103,15 +111,35 @@ def _read_arrays(path: Path) -> tuple[list[str], npt.NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             x = file["x"]
             names = file["items"].tolist() if "items" in file else [f"{path.stem}/{i}" for i in range(len(x))]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: not arrays with an x ({error})") from error
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise DataError(f"{path}: not arrays with an x ({' '.join(str(error).split())})") from error
+    if x.ndim == 4 and x.shape[-1] == 3 and x.shape[1] != 3:
+        x = x.transpose(0, 3, 1, 2)
+    if x.ndim not in (2, 4) or (x.ndim == 4 and (x.shape[1] != 3 or x.dtype != np.uint8)):
+        raise DataError(f"{path}: x has shape {x.shape}; give features (N, D) or uint8 pictures (N, 3, H, W)")
+    if len(names) != len(x):
+        raise DataError(f"{path}: x has {len(x)} rows, items {len(names)}")
     return names, x
 
 
 def _read_images(path: Path) -> list[str]:
-    """Paths in the `image` column; other columns do not matter."""
-    tables = read(path, labels="observed")
-    return [str(table.root / item if table.root else item) for table in tables.values() for item in table.items]
+    """Paths in the `image` column, relative to the table's folder; other columns do not matter."""
+    if path.suffix.lower() == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            found = pq.read_table(path, columns=["image"]).column("image").to_pylist()
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise DataError(f"{path}: no column 'image' ({' '.join(str(error).split())[:150]})") from error
+    else:
+        text = list(lines(path))
+        separator = max(",;\t", key=(text[0] if text else "").count)
+        rows = csv.DictReader(text, delimiter=separator)
+        if "image" not in (rows.fieldnames or ()):
+            raise DataError(f"{path}, line 1: no column 'image'; name the one of the paths 'image'")
+        found = [row["image"] for row in rows]
+    return [str(path.parent / image) for image in dict.fromkeys(found) if image]
 
 
 @contextmanager
