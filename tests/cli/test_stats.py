@@ -59,7 +59,11 @@ def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
     assert all(path.read_bytes().startswith(starts[suffix]) for path in out.parent.iterdir())
     first = out.read_bytes()
     assert json.loads(numbers.read_text())["images"]["train"] == 128
-    assert main(words) == 0 and out.read_bytes() == first
+    assert (
+        main(words) == 2
+        and capsys.readouterr().err == f"spml: {out} is already there; give --overwrite or another --out\n"
+    )
+    assert main([*words, "--overwrite"]) == 0 and out.read_bytes() == first
     if suffix == ".svg":
         assert b"training images: 128" in first and b"positives missing" in first
 
@@ -93,3 +97,18 @@ def test_mistakes(pictures, capsys, words, part):
     assert main(["stats", str(pictures), *words]) == 2
     err = capsys.readouterr().err
     assert part in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [(["--json", "mine.csv"], "--json"), (["--out", "mine.svg"], "--out"), (["--out", "a.svg"], "--out")],
+)
+def test_nothing_is_replaced_unasked(pictures, tmp_path, monkeypatch, capsys, words, flag):
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / name for name in ("mine.csv", "mine.svg", "a-pairs.svg")]
+    for file in files:
+        file.write_text("mine")
+    assert main(["stats", str(pictures), *words]) == 2
+    said = capsys.readouterr()
+    assert said.err.endswith(f" is already there; give --overwrite or another {flag}\n") and not said.out
+    assert all(file.read_text() == "mine" for file in files)

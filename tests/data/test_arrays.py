@@ -170,3 +170,12 @@ def test_npy_files_that_are_missing(tmp_path, missing, message):
 def test_files_that_are_no_npy(write, content):
     with pytest.raises(DataError, match=r"x.npy: not a .npy file"):
         read(write(content, "x.npy"))
+
+
+@pytest.mark.parametrize("name", ["image", "tags", "a|b"])
+def test_classes_that_predictions_cannot_take(save, name):
+    path = save(classes=np.array(["dog", name]))
+    with pytest.raises(DataError, match=r"x.npz: classes: class .*; rename it, or"):
+        read(path)
+    (path.parent / "classes.txt").write_text(f"dog\n{name}\tother\n")
+    assert read(path, classes=path.parent / "classes.txt")["train"].classes == ["dog", "other"]

@@ -197,15 +197,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         open_cache([make(tmp_path / "a", 1)], SIZE, folder=tmp_path / "file")
 
 
-def test_unreadable_pictures_are_counted_and_named_with_their_lines(tmp_path, decoded, settled):
+def test_unreadable_pictures_are_one_line_that_names_the_first(tmp_path, decoded, settled):
     table = make(tmp_path / "a", 30)
     for i in range(3, 28):
         (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
     with pytest.raises(DataError) as caught:
         pixels(table, tmp_path / "cache")
-    lines = str(caught.value).split("\n")
-    assert lines[0] == "25 pictures cannot be read:" and lines[-1] == "  and 5 more" and len(lines) == 22
-    assert lines[1].startswith(f"  {tmp_path / 'a' / 'list.csv'}, line 5: {tmp_path / 'a' / '3.jpg'}: not a picture")
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path / 'a' / 'list.csv'}, line 5: {tmp_path / 'a' / '3.jpg'}: not a picture")
+    assert said.endswith("; and 24 more; `spml check` lists them all") and "\n" not in said and "4.jpg" not in said
     good = table.take([0, 1, 2, 28, 29])
     decoded.clear()
     assert torch.equal(pixels(good, tmp_path / "cache"), direct(good)) and not decoded  # the good ones are kept

@@ -220,6 +220,8 @@ def test_rows_without_a_positive(table):
         ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
         ("a.png,dog,train\nb.png,dog,val\n", "1 rows in train are too few"),
         ("a.png,dog,train\nb.png,dog,\n", "2 rows in train are too few"),
+        ("a.png,dog,\nb.png,dog,\nc.png,,val\n", "the validation rows have no label"),
+        ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
     ],
 )
 def test_what_training_would_refuse_is_an_error(table, rows, said):
@@ -273,7 +275,7 @@ def test_counts_in_words():
 
 DAMAGED = (
     "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\nleak.png,dog,,\n"
-    "kept.png,bird,,test\none.png,dog,bird,\ntwo.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,,,val\n"
+    "kept.png,bird,,test\none.png,dog,bird,\ntwo.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,dog,,val\n"
 )
 
 
@@ -322,7 +324,7 @@ def test_the_cleaned_copy_has_no_errors(damaged):
     assert known(tables) == {
         "train": {"ok.png": ("d", "c"), "one.png": ("", ""), "two.png": ("c", "f"), "three.png": ("c", "")},
         "test": {"kept.png": ("b", "")},
-        "val": {"last.png": ("", "")},
+        "val": {"last.png": ("d", "")},
     }
     assert damaged.read_bytes() == before
 

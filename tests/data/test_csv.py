@@ -144,7 +144,15 @@ def test_class_list_with_names_to_show(write):
         ("image,cat\na,2\n", ["line 2", "'2' in column 'cat'"]),
         ('image,label\n"a,dog\nb,cat\n', ["line 2", "check the quotes"]),
         ('image,label\n"a"b,dog\n', ["line 2", "check the quotes"]),
-        (b"image,label\ra,dog\r", ["line 1", "line ends"]),
+        ("image,labels\na,dog\n", ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"]),
+        ("\nimage,split,Lable\na,val,\nb,,2\n", ["line 2", "rename column 'Lable' to 'label'"]),
+        ("image,tags,note\na,dog,x\n", ["line 1", "rename column 'tags' to 'label'"]),
+        ("image,breed,width\na,,640\nb,pug,480\n", ["line 1", "rename column 'breed' to 'label'"]),
+        ("image,breed,note\na,pug,x\n", ["line 2", "'pug' in column 'breed'"]),
+        ("image,cat,dog\na,yes,1\n", ["line 2", "'yes' in column 'cat'"]),
+        ("image,tags\na,1\n", ["line 1", "'tags' is called like a column of predictions", "class list"]),
+        ("image,a|b\na,1\n", ["line 1", "'a|b' contains '|'", "class list"]),
+        ("image,label\na,dog\nb,image\n", ["line 3", "'image' is called like a column of predictions"]),
         ("image,label,negative\na,,cat\nb,cat,\na,cat,\n", ["line 4", "'cat' is both", "'a'", "line 2", "keep one"]),
         ("image,label,negative\na,dog,dog\n", ["line 2", "'dog' is both", "see line 2"]),
         ("image,cat\na,1\na,-1\n", ["line 3", "'cat' is both", "see line 2"]),
@@ -168,6 +176,8 @@ def test_malformed_files(write, content, parts):
         ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' stands twice"]),
         ("\n\n", ["classes.txt", "no class names"]),
         (b"dog\n\xff\n", ["classes.txt, line 2", "UTF-8"]),
+        ("dog\ntags\n", ["classes.txt, line 2", "'tags' is called like a column of predictions"]),
+        ("dog\tdog|hound\n", ["classes.txt, line 1", "'dog|hound' contains '|'"]),
     ],
 )
 def test_class_lists_that_do_not_fit(write, classes, parts):
@@ -176,6 +186,21 @@ def test_class_lists_that_do_not_fit(write, classes, parts):
         read(path, classes=write(classes, "classes.txt"))
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_the_name_to_show_may_stand_for_one_that_predictions_cannot_take(write):
+    names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
+    table = read(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)["train"]
+    assert table.classes == ["labels", "a or b", "Image"] and rows(table) == {"x": [1, 0, 0], "y": [0, 1, 0]}
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_line_ends(write, end):
+    path = write(end.join([b"\xef\xbb\xbfimage,label", b'"a",dog', "b,caf\xe9".encode(), b"", b""]))
+    table = read(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))["train"]
+    assert rows(table) == {"a": [1, 0], "b": [0, 1]} and table.where(1).endswith("my.csv, line 3: ")
+    with pytest.raises(DataError, match=r"my.csv, line 3: byte 0xe9 is not UTF-8"):
+        read(write(end.join([b"image,label", b"a,dog", b"b,caf\xe9", b""])))
 
 
 def test_wide_columns_must_be_in_the_class_list(write):
@@ -215,7 +240,7 @@ def test_any_bytes_give_a_table_or_a_data_error(tmp_path: Path, content):
 
 
 CHARACTERS = st.characters(codec="utf-8", exclude_characters='|"', exclude_categories=["Z", "Cc"])
-NAMES = st.text(CHARACTERS, min_size=1, max_size=6)
+NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(lambda name: name not in ("image", "tags"))
 
 
 @TEMPORARY

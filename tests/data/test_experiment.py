@@ -77,8 +77,10 @@ def test_fraction_zero_needs_no_validation_rows(write):
     [
         ("image,label,split\na,x,test\nb,x,val\n", {}, ["no training rows, only val and test", "mark some rows train"]),
         ("image,label\na,x\n", {}, ["1 training rows", "at least 2"]),
-        ("image,label\na,x\nb,x\n", {}, ["2 rows give no validation row at fraction 0.2", "larger fraction"]),
+        ("image,label\na,x\nb,x\n", {}, ["2 rows give no validation row at fraction 0.2; add rows, or mark"]),
         ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, ["1 training rows"]),
+        ("image,label,split\na,x,\nb,x,\nc,,val\n", {}, ["my.csv: the validation rows have no label"]),
+        ("image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n", {}, ["my.csv: the validation rows have no label"]),
     ],
 )
 def test_too_little_data(write, content, options, parts):
@@ -99,6 +101,8 @@ def test_too_little_data(write, content, options, parts):
         (lambda path: read(path, labels="full"), UserError, ["'full'", "'observed' or 'complete'"]),
         (lambda path: read("digits", classes=["a"]), UserError, ["digits has its own classes"]),
         (lambda path: load(path, val_fraction=1), UserError, ["fraction 1"]),
+        (lambda path: load(path, split_seed=-1), UserError, ["--split-seed -1", "from 0 to 4294967295"]),
+        (lambda path: load(path, observe_seed=2**32), UserError, ["--observe-seed 4294967296", "from 0 to 4294967295"]),
     ],
 )
 def test_requests_that_cannot_be_met(write, call, error, parts):
@@ -108,6 +112,13 @@ def test_requests_that_cannot_be_met(write, call, error, parts):
         call(path)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_validation_rows_without_labels(write):
+    train, val = write("image,label\na,x\nb,x\n"), write("image,label,negative\nc,,x\nd,x,\n", "val.csv")
+    assert len(load(train, val=val).val_rows) == 2
+    complete = load(write("image,label,split\na,x,\nb,x,\nc,,val\n"), labels="complete")
+    assert complete.val_rows.tolist() == [2]  # known to have none
 
 
 def test_a_folder_where_a_file_is_expected(tmp_path):

@@ -87,9 +87,20 @@ def test_names(tmp_path, labels):
 
 
 def test_names_of_class_labels_are_stripped(tmp_path):
-    table = with_features(pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a|b", ""]})
+    table = with_features(pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a b", ""]})
     found = read(save_arrow(tmp_path / "set", table))["train"]
-    assert found.classes == ["dog", "a|b"] and rows(found) == {"a": [1, 0], "b": [0, 1]}
+    assert found.classes == ["dog", "a b"] and rows(found) == {"a": [1, 0], "b": [0, 1]}
+
+
+@pytest.mark.parametrize("name", ["tags", "a|b"])
+def test_names_that_predictions_cannot_take(tmp_path, name):
+    table = pa.table({"image": ["a", "b"], "label": [0, 1]})
+    save_arrow(tmp_path / "listed", with_features(table, label={"names": ["dog", name]}))
+    with pytest.raises(DataError, match=r"listed: class .*; rename it, or"):
+        read(tmp_path / "listed")
+    save_arrow(tmp_path / "named", pa.table({"image": ["a", "b"], "label": [["dog"], [name]]}))
+    with pytest.raises(DataError, match=r"named, row 2: class .*; rename it, or"):
+        read(tmp_path / "named")
 
 
 def test_several_splits(tmp_path):

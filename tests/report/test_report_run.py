@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spml.cli import main
 from spml.errors import UserError
 from spml.report import write_report
 
@@ -251,3 +252,52 @@ def test_import_is_light() -> None:
     code = "import sys, spml.report; print([m for m in ('matplotlib', 'jinja2', 'numpy', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_nothing_is_replaced_unasked(make_run: Make, small: dict[str, Any], tmp_path: Path, capsys: Any) -> None:
+    run, other, mine = make_run("run", **small), make_run("other", seed=1, **small), tmp_path / "mine.html"
+    assert main(["report", str(run)]) == 0 and main(["report", str(run)]) == 0  # its own page
+    assert main(["report", str(run), "--out", str(run / "." / "report.html")]) == 0
+    mine.write_text("mine")
+    capsys.readouterr()
+    for words in ([str(run), "--out", str(mine)], [str(run), str(other), "--out", str(run / "report.html")]):
+        before = Path(words[-1]).read_bytes()
+        assert main(["report", *words]) == 2
+        assert capsys.readouterr().err == f"spml: {words[-1]} is already there; give --overwrite or another --out\n"
+        assert Path(words[-1]).read_bytes() == before
+    assert main(["report", str(run), "--out", str(mine), "--overwrite"]) == 0 and "<html" in mine.read_text()
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "page"])
+def test_a_page_has_the_name_of_one(
+    make_run: Make, small: dict[str, Any], tmp_path: Path, capsys: Any, name: str
+) -> None:
+    run = make_run(**small)
+    assert main(["report", str(run), "--out", str(tmp_path / name), "--overwrite"]) == 2
+    assert capsys.readouterr().err.endswith(f"{name}: give a name that ends in .html or .htm\n")
+    assert not (tmp_path / name).exists()
+    assert main(["report", str(run), "--out", str(tmp_path / "page.HTM")]) == 0
+
+
+def test_labels_that_training_did_not_see_are_not_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs whose complete labels differ where they were not observed; the pages differ in the timings only."""
+    from spml.data import observe
+
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((60, 3)) < 0.4, 1, -1).astype(np.int8)
+    labels[np.arange(60), rng.integers(0, 3, 60)] = 1
+    seen = observe(labels)
+    arrays = {"x": rng.normal(size=(60, 4)), "classes": np.array(["a", "b", "c"])}
+    np.savez(tmp_path / "seen.npz", labels=seen, **arrays)
+    pages = []
+    for name, unseen in (("one", labels), ("two", np.where(seen == 0, -labels, labels))):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        np.savez("data.npz", labels=unseen, **arrays)
+        words = ["--labels", "complete", "--observe", "file:../seen.npz", "--selection", "observed", "--out", "run"]
+        small = ["--backbone", "linear", "--epochs", "1", "--lr", "0.01", "--accelerator", "cpu", "--quiet"]
+        assert main(["train", "data.npz", "--method", "an", *words, *small]) == 0
+        result = record(Path("run/result.json"))
+        Path("run/result.json").write_text(json.dumps(result | {"seconds": 1.0, "images_per_second": 1.0}))
+        pages.append(page(Path("run")))
+    assert pages[0] == pages[1]

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+PAGES = (".html", ".htm")
+
 
 @dataclass(frozen=True)
 class Report:
@@ -22,6 +24,8 @@ class Report:
     """The page. Default: report.html in the run folder, or here for several."""
     title: str | None = None
     """Its heading."""
+    overwrite: bool = False
+    """Replace what is at --out; the run's own report.html is replaced without it."""
 
     def run(self) -> None:
         """Write the page."""
@@ -31,4 +35,16 @@ class Report:
         if not self.runs:
             raise UserError("no run folder given; name one or several")
         out = self.out or (self.runs[0] / "report.html" if len(self.runs) == 1 else Path("report.html"))
+        self._refuse(out)
         print(write_report(list(self.runs), out, title=self.title))
+
+    def _refuse(self, out: Path) -> None:
+        """Raise UserError where the page's name is no page's, or something else would be replaced unasked."""
+        from spml.data.check_fix import refuse_existing
+        from spml.errors import UserError
+
+        if out.suffix.lower() not in PAGES:
+            raise UserError(f"--out {out}: give a name that ends in {' or '.join(PAGES)}")
+        own = len(self.runs) == 1 and out.name == "report.html" and out.parent.resolve() == self.runs[0].resolve()
+        if not own and not self.overwrite:
+            refuse_existing(out, "give --overwrite or another --out")

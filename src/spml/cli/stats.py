@@ -39,6 +39,8 @@ class Stats:
     NAME-pairs."""
     json: Path | None = None
     """File to write the same numbers to."""
+    overwrite: bool = False
+    """Replace what is at --out and --json."""
 
     def run(self) -> None:
         """Count, print, draw."""
@@ -48,10 +50,8 @@ class Stats:
         from spml.cli.stats_output import print_statistics
         from spml.data import load
         from spml.data.statistics import statistics
-        from spml.errors import UserError
 
-        if self.out is not None and self.out.suffix.lower() not in FIGURES:
-            raise UserError(f"--out {self.out}: give a name that ends in {', '.join(FIGURES)}")
+        self._refuse_early()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             experiment = load(
@@ -73,6 +73,23 @@ class Stats:
             draw_classes(found, self.out)
             console.print(f"{self.out}: the classes", markup=False, soft_wrap=True)
             if found.together is not None:
-                pairs = self.out.with_name(f"{self.out.stem}-pairs{self.out.suffix}")
+                pairs = _pairs(self.out)
                 draw_pairs(found, pairs)
                 console.print(f"{pairs}: the pairs of classes", markup=False, soft_wrap=True)
+
+    def _refuse_early(self) -> None:
+        """Raise UserError for files that cannot be written or would be replaced unasked, before any work."""
+        from spml.data.check_fix import refuse_existing
+        from spml.errors import UserError
+
+        if self.out is not None and self.out.suffix.lower() not in FIGURES:
+            raise UserError(f"--out {self.out}: give a name that ends in {', '.join(FIGURES)}")
+        figures = [] if self.out is None else [self.out, _pairs(self.out)]
+        for flag, file in [("--out", figure) for figure in figures] + [("--json", self.json)]:
+            if file is not None and not self.overwrite:
+                refuse_existing(file, f"give --overwrite or another {flag}")
+
+
+def _pairs(out: Path) -> Path:
+    """Where the figure of the pairs goes."""
+    return out.with_name(f"{out.stem}-pairs{out.suffix}")

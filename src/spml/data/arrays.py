@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.builder import OnError, Reading, tell
-from spml.data.names import ClassList, suggestion
+from spml.data.names import ClassList, refuse_name, suggestion
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.data.text import opening
 from spml.errors import DataError
@@ -45,6 +45,8 @@ def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
         names = list(how.classes.display)
     if how.classes is not None:
         sparse, names = _in_order(path, sparse, names, how.classes), list(how.classes.display.values())
+    for name in names:
+        refuse_name(name, f"{path}: classes: ")
     items = [f"{i}" for i in range(len(x))]
     if "items" in arrays:
         items = strings(f"{path}: items", arrays["items"], len(x), "rows of x")

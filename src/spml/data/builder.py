@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.names import ClassList, suggestion
+from spml.data.names import ClassList, refuse_name, suggestion
 from spml.data.places import Places
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError
@@ -68,8 +68,11 @@ class Builder:
 
     def error(self, place: int, text: str) -> DataError:
         """A DataError that names the source and the place; 0 is the source as a whole."""
-        where = f"{self.source}, {self.unit} {place}" if place else f"{self.source}"
-        return DataError(f"{where}: {text}")
+        return DataError(f"{self.place(place)}{text}")
+
+    def place(self, place: int) -> str:
+        """The start of a message about a place."""
+        return f"{self.source}, {self.unit} {place}: " if place else f"{self.source}: "
 
     @contextmanager
     def record(self) -> Iterator[None]:
@@ -118,6 +121,7 @@ class Builder:
                 raise self.error(
                     place, f"class {name!r} is not in the class list ({self.classes.source}){hint or '; add it there'}"
                 )
+            refuse_name(name, self.place(place))
             column = self._columns[name] = len(self._columns)
         return column
 

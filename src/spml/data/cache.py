@@ -25,7 +25,6 @@ from spml.errors import DataError, UserError
 COMMIT_SECONDS = 1.0  # a killed build loses no more than this
 PENDING = 4096  # pictures handed to the threads ahead
 RECENT = 2 * 10**9  # ns: a file changed so shortly before it was read may change again within the clock's step
-SHOWN = 20  # unreadable pictures that are named
 
 Places = dict[str, tuple[LabelTable, int]]
 
@@ -90,7 +89,7 @@ def open_cache(
         tell: shows lines and progress.
 
     Raises:
-        DataError: pictures cannot be decoded: all of them are counted, the first 20 named.
+        DataError: pictures cannot be decoded: the first is named, the others are counted.
     """
     places = {path_of(table, row): (table, row) for table in tables if table.x is None for row in range(len(table))}
     if mode == "none" or size is None or not places:
@@ -182,9 +181,8 @@ def _add(pool: Pool, path: str, upright: bool) -> Record:
 
 
 def _unreadable(errors: dict[str, DataError], places: Places) -> DataError:
-    """One error for all pictures that cannot be read, each with the place where its row stands."""
-    lines = [f"{places[path][0].where(places[path][1])}{error}" for path, error in errors.items()]
-    if len(lines) == 1:
-        return DataError(lines[0])
-    more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
-    return DataError("\n  ".join([f"{len(lines):,} pictures cannot be read:", *lines[:SHOWN], *more]))
+    """One line for all pictures that cannot be read: the first with the place where its row stands."""
+    path, error = next(iter(errors.items()))
+    table, row = places[path]
+    more = f"; and {len(errors) - 1:,} more; `spml check` lists them all" if len(errors) > 1 else ""
+    return DataError(f"{table.where(row)}{error}{more}")

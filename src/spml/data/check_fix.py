@@ -111,10 +111,10 @@ def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
     return SparseLabels.from_entries(rows[order], columns[order], values[order], labels.shape, labels.fill)
 
 
-def refuse_existing(out: Path) -> None:
-    """Raise UserError where something is at `out`: nothing is ever replaced."""
+def refuse_existing(out: Path, remedy: str = "give --fix the name of a new file") -> None:
+    """Raise UserError where something is at `out`: nothing is replaced unasked."""
     if os.path.lexists(out):
-        raise UserError(f"{out} is already there; give --fix the name of a new file")
+        raise UserError(f"{out} is already there; {remedy}")
 
 
 def write_table(tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None) -> None:

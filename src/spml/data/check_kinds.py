@@ -40,7 +40,7 @@ KINDS = {
         "copies of pictures with contradictory labels",
         "keep one of the two labels",
     ),
-    "untrainable": Kind("error", "lack of rows", "lacks of rows", "add rows"),
+    "untrainable": Kind("error", "lack of rows or labels", "lacks of rows or labels", "add some"),
     "different": Kind(
         "warning",
         "copy of a picture with other labels",

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.check_kinds import Problem, problem
+from spml.data.experiment import UNLABELLED, unlabelled
 from spml.data.names import near_duplicates
 from spml.data.observe import draw, split
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
@@ -37,9 +38,15 @@ def untrainable(tables: dict[str, LabelTable]) -> Iterator[Problem]:
         yield problem("untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train")
         return
     count = len(tables["train"])
-    to_train, to_validate = (count, 1) if "val" in tables else map(len, split(count))
-    if to_train < 2 or not to_validate:
+    if "val" in tables:
+        to_train, validation = count, tables["val"].sparse
+    else:
+        rows, held_out = split(count)
+        to_train, validation = len(rows), tables["train"].sparse.take(held_out)
+    if to_train < 2 or not validation.shape[0]:
         yield problem("untrainable", f"{count} rows in train are too few to train and validate with", "train")
+    elif validation.fill == 0 and unlabelled(validation):
+        yield problem("untrainable", UNLABELLED, "val" if "val" in tables else "train")
 
 
 def joined(tables: dict[str, LabelTable]) -> LabelTable:

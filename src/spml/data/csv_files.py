@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from spml.data.builder import Builder, Reading
 from spml.data.forms import Form, Record, fill_long, fill_wide
 from spml.data.table import LabelTable
-from spml.data.text import lines, opening
+from spml.data.text import lines
 from spml.errors import DataError
 
 SEPARATORS = ",;\t"
-NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # the latter is what "surrogateescape" makes of a byte that is not UTF-8
 
 
 def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
@@ -39,7 +37,7 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
 def _records(builder: Builder) -> Iterator[Record]:
     """First line and cells of each record that is not blank; all have as many cells as the first, the header."""
     bad: list[tuple[int, str]] = []
-    reader = csv.reader(_lines(builder.source, bad), delimiter=_separator(builder.source), strict=True)
+    reader = csv.reader(lines(builder.source, bad), delimiter=_separator(builder.source), strict=True)
     width = 0
     while True:
         bad.clear()
@@ -65,18 +63,6 @@ def _check_width(builder: Builder, line: int, found: int, width: int) -> None:
     if found != width:
         remedy = "quote a cell that contains the separator" if found > width else "fill the row up"
         raise builder.error(line, f"{found} cells, the header has {width}; {remedy}")
-
-
-def _lines(path: Path, bad: list[tuple[int, str]]) -> Iterator[str]:
-    """The lines; the number of each that is no text, and why, goes to `bad`, so that the others can still be read."""
-    with opening(path), path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            text = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
-            if found := NOT_TEXT.search(text):
-                byte = ord(found[0]) & 0xFF
-                said = f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
-                bad.append((number, f"{said}; save the file as UTF-8"))
-            yield text
 
 
 def _separator(path: Path) -> str:

@@ -16,9 +16,11 @@ from spml.data.builder import Kind
 from spml.data.files import default_labels, is_named, read, version
 from spml.data.observation import Observation
 from spml.data.observe import SEED, Rows, split
-from spml.data.table import LabelTable, concatenate
+from spml.data.table import LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
 
+LAST_SEED = 2**32 - 1  # that numpy takes
+UNLABELLED = "the validation rows have no label; label some of them, or mark labelled rows val"
 CHUNK_BYTES = 2**24  # of dense labels hashed together
 
 
@@ -106,12 +108,17 @@ def load(
         val: file of the validation rows, for users' files.
         test: file of the test rows.
     """
+    for flag, seed in (("--observe-seed", observe_seed), ("--split-seed", split_seed)):
+        if not 0 <= seed <= LAST_SEED:
+            raise UserError(f"{flag} {seed} must be from 0 to {LAST_SEED}")
     model = Observation.parse(observe)
     kind = labels or default_labels(source)
     if kind == "observed" and observe != "uniform":
         raise UserError(f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out")
     tables = read(source, root, labels=kind, classes=classes, val=val, test=test)
     whole, train_rows, val_rows = _listed(str(source), tables, val_fraction, split_seed)
+    if kind == "observed" and unlabelled(whole.sparse.take(val_rows)):
+        raise DataError(f"{source if val is None else val}: {UNLABELLED}")
     observed, about = whole, {"model": "given"}
     if kind == "complete":
         drawn, about = model.draw(whole, observe_seed, source=str(source), reader=_observed_tables)
@@ -128,6 +135,11 @@ def load(
         version=version(source, root),
         observation=about,
     )
+
+
+def unlabelled(validation: SparseLabels) -> bool:
+    """Whether there are validation rows, but none of them has a positive to choose the epoch with."""
+    return validation.shape[0] > 0 and not (validation.values == 1).any()
 
 
 def _observed_tables(path: str) -> dict[str, LabelTable]:
@@ -150,6 +162,6 @@ def _listed(source: str, tables: dict[str, LabelTable], fraction: float, seed: i
     if fraction > 0 and not len(val_rows):
         raise DataError(
             f"{source}: {len(whole)} rows give no validation row at fraction {fraction}; "
-            "add rows, mark some val in a column 'split', or give a larger fraction"
+            "add rows, or mark some val in a column 'split'"
         )
     return whole, train_rows, val_rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from spml.data.builder import Builder
@@ -12,6 +13,9 @@ from spml.data.table import SPLITS
 
 COLUMNS = ("image", "label", "negative", "split")
 VALUES = {"1": 1, "1.0": 1, "-1": -1, "-1.0": -1, "0": 0, "0.0": 0, "": 0}  # 1.0 is what pandas writes
+
+HEAD = 100  # rows from which to tell what a column holds
+LIKE_LABEL = ("class", "classes", "tag", "tags", "category", "categories")
 
 Record = tuple[int, list[str]]  # place and cells
 
@@ -26,6 +30,7 @@ class Form:
         negative: column of its known negatives.
         split: column of its split.
         classes: columns of single classes, with their names; none in long form.
+        place: of the header.
     """
 
     image: int
@@ -33,6 +38,7 @@ class Form:
     negative: int | None
     split: int | None
     classes: tuple[tuple[int, str], ...] = ()
+    place: int = 0
 
     @classmethod
     def of(cls, builder: Builder, place: int, header: Sequence[str]) -> Form:
@@ -47,12 +53,16 @@ class Form:
             there = ", ".join(map(repr, names))
             raise builder.error(place, f"no column 'image'; the columns are {there}; name the one of the paths 'image'")
         if "label" not in at:
-            return cls(at["image"], None, None, at.get("split"), _class_columns(builder, place, names, at))
+            return cls(at["image"], None, None, at.get("split"), _class_columns(builder, place, names, at), place)
         optional = [name for name in ("negative", "split") if name not in at]
         for name in names:
             if name.lower() not in COLUMNS and (hint := suggestion(name, optional, 0.8)):
                 raise builder.error(place, f"column {name!r} is not known{hint}")
         return cls(at["image"], at["label"], at.get("negative"), at.get("split"))
+
+    def columns(self, builder: Builder) -> list[tuple[int, str, int]]:
+        """Place, name and number of each class's column; the builder then knows them, in this order."""
+        return [(i, name, builder.column(name, self.place)) for i, name in self.classes]
 
 
 def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str, int]) -> tuple[tuple[int, str], ...]:
@@ -65,7 +75,6 @@ def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str,
             problem = f"column {name!r} stands twice" if name else f"column {i + 1} has no name"
             raise builder.error(place, f"{problem}; give each class one named column")
         seen.add(name)
-        builder.column(name, place)
     return tuple(columns)
 
 
@@ -90,10 +99,43 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
                 builder.names(row, cells[form.negative], -1, place)
 
 
+def misnamed(columns: Mapping[str, bool]) -> str | None:
+    """The column that is likely meant as `label`: the only one of such a name, or the only one of words.
+
+    Args:
+        columns: those that hold something else than labels, and whether they may be a column of words.
+    """
+    words = [name for name, no_numbers in columns.items() if no_numbers]
+    like = [name for name in columns if name.lower() in LIKE_LABEL or suggestion(name, ("label", "labels"), 0.8)]
+    return next((found[0] for found in (like, words) if len(found) == 1), None)
+
+
+def _refuse_names(builder: Builder, form: Form, head: list[list[str]]) -> None:
+    """Raise DataError where a table in wide form is one in long form whose column of names is not called `label`."""
+    cells = {name: [cell for row in head if (cell := row[i].strip())] for i, name in form.classes}
+    first = {name: next((cell for cell in filled if cell not in VALUES), None) for name, filled in cells.items()}
+    wide = any(filled and first[name] is None for name, filled in cells.items())  # beside a class, it may be a slip
+    others = {name: not (wide or any(map(_is_number, cells[name]))) for name in cells if first[name] is not None}
+    if (meant := misnamed(others)) is not None:
+        remedy = f"rename column {meant!r} to 'label', or write 1, 0, -1 or empty in it"
+        raise builder.error(form.place, f"no column 'label', and column {meant!r} holds {first[meant]!r}; {remedy}")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
     """Collect records with one cell per class: 1, 0, -1 or empty."""
-    classes = [(i, name, builder.column(name, 1)) for i, name in form.classes]
-    for place, cells in records:
+    records = iter(records)
+    head = list(islice(records, HEAD))
+    _refuse_names(builder, form, [cells for _, cells in head])
+    classes = form.columns(builder)
+    for place, cells in chain(head, records):
         with builder.record():
             row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
             for i, name, column in classes:

@@ -26,7 +26,7 @@ def export(folder: Path, out: Path) -> Path:
     if not is_hub_folder(folder):
         raise DataError(f"{folder}: no Hugging Face dataset; give a folder of Arrow or Parquet files")
     table = out / "labels.csv"
-    refuse_existing(table)
+    refuse_existing(table, "give another OUT")
 
     def store(split: str, number: int, data: bytes, path: str) -> str:
         suffix = Path(path).suffix.lower()

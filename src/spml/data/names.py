@@ -12,6 +12,7 @@ from spml.data.table import LabelTable
 from spml.data.text import lines
 from spml.errors import DataError
 
+OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go to, beside those of the classes
 RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
 
 
@@ -46,11 +47,30 @@ def class_list(classes: str | Path | Sequence[str] | ClassList | None) -> ClassL
         if name in display or shown in shown_before:
             raise DataError(f"{source}, line {number}: class {shown!r} stands twice; remove one")
         if name:
+            refuse_name(shown, f"{source}, line {number}: ")
             display[name] = shown
             shown_before.add(shown)
     if not display:
         raise DataError(f"{source}: no class names; give one a line")
     return ClassList(display, str(source))
+
+
+def refuse_name(name: str, place: str) -> None:
+    """Raise DataError for a class that predictions could not be written of.
+
+    Args:
+        name: as it is shown.
+        place: the start of the message.
+    """
+    if name in OF_PREDICTIONS:
+        problem = f"class {name!r} is called like a column of predictions ({', '.join(OF_PREDICTIONS)})"
+    elif "|" in name:
+        problem = f"class {name!r} contains '|', which joins class names"
+    else:
+        return
+    raise DataError(
+        f"{place}{problem}; rename it, or follow it by a tab and another name in a class list (--classes FILE)"
+    )
 
 
 def suggestion(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.builder import Builder, Reading
-from spml.data.forms import Form, fill_long, row_of
+from spml.data.forms import Form, fill_long, misnamed, row_of
 from spml.data.table import LabelTable
 from spml.data.text import opening
 from spml.errors import DataError
@@ -38,6 +38,7 @@ def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, Label
             if form.label is not None:
                 fill_long(builder, form, _records(file, form))
             else:
+                form.columns(builder)
                 _fill_wide(builder, form, file)
     except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -61,11 +62,16 @@ def _check_types(path: Path, form: Form, schema: Any) -> None:
             field = schema.field(place)
             wanted = "strings or lists of strings" if lists else "strings"
             raise DataError(f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}")
+    others = {}
     for place, name in form.classes:
         kind = schema.field(place).type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
-            remedy = "a label is 1, 0, -1 or null; a column of class names is called 'label'"
-            raise DataError(f"{path}: column {name!r} holds {kind}; {remedy}")
+            others[name] = kind
+    if others:
+        meant = misnamed(dict.fromkeys(others, True))
+        name = meant or next(iter(others))
+        remedy = f"rename column {meant!r} to 'label'" if meant else "a column of class names is called 'label'"
+        raise DataError(f"{path}: column {name!r} holds {others[name]}; a label is 1, 0, -1 or null; {remedy}")
 
 
 def _batches(file: Any, places: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from spml.errors import DataError
 
+NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # the latter is what "surrogateescape" makes of a byte that is not UTF-8
 
-def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, with or without byte order mark, line ends included."""
-    with opening(path), path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                bad = raw[error.start : error.start + 1].hex()
-                raise DataError(f"{path}, line {number}: byte 0x{bad} is not UTF-8; save the file as UTF-8") from None
-            if "\0" in text:
-                raise DataError(
-                    f"{path}, line {number}: a NUL byte; this is not a text file, or it is UTF-16: save as UTF-8"
-                )
+
+def lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]:
+    """The lines of a UTF-8 file, with or without byte order mark; they end in LF, CRLF or CR, which are included.
+
+    Args:
+        path: the file.
+        bad: the number of each line that is no text, and why, go there, so that the others can still be read; without
+            it, the first is a DataError.
+    """
+    with opening(path), path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        for number, text in enumerate(file, 1):
+            if found := NOT_TEXT.search(text):
+                byte = ord(found[0]) & 0xFF
+                said = f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
+                if bad is None:
+                    raise DataError(f"{path}, line {number}: {said}; save the file as UTF-8")
+                bad.append((number, f"{said}; save the file as UTF-8"))
             yield text
 
 
