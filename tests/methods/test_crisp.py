@@ -68,7 +68,7 @@ class TestPriors:
         observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
         told = np.where(~truth & (rng.random(truth.shape) < 0.5), -1, observed)
         without, with_negatives = estimate_priors(scores, observed).item(), estimate_priors(scores, told).item()
-        assert 0.28 < with_negatives < without - 0.2
+        assert 0.28 < with_negatives < without - 0.1
 
     def test_scores_without_information_leave_the_prior_open(self):
         observed = torch.tensor([[1], [0], [0], [0]])

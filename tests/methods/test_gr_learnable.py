@@ -177,7 +177,7 @@ def descended(**options):
 
 
 def test_a_free_v_vanishes_and_a_constrained_one_does_not():
-    free, loose = descended(constraint="none")
+    free, _ = descended(constraint="none")
     assert (free < 0.05).all()
     kept, tight = descended(constraint="class")
     torch.testing.assert_close(kept, torch.ones(CLASSES))
