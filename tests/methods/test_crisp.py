@@ -97,7 +97,7 @@ def method(observed, **options):
 
 def ready(observed, **options):
     """One that has its priors."""
-    return method(observed, priors=PRIORS, **options)
+    return method(observed, priors=PRIORS, warmup=1, **options)
 
 
 def risk(p, s, mean, counts, items, priors=PRIORS, weights=(2.0, 1.0)):
@@ -245,7 +245,7 @@ def test_a_label_table_serves_as_well_as_an_array():
     named = LabelTable([str(i) for i in range(6)], list("abc"), table.numpy())
     states = []
     for source in (named, table):
-        loss = losses.create("crisp", items=6, classes=3, observed=source)
+        loss = losses.create("crisp", items=6, classes=3, observed=source, warmup=1)
         loss.take_scores(logits, torch.arange(6))
         loss.end_epoch(1, 3)
         states.append((loss.priors, loss.per_positive))

@@ -28,10 +28,12 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
     by the second term; in a class without observed positives nothing else counts.
 
     Args:
-        warmup: assume-negative epochs before; at least 1 unless priors are given.
+        warmup: assume-negative epochs before; at least 1 unless priors are given. The scores of a model that has
+            hardly learned make priors far too large, and the risk then holds it to them.
         positive_weight: of the observed positives; 2 in Eq. 7.
         prior_weight: of the mean's distance from the prior; 1 in Eq. 7.
-        momentum: share of the running mean that stays in each step. Each pass sets it to the mean over all items.
+        momentum: share of the running mean that stays in each step; near 1 it lags behind the model, which then
+            swings about the prior. Each pass sets the mean to that over all items.
         delta: of the estimate of priors: probability with which its bound may fail.
         tau: of the estimate of priors: slack of its bound.
         priors: share of positives of each class, where it is known and need not be estimated; nan leaves a class out.
@@ -48,10 +50,10 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        warmup: int = 1,
+        warmup: int = 5,
         positive_weight: float = 2.0,
         prior_weight: float = 1.0,
-        momentum: float = 0.9,
+        momentum: float = 0.5,
         delta: float = 0.01,
         tau: float = 0.01,
         priors: Any = None,
