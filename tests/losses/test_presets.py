@@ -57,6 +57,14 @@ def test_training_settings_of_em_and_large_loss() -> None:
     assert (voc["optimizer"], voc["lr"], voc["weight_decay"], voc["batch_size"]) == ("sgd", 5e-3, 1e-3, 16)
 
 
+def test_learned_gr_starts_where_its_code_does() -> None:
+    coco = losses.preset("gr_learnable", "coco")
+    gr = {name: value for name, value in losses.preset("gr", "coco").options.items() if name not in ("w", "b")}
+    own = {"own_lr": 0.1, "own_momentum": 0.9, "own_decay": 1e-3}
+    assert coco.options == {**gr, "w": 0.0, "b": -2.0, **own}
+    assert coco.training == losses.preset("gr", "coco").training
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="presets exist for voc, coco, nuswide, cub, not 'imagenet'"):
         losses.preset("gr", "imagenet")

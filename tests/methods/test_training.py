@@ -12,7 +12,7 @@ from tests.conftest import contents, outcome
 
 @pytest.mark.parametrize("name", [name for name in losses.names() if losses.needs(name)])
 def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, monkeypatch, name):
-    options = {"warmup": 1} if name == "em_apl" else {"delta": 0.01} if name == "ll_cp" else {}
+    options = {"warmup": 1} if name in ("em_apl", "crisp") else {"delta": 0.01} if name == "ll_cp" else {}
     settings = replace(quick, method=name)
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
     original = _Training._train_epoch

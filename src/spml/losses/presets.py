@@ -13,6 +13,7 @@ AEVLP = "Fsoft-AIC/AEVLP, which builds on GR's code; the paper gives no initial 
 EM_CODE = "Correr-Zhou/SPML-AckTheUnknown, settings per data set"
 LL_ISSUE = "snucml/LargeLossMatters, issue 4"
 ROLE_PAPER = "Cole et al., CVPR 2021"
+CRISP_PAPER = "Liu et al., CRISP; its training settings are a search's, so the protocol's stand"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -90,6 +91,11 @@ def _gr(dataset: str) -> Values:
     }
 
 
+def _gr_learnable(dataset: str) -> Values:
+    learned = {"w": 0.0, "b": -2.0, "own_lr": 0.1, "own_momentum": 0.9, "own_decay": 1e-3}
+    return {**_gr(dataset), **{option: (value, GR_CODE) for option, value in learned.items()}}
+
+
 def _per_dataset(option: str, values: tuple[Any, ...], source: str) -> dict[str, Values]:
     return {dataset: {option: (value, source)} for dataset, value in zip(DATASETS, values, strict=True)}
 
@@ -106,6 +112,12 @@ EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
 EM = _with_training(_per_dataset("alpha", (0.2, 0.1, 0.1, 0.01), EM_CODE), "em", EM_CODE)
 PRESETS: dict[str, dict[str, Values]] = {
     "gr": {dataset: _gr(dataset) for dataset in DATASETS},
+    "gr_learnable": {dataset: _gr_learnable(dataset) for dataset in DATASETS},
+    "crisp": _merged(
+        _per_dataset("delta", (0.01,) * 4, CRISP_PAPER),
+        _per_dataset("tau", (0.01,) * 4, CRISP_PAPER),
+        _per_dataset("epochs", (10,) * 4, CRISP_PAPER),
+    ),
     "epr": EXPECTED,
     "role": EXPECTED,
     "em": EM,

@@ -34,6 +34,8 @@ METHODS: dict[str, str] = {
     "sce": "spml.losses.robust",
     "taylor_ce": "spml.losses.robust",
     "gr": "spml.losses.gr",
+    "gr_learnable": "spml.methods.gr_learnable",
+    "crisp": "spml.methods.crisp",
     "full": "spml.losses.cross_entropy",
 }
 

@@ -17,7 +17,7 @@ from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
 from spml.train.settings import Settings
 
-SIDE_INFORMATION = ("expected_positives",)  # options whose published values come from complete labels
+SIDE_INFORMATION = ("expected_positives", "priors")  # options whose values come from complete labels
 NOT_OF_THE_RUN = ("cache", "cache_dir")  # settings that change no result, so that a run may go on with others
 
 
@@ -25,7 +25,7 @@ def config(
     experiment: Experiment, settings: Settings, options: dict[str, Any], method: Method, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
     """All that is needed to repeat the run, and what it took from complete labels."""
-    side: dict[str, Any] = {name: options[name] for name in SIDE_INFORMATION if name in options}
+    side: dict[str, Any] = {name: options[name] for name in SIDE_INFORMATION if options.get(name) is not None}
     if settings.selection == "complete":
         side["validation_labels"] = "complete"
     if method.trains_on == "complete":

@@ -1,0 +1,143 @@
+"""CRISP: the share of positives of each class is estimated in every epoch, and predictions are held to it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from spml.losses.cross_entropy import an
+from spml.losses.method import Method, prepared
+from spml.losses.unified import Reduction, reduce
+from spml.methods.labels import label_parts
+from spml.methods.priors import estimate_priors
+
+
+class crisp(Method):  # noqa: N801  (methods are called by their names)
+    """Class-prior guided learning: positives are learned, the mean prediction is held to the prior (Liu et al., 2024).
+
+    After assume-negative epochs, with the prior pi and n_p observed positives of N items, the risk of a class is
+
+        2 pi / n_p  sum over observed positives of (1 - p)  +  |mean of p over all items - pi|,
+
+    the paper's Eq. 7. It trains with a modified Eq. 8, whose formula could not be read and is not here. In a batch
+    an observed positive counts 2 pi N / n_p, so that the mean over items estimates the first term without bias. The
+    mean of p in the second is a running one: that of the batch alone is too rough, and its distance from pi biased.
+    It decides which way to go; the slope is that of the batch's mean. A known negative costs p, and is not moved
+    by the second term; in a class without observed positives nothing else counts.
+
+    Args:
+        warmup: assume-negative epochs before; at least 1 unless priors are given. The scores of a model that has
+            hardly learned make priors far too large, and the risk then holds it to them.
+        positive_weight: of the observed positives; 2 in Eq. 7.
+        prior_weight: of the mean's distance from the prior; 1 in Eq. 7.
+        momentum: share of the running mean that stays in each step; near 1 it lags behind the model, which then
+            swings about the prior. Each pass sets the mean to that over all items.
+        delta: of the estimate of priors: probability with which its bound may fail.
+        tau: of the estimate of priors: slack of its bound.
+        priors: share of positives of each class, where it is known and need not be estimated; nan leaves a class out.
+        reduction: mean, sum, sum_classes (the risk above) or none.
+        items: of the training split.
+        classes: number of them.
+        observed: labels of the training split, with rows(index), or an array.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"items", "pass"})
+    priors: Tensor
+    running: Tensor
+    per_positive: Tensor
+
+    def __init__(
+        self,
+        warmup: int = 5,
+        positive_weight: float = 2.0,
+        prior_weight: float = 1.0,
+        momentum: float = 0.5,
+        delta: float = 0.01,
+        tau: float = 0.01,
+        priors: Any = None,
+        reduction: Reduction = "mean",
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        if items is None or classes is None or observed is None:
+            raise ValueError("crisp needs items, classes and observed: it estimates how frequent each class is")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is the share of a mean that stays, below 1, not {momentum}")
+        self.given = priors is not None
+        if warmup < (0 if self.given else 1):
+            raise ValueError(f"warmup must be at least 1 where priors are estimated, not {warmup}")
+        self.warmup, self.momentum, self.reduction = warmup, momentum, reduction
+        self.positive_weight, self.prior_weight = positive_weight, prior_weight
+        self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
+        self.assume_negative = an(reduction=reduction)
+        counts = torch.zeros(classes)
+        for _, known in label_parts(observed, items):
+            counts += (known == 1).sum(dim=0)
+        self.register_buffer("per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False)
+        self.register_buffer("priors", _checked(priors, classes) if self.given else torch.full((classes,), torch.nan))
+        self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
+        self.scores = torch.empty(0)
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; assume-negative until there are priors."""
+        logits = prepared(logits, observed)
+        if epoch <= self.warmup or bool(self.priors.isnan().all()):
+            loss: Tensor = self.assume_negative(logits, observed, epoch=epoch, epochs=epochs)
+            return loss
+        counted = self.priors.isfinite() & (self.per_positive > 0)
+        priors = torch.where(counted, self.priors, 0.0).to(logits.dtype)
+        p, absent = logits.sigmoid(), observed == -1
+        mean = self._mean(torch.where(absent, p.detach(), p).mean(dim=0))
+        positive = self.positive_weight * priors * self.per_positive * torch.sigmoid(-logits)
+        entries = torch.where(observed == 1, positive, torch.where(absent, p, 0.0))
+        distance = torch.where(counted, (mean - priors).abs(), 0.0)
+        return reduce(entries + self.prior_weight * distance, self.reduction)
+
+    def _mean(self, batch: Tensor) -> Tensor:
+        """The running mean with this batch in it, whose slope is that of the batch's mean."""
+        now = batch.detach()
+        past = torch.where(self.running.isnan(), now, self.running.to(now.dtype))
+        mean = torch.lerp(now, past, self.momentum)
+        if self.training:
+            self.running = mean.to(self.running.dtype)
+        return mean + (batch - now)
+
+    def wants_pass(self, epoch: int, epochs: int) -> bool:
+        """From the end of the warm-up on, but not after the last epoch, nor where priors are given."""
+        return not self.given and self.warmup <= epoch < epochs
+
+    def take_scores(self, logits: Tensor, index: Tensor) -> None:
+        """Keep them until the pass is over."""
+        if self.scores.numel() == 0:
+            self.scores = torch.empty(self.items, logits.shape[1])
+        self.scores[index.cpu()] = logits.float().cpu()
+
+    def end_epoch(self, epoch: int, epochs: int) -> None:
+        """Estimate the priors, and set the running mean to that of all items."""
+        if not self.wants_pass(epoch, epochs):
+            return
+        labels = torch.cat([part.to(torch.int8) for _, part in label_parts(self.observed, self.items)])
+        self.priors = estimate_priors(self.scores, labels, self.delta, self.tau).to(self.priors)
+        self.running = self.scores.sigmoid().mean(dim=0).to(self.running)
+        self.scores = torch.empty(0)
+
+
+def _checked(priors: Any, classes: int) -> Tensor:
+    values = torch.as_tensor(priors, dtype=torch.float32)
+    if values.shape != (classes,) or not bool(((values > 0) & (values <= 1) | values.isnan()).all()):
+        raise ValueError(f"priors are {classes} shares above 0 and up to 1, not {priors}")
+    return values.clone()

@@ -1,0 +1,167 @@
+"""GR Loss whose pseudo-labels, and weights, are learned by gradient descent in place of a schedule."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spml.losses.components import Component, Gaussian
+from spml.losses.context import Context, Ramp, RampLike
+from spml.losses.gr import Variant
+from spml.losses.terms import GCE, Absent
+from spml.losses.unified import Reduction, UnifiedLoss
+
+Constraint = Literal["class", "batch", "none"]
+
+
+class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their names)
+    """Generalized Robust loss with learned k_hat and v, the paper's last ablation row (Chen et al., 2024).
+
+    k_hat = sigmoid(w p + b) and, by learn_alpha, v have parameters of their own for each class, trained by the loss
+    itself; p is cut off in both. The paper learns both; its code learns w and b only (learn_alpha=False), and v is then
+    scheduled as in gr: mu and sigma have gone epoch / epochs of their way.
+
+    Descent on the loss makes a free v vanish, since every entry costs less with less weight; the paper does not say
+    what prevents it. Here v is divided by its mean over the batch's unknown entries of the class, so that it moves
+    weight between the entries of a class, and takes none from the class; and sigma stays above sigma_min, so that
+    the weight cannot end on one entry.
+
+    Args:
+        learn_alpha: whether mu and sigma are learned too, as in the paper.
+        constraint: what keeps a learned v at a mean of 1 over unknown entries: each "class" of the batch; the whole
+            "batch", which lets classes with large losses lose their weight to others; or "none", as the paper reads.
+        variant: sets the defaults of q1 and reduction as in gr: "official" (0, mean) or "paper" (0.01, sum_classes).
+        q1: robustness of the loss of observed positives; 0 is the log.
+        q2: robustness of the loss of unknown labels taken as positive.
+        q3: robustness of the loss of labels taken as negative.
+        w: initial slope of the pseudo-label; a number, or one per class.
+        b: initial offset of the pseudo-label; a number, or one per class.
+        mu: probability at which an unknown label counts most; (start, end), of which a learned one takes the start.
+        sigma: how fast its weight falls off around mu; as mu.
+        sigma_min: what a learned sigma stays above; the smallest sigma that the paper tried.
+        own_lr: learning rate of the learned parameters, which have an SGD optimiser of their own.
+        own_momentum: its momentum.
+        own_decay: its weight decay, which draws w, b and mu towards 0, and sigma towards sigma_min + log 2.
+        eps: where q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
+        reduction: mean, sum, sum_classes or none.
+        items: of the training split; not used.
+        classes: number of them.
+        observed: what the training split's labels are; not used.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"items"})
+
+    def __init__(
+        self,
+        learn_alpha: bool = True,
+        constraint: Constraint = "class",
+        variant: Variant = "official",
+        q1: RampLike | None = None,
+        q2: RampLike = 0.01,
+        q3: RampLike = 1.0,
+        w: Any = 0.0,
+        b: Any = -2.0,
+        mu: RampLike = (0.5, 0.8),
+        sigma: RampLike = (2.0, 0.5),
+        sigma_min: float = 0.1,
+        own_lr: float = 0.1,
+        own_momentum: float = 0.9,
+        own_decay: float = 1e-3,
+        eps: float | None = None,
+        reduction: Reduction | None = None,
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        if classes is None:
+            raise ValueError("gr_learnable needs items, classes and observed: it learns parameters for each class")
+        if variant not in get_args(Variant):
+            raise ValueError(f"variant is official or paper, not {variant!r}")
+        official = variant == "official"
+        learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
+        super().__init__(
+            khat=LearnedLogistic(w, b, classes),
+            weight=learned or Gaussian(mu, sigma),
+            l1=GCE((0.0 if official else 0.01) if q1 is None else q1, eps),
+            l2=GCE(q2),
+            l3=Absent(GCE(q3)),
+            reduction=reduction or ("mean" if official else "sum_classes"),
+        )
+        self.own_lr, self.own_momentum, self.own_decay = own_lr, own_momentum, own_decay
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """None: its parameters have an optimiser of their own."""
+        return []
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """SGD over the learned parameters."""
+        return torch.optim.SGD(
+            self.parameters(), lr=self.own_lr, momentum=self.own_momentum, weight_decay=self.own_decay
+        )
+
+
+class LearnedLogistic(Component):
+    """Soft pseudo-labels sigmoid(w p + b) with learned w and b for each class."""
+
+    formula = "1/(1 + exp(−(w p + b))), w and b learned per class"
+
+    def __init__(self, w: Any, b: Any, classes: int) -> None:
+        super().__init__()
+        self.w, self.b = _per_class("w", w, classes), _per_class("b", b, classes)
+
+    def forward(self, p: Tensor, context: Context) -> Tensor:
+        """Probability that each entry is positive."""
+        return torch.sigmoid(p * self.w + self.b)
+
+
+class LearnedGaussian(Component):
+    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma for each class, at a mean of 1 where constrained.
+
+    Args:
+        mu: initial value, the start of (start, end).
+        sigma: initial value, the start of (start, end).
+        classes: number of them.
+        floor: what sigma = floor + softplus(width) stays above.
+        constraint: over which unknown entries the mean is 1: each "class", the "batch", or "none".
+    """
+
+    def __init__(self, mu: RampLike, sigma: RampLike, classes: int, floor: float, constraint: Constraint) -> None:
+        super().__init__()
+        if constraint not in get_args(Constraint):
+            raise ValueError(f"constraint is one of {', '.join(get_args(Constraint))}, not {constraint!r}")
+        start = torch.as_tensor(Ramp(sigma).start, dtype=torch.float64) - floor
+        if floor < 0 or not bool((start > 0).all()):
+            raise ValueError(f"sigma starts at {sigma}, which must be above sigma_min = {floor}, itself not below 0")
+        self.floor, self.constraint = floor, constraint
+        self.mu = _per_class("mu", Ramp(mu).start, classes)
+        self.width = _per_class("sigma", start + torch.log(-torch.expm1(-start)), classes)
+        mean = "" if constraint == "none" else f", divided by its mean over the unknown of the {constraint}"
+        self.formula = f"exp(−(p − μ)²/(2σ²)){mean}, μ and σ learned per class"
+
+    @property
+    def sigma(self) -> Tensor:
+        """Width of each class."""
+        return self.floor + F.softplus(self.width)
+
+    def forward(self, p: Tensor, context: Context) -> Tensor:
+        """Weight of each entry."""
+        exponent = (p - self.mu).square() * (-0.5 / self.sigma.square())
+        if self.constraint == "none":
+            return exponent.exp()
+        unknown = context.observed == 0
+        over = (0,) if self.constraint == "class" else (0, 1)
+        top = exponent.detach().masked_fill(~unknown, -torch.inf).amax(dim=over, keepdim=True)
+        exponent = exponent - torch.where(top.isfinite(), top, 0.0)  # a common factor of v, which the mean takes out
+        v = torch.where(unknown, exponent, -torch.inf).exp()
+        total, count = v.sum(dim=over, keepdim=True), unknown.sum(dim=over, keepdim=True)
+        return v * (count / torch.where(count > 0, total, 1.0))
+
+
+def _per_class(name: str, value: Any, classes: int) -> nn.Parameter:
+    start = torch.as_tensor(value, dtype=torch.float32)
+    if start.ndim > 0 and start.shape != (classes,):
+        raise ValueError(f"{name} starts as a number, or one for each of {classes} classes, not {tuple(start.shape)}")
+    return nn.Parameter(start.expand(classes).clone())

@@ -1,0 +1,254 @@
+"""CRISP: class priors and the risk that holds predictions to them, against plain loops."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.data import LabelTable
+from spml.methods.priors import estimate_priors
+from tests.losses.common import random_batch, value_and_gradient
+
+CALL = {"epoch": 2, "epochs": 10}
+
+
+def prior_by_loops(scores, labels, delta, tau):
+    n, n_p = len(scores), labels.count(1)
+    if n_p == 0:
+        return math.nan
+    best, found = math.inf, math.nan
+    slack = math.sqrt(math.log(4 / delta) / (2 * n)) + math.sqrt(math.log(4 / delta) / (2 * n_p))
+    for z in sorted(set(scores), reverse=True):
+        q = sum(f >= z and s != -1 for f, s in zip(scores, labels, strict=True)) / n
+        q_p = sum(f >= z and s == 1 for f, s in zip(scores, labels, strict=True)) / n_p
+        if q_p > 0 and q / q_p + (1 + tau) / q_p * slack < best - 1e-12:
+            best, found = q / q_p + (1 + tau) / q_p * slack, q / q_p
+    return min(found, 1.0)
+
+
+class TestPriors:
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("steps", [3, 1000])
+    def test_they_are_the_definition(self, seed, steps):
+        rng = np.random.default_rng(seed)
+        scores = rng.integers(0, steps, (60, 6)) / steps  # ties, with few steps
+        labels = rng.choice([-1, 0, 0, 0, 1], (60, 6))
+        labels[:, 0] = rng.choice([0, 1], 60)
+        labels[labels[:, 1] == 1, 1] = 0
+        labels[:, 2] = 1
+        found = estimate_priors(scores, labels, 0.2, 0.05)
+        expected = [prior_by_loops(scores[:, c].tolist(), labels[:, c].tolist(), 0.2, 0.05) for c in range(6)]
+        assert found.dtype == torch.float64
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+        assert math.isnan(found[1]) and found[2] == 1
+        kept = found[~found.isnan()]
+        assert ((kept > 0) & (kept <= 1)).all()
+
+    def test_only_the_order_of_scores_matters(self):
+        logits, observed = random_batch(50, 4)
+        torch.testing.assert_close(
+            estimate_priors(logits, observed), estimate_priors(logits.exp(), observed), equal_nan=True
+        )
+
+    @pytest.mark.parametrize("prior", [0.05, 0.2, 0.5])
+    def test_where_positives_are_observed_at_random_it_is_a_close_upper_bound(self, prior):
+        rng = np.random.default_rng(0)
+        truth = rng.random((20_000, 3)) < prior
+        scores = rng.normal(truth * 4.0, 1.0)
+        observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
+        found = estimate_priors(scores, observed).numpy()
+        assert (found > 0.95 * prior).all() and (found < 1.25 * prior + 0.01).all()
+
+    def test_known_negatives_are_not_taken_for_positives(self):
+        rng = np.random.default_rng(1)
+        truth = rng.random((5_000, 1)) < 0.3
+        scores = rng.normal(truth * 0.3, 1.0)  # tells little
+        observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
+        told = np.where(~truth & (rng.random(truth.shape) < 0.5), -1, observed)
+        without, with_negatives = estimate_priors(scores, observed).item(), estimate_priors(scores, told).item()
+        assert 0.28 < with_negatives < without - 0.1
+
+    def test_scores_without_information_leave_the_prior_open(self):
+        observed = torch.tensor([[1], [0], [0], [0]])
+        assert estimate_priors(torch.zeros(4, 1), observed).item() == 1
+
+    @pytest.mark.parametrize(
+        ("scores", "options", "message"),
+        [
+            (torch.zeros(3, 2), {}, "must both be items by classes"),
+            (torch.zeros(2, 2), {"delta": 0}, "delta is a probability"),
+            (torch.full((2, 2), math.nan), {}, "NaN"),
+        ],
+    )
+    def test_mistakes_are_named(self, scores, options, message):
+        with pytest.raises(ValueError, match=message):
+            estimate_priors(scores, torch.zeros(2, 2), **options)
+
+
+PRIORS = [0.5, 0.25, 0.75, 0.125, math.nan, 1.0, 0.5]
+
+
+def method(observed, **options):
+    given = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
+    return losses.create("crisp", **given, **options)
+
+
+def ready(observed, **options):
+    """One that has its priors."""
+    return method(observed, priors=PRIORS, warmup=1, **options)
+
+
+def risk(p, s, mean, counts, items, priors=PRIORS, weights=(2.0, 1.0)):
+    """Eq. 7 of a batch, known negatives added, by plain loops."""
+    total = 0.0
+    for c, prior in enumerate(priors):
+        known = counts[c] > 0 and not math.isnan(prior)
+        for row, label in zip(p, s, strict=True):
+            if label[c] == 1 and known:
+                total += weights[0] * prior * items / counts[c] * (1 - row[c]) / len(p)
+            if label[c] == -1:
+                total += row[c] / len(p)
+        total += weights[1] * abs(mean[c] - prior) if known else 0.0
+    return total
+
+
+def test_what_is_missing_or_makes_no_sense_is_named():
+    with pytest.raises(ValueError, match="crisp needs items, classes and observed"):
+        losses.create("crisp")
+    observed = torch.zeros(2, 7)
+    for options, message in (
+        ({"warmup": 0}, "warmup must be at least 1"),
+        ({"momentum": 1.0}, "momentum is the share"),
+        ({"priors": [0.1]}, "priors are 7 shares"),
+        ({"priors": [0.0] * 7}, "priors are 7 shares"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            method(observed, **options)
+
+
+@pytest.mark.parametrize("weights", [(2.0, 1.0), (3.0, 0.5)])
+def test_the_loss_is_its_formula_over_two_steps(weights):
+    table = random_batch(40, 7, seed=3)[1]
+    table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
+    counts = [(table[:, c] == 1).sum().item() for c in range(7)]
+    options = {"positive_weight": weights[0], "prior_weight": weights[1], "momentum": 0.8}
+    loss, mean = ready(table, reduction="sum_classes", **options), None
+    for step in range(2):
+        logits = random_batch(10, 7, seed=step)[0]
+        s = table[step * 10 : step * 10 + 10]
+        p = logits.sigmoid().tolist()
+        now = [sum(row[c] for row in p) / 10 for c in range(7)]
+        mean = now if mean is None else [0.8 * a + 0.2 * b for a, b in zip(mean, now, strict=True)]
+        value = loss(logits, s, **CALL)
+        assert value.item() == pytest.approx(risk(p, s.tolist(), mean, counts, 40, weights=weights), rel=1e-6)
+        assert loss.running.tolist() == pytest.approx(mean)
+
+
+def test_over_the_whole_split_it_is_equation_7():
+    logits, table = random_batch(30, 7)
+    table = table.clamp(min=0)
+    counts = table.sum(dim=0).tolist()
+    value = ready(table, reduction="sum_classes")(logits, table, **CALL)
+    p = logits.sigmoid()
+    expected = sum(
+        2 * prior / counts[c] * (1 - p[table[:, c] == 1, c]).sum().item() + abs(p[:, c].mean().item() - prior)
+        for c, prior in enumerate(PRIORS)
+        if not math.isnan(prior)
+    )
+    assert value.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_first_term_is_unbiased_over_batches():
+    logits, table = random_batch(30, 7)
+    options = {"reduction": "sum_classes", "prior_weight": 0.0}
+    whole = ready(table, **options)(logits, table, **CALL).item()
+    parts = [ready(table, **options)(logits[i : i + 3], table[i : i + 3], **CALL).item() for i in range(0, 30, 3)]
+    assert sum(parts) / 10 == pytest.approx(whole)
+
+
+def test_each_term_changes_the_value():
+    logits, table = random_batch(30, 7)
+    value = ready(table)(logits, table, **CALL).item()
+    for name in ("positive_weight", "prior_weight"):
+        assert abs(ready(table, **{name: 0.0})(logits, table, **CALL).item() - value) > 1e-3
+    assert abs(ready(table)(logits, table.clamp(min=0), **CALL).item() - value) > 1e-3  # the known negatives
+
+
+def test_the_slope_is_the_batchs_and_its_direction_the_running_means():
+    table = torch.ones(4, 7, dtype=torch.int8)
+    unknown, logits = torch.zeros(2, 7, dtype=torch.int8), torch.zeros(2, 7, dtype=torch.float64)
+    loss = ready(table, momentum=0.99, reduction="sum_classes")
+    loss.running.copy_(torch.tensor([0.9, 0.0, 0.9, 0.9, 0.5, 0.0, 0.0]))
+    _, gradient = value_and_gradient(loss, logits, unknown, **CALL)
+    signs = torch.tensor([1, -1, 1, 1, 0, -1, -1], dtype=torch.float64)
+    torch.testing.assert_close(gradient, (signs * 0.25 / 2).expand(2, 7))
+
+
+def test_a_known_negative_is_moved_by_its_own_term_only():
+    table = torch.ones(4, 7, dtype=torch.int8)
+    observed, logits = torch.zeros(2, 7, dtype=torch.int8), torch.zeros(2, 7, dtype=torch.float64)
+    observed[0] = -1
+    loss = ready(table, prior_weight=50.0, reduction="sum_classes")
+    loss.running.copy_(torch.zeros(7))
+    _, gradient = value_and_gradient(loss, logits, observed, **CALL)
+    torch.testing.assert_close(gradient[0], torch.full((7,), 0.25 / 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_finite_at_any_logit_with_any_labels(dtype):
+    logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
+    for observed in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+        value, gradient = value_and_gradient(ready(observed), logits, observed, **CALL)
+        assert value.isfinite() and gradient.isfinite().all() and value.dtype == torch.float32
+
+
+def test_reductions_agree_once_there_are_priors():
+    logits, table = random_batch()
+    entries, mean, total, classes = (
+        ready(table, reduction=reduction)(logits, table, **CALL) for reduction in ("none", "mean", "sum", "sum_classes")
+    )
+    assert entries.shape == logits.shape
+    torch.testing.assert_close(mean, entries.mean())
+    torch.testing.assert_close(total, entries.sum())
+    torch.testing.assert_close(classes, entries.sum(dim=1).mean())
+
+
+def test_an_epoch_of_its_life():
+    logits, table = random_batch(30, 4)
+    table[:, 2] = table[:, 2].clamp(max=0)
+    loss = method(table, warmup=2)
+    assert [loss.wants_pass(epoch, 5) for epoch in range(1, 6)] == [False, True, True, True, False]
+    warm = loss(logits, table, epoch=2, epochs=5)
+    assert warm == losses.create("an")(logits, table)
+    loss.end_epoch(1, 5)
+    assert loss.priors.isnan().all()
+    for rows in torch.randperm(30).split(7):
+        loss.take_scores(logits[rows], rows)
+    loss.end_epoch(2, 5)
+    torch.testing.assert_close(loss.priors, estimate_priors(logits.float(), table).float(), equal_nan=True)
+    assert loss.priors.isnan().tolist() == [False, False, True, False]
+    torch.testing.assert_close(loss.running, logits.float().sigmoid().mean(dim=0))
+    assert set(loss.state_dict()) == {"priors", "running"} and loss.scores.numel() == 0
+
+    other = method(table, warmup=2)
+    other.load_state_dict(loss.state_dict())
+    assert other(logits, table, epoch=3, epochs=5) == loss(logits, table, epoch=3, epochs=5)
+    before = loss.running.clone()
+    loss.eval()(logits + 1, table, epoch=3, epochs=5)
+    assert torch.equal(loss.running, before)
+
+
+def test_a_label_table_serves_as_well_as_an_array():
+    logits, table = random_batch(6, 3)
+    named = LabelTable([str(i) for i in range(6)], list("abc"), table.numpy())
+    states = []
+    for source in (named, table):
+        loss = losses.create("crisp", items=6, classes=3, observed=source, warmup=1)
+        loss.take_scores(logits, torch.arange(6))
+        loss.end_epoch(1, 3)
+        states.append((loss.priors, loss.per_positive))
+    for pair in zip(*states, strict=True):
+        torch.testing.assert_close(*pair, equal_nan=True)
+    assert not losses.create("crisp", items=6, classes=3, observed=table, priors=[0.1] * 3).wants_pass(1, 3)
