@@ -6,7 +6,7 @@ loss(logits, observed, epoch=3, epochs=8).backward()
 
 from spml.losses.method import Method
 from spml.losses.presets import Preset, preset
-from spml.losses.registry import Option, create, names, needs, options
+from spml.losses.registry import Option, create, head, names, needs, options
 from spml.losses.unified import UnifiedLoss, value_and_gradient
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Preset",
     "UnifiedLoss",
     "create",
+    "head",
     "names",
     "needs",
     "options",

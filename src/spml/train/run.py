@@ -15,6 +15,7 @@ import torch
 from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
 from spml.errors import UserError
+from spml.train.settings import UNNAMED
 
 FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
 FOLDERS = ("best", "scores")
@@ -64,7 +65,7 @@ class RunFolder:
             self.path.rmdir()
 
     def _check_same(self, config: dict[str, Any]) -> None:
-        stored = read_json(self.path / "config.json")
+        stored = {**UNNAMED, **read_json(self.path / "config.json")}
         new = json.loads(json.dumps(config))
         for name in new:
             if name not in ("versions", "command") and stored.get(name) != new[name]:
