@@ -46,7 +46,9 @@ def test_features_take_a_linear_model():
 
 
 def test_what_is_given_stays_given():
-    given = Settings(backbone="tiny", size=32, epochs=2, batch_size=3, lr=0.5, flip=False, weights="none")
+    given = Settings(
+        backbone="tiny", size=32, epochs=2, batch_size=3, lr=0.5, flip=False, weights="none", head="linear"
+    )
     assert resolve(given, experiment("voc")) == replace(given, selection="observed")
 
 

@@ -6,7 +6,7 @@ loss(logits, observed, epoch=3, epochs=8).backward()
 
 from spml.losses.method import Method
 from spml.losses.presets import Preset, preset
-from spml.losses.registry import Option, check_options, create, names, needs, options
+from spml.losses.registry import Option, check_options, create, head, names, needs, options
 from spml.losses.unified import UnifiedLoss, value_and_gradient
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "UnifiedLoss",
     "check_options",
     "create",
+    "head",
     "names",
     "needs",
     "options",

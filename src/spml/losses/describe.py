@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spml.losses.components import Constant
-from spml.losses.registry import create, names, needs, summary
+from spml.losses.registry import create, head, names, needs, summary
 from spml.losses.unified import UnifiedLoss
 
 BEGIN, END = "<!-- generated: framework_table -->", "<!-- end -->"
@@ -27,7 +27,8 @@ def framework_table() -> str:
         if not isinstance(loss, UnifiedLoss):
             beside.append(f"`{name}`: {summary(name)}")
             continue
-        rows.append([f"`{name}`", *_cells(loss)])
+        under = f", head {head(name)}" if head(name) else ""
+        rows.append([f"`{name}`{under}", *_cells(loss)])
         if name in VARIANTS:
             variant: dict[str, Any] = VARIANTS[name]
             label = ", ".join(f"{key}={value}" for key, value in variant.items())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 class Method(nn.Module):
@@ -17,10 +20,12 @@ class Method(nn.Module):
 
     Attributes:
         needs: what it wants besides logits and labels: of items, index, features, views, pass.
+        head: of the classifier that it is meant for, where that is not the linear one.
         trains_on: "observed" labels, or "complete" for the upper bound that sees them all.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
+    head: ClassVar[str | None] = None
     trains_on: Literal["observed", "complete"] = "observed"
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -36,6 +41,9 @@ class Method(nn.Module):
     def end_epoch(self, epoch: int, epochs: int) -> None:
         """An epoch was trained, and the pass made where it was wanted."""
 
+    def carry_over(self) -> None:
+        """Training of the head alone is over; what is remembered is taken along into training end to end."""
+
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Its own parameters for the optimiser, given the head's learning rate."""
         own = list(self.parameters())
@@ -44,6 +52,17 @@ class Method(nn.Module):
     def optimizer(self) -> torch.optim.Optimizer | None:
         """An optimiser of its own for parameters that parameter_groups leaves out, stepped with the other."""
         return None
+
+
+def meant_for(head: str) -> Callable[[Factory], Factory]:
+    """Marks a function that makes a method with the head that the method is meant for."""
+
+    def mark(factory: Factory) -> Factory:
+        marked: Any = factory
+        marked.head = head
+        return factory
+
+    return mark
 
 
 def prepared(logits: Tensor, observed: Tensor) -> Tensor:

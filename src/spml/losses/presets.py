@@ -11,6 +11,7 @@ GR_PAPER = "Chen et al., IJCAI 2024, hyper-parameter table"
 GR_CODE = "yan4xi1/GRLoss, defaults"
 AEVLP = "Fsoft-AIC/AEVLP, which builds on GR's code; the paper gives no initial values beyond VOC"
 EM_CODE = "Correr-Zhou/SPML-AckTheUnknown, settings per data set"
+BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
 LL_ISSUE = "snucml/LargeLossMatters, issue 4"
 ROLE_PAPER = "Cole et al., CVPR 2021"
 CRISP_PAPER = "Liu et al., CRISP; its training settings are a search's, so the protocol's stand"
@@ -72,6 +73,12 @@ TRAINING: dict[str, dict[str, tuple[Any, ...]]] = {
         "optimizer": ("sgd", "adam", "adam", "adam"),
         "weight_decay": (1e-3, 0, 0, 0),
     },
+    "boostlu": {
+        "batch_size": (16, 16, 16, 16),
+        "lr": (1e-5, 1e-5, 1e-5, 1e-5),
+        "epochs": (10, 10, 10, 10),
+        "head_lr": (10, 10, 10, 10),
+    },
 }
 
 
@@ -128,6 +135,7 @@ PRESETS: dict[str, dict[str, Values]] = {
         _per_dataset("theta", (0.9,) * 4, EM_CODE),
     ),
     "ll_r": _with_training(_per_dataset("delta", (0.002, 0.004, 0.004, 0.004), LL_ISSUE), "ll", LL_ISSUE),
+    "boostlu": _with_training(_per_dataset("delta", (0.005,) * 4, BOOSTLU_CODE), "boostlu", BOOSTLU_CODE),
     "ll_ct": _with_training(_per_dataset("delta", (0.002, 0.002, 0.002, 0.004), LL_ISSUE), "ll", LL_ISSUE),
     "ll_cp": _with_training(_per_dataset("delta", (0.001, 0.002, 0.002, 0.002), LL_ISSUE), "ll", LL_ISSUE),
 }

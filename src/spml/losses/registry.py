@@ -28,6 +28,7 @@ METHODS: dict[str, str] = {
     "ll_r": "spml.losses.large_loss",
     "ll_ct": "spml.losses.large_loss",
     "ll_cp": "spml.methods.ll_cp",
+    "boostlu": "spml.methods.boostlu",
     "em": "spml.losses.entropy",
     "em_apl": "spml.methods.em_apl",
     "gce": "spml.losses.robust",
@@ -95,6 +96,11 @@ def check_options(name: str, values: Mapping[str, Any]) -> None:
 def needs(name: str) -> frozenset[str]:
     """What the method wants besides logits and labels: of items, index, features, views, pass."""
     return frozenset(getattr(_factory(name), "needs", frozenset()))
+
+
+def head(name: str) -> str | None:
+    """The classifier's head that the method is meant for, where it is not the linear one."""
+    return getattr(_factory(name), "head", None)
 
 
 def options(name: str) -> list[Option]:

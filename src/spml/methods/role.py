@@ -15,6 +15,7 @@ from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform between -this and this
+CARRIED = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()  # carried over within -this and this
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known ones at this, or minus this
 
 
@@ -73,6 +74,11 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         context = Context(logits.detach(), observed, epoch, epochs, index)
         half = self._half(logits, labels.detach(), context) + self._half(labels, logits.detach(), context)
         return reduce(half / 2, self.reduction)
+
+    @torch.no_grad()
+    def carry_over(self) -> None:
+        """Keep the learned labels' probabilities within 1e-5 and 1 - 1e-5, as published."""
+        self.label_logits.clamp_(-CARRIED, CARRIED)
 
     def _half(self, learner: Tensor, teacher: Tensor, context: Context) -> Tensor:
         """Entries of one side: known labels, the other side's opinion, and the expected number of positives."""

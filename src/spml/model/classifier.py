@@ -1,4 +1,4 @@
-"""Classifier: normalise, backbone, pool, linear."""
+"""Classifier: normalise, backbone, head."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from spml.errors import UserError
 from spml.model.backbones import Backbone, build_backbone
+from spml.model.heads import build_head
 
 
 class Classifier(nn.Module):
@@ -14,16 +15,17 @@ class Classifier(nn.Module):
 
     Args:
         backbone: gives a feature map, or the feature vectors themselves.
-        num_classes: of the linear head.
+        num_classes: number of logits.
+        head: "linear" on pooled features, or "boostlu" on a feature map.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, backbone: Backbone, num_classes: int) -> None:
+    def __init__(self, backbone: Backbone, num_classes: int, head: str = "linear") -> None:
         super().__init__()
         self.backbone = backbone.network
-        self.head = nn.Linear(backbone.channels, num_classes)
+        self.head = build_head(head, backbone.channels, num_classes)
         pictures = bool(backbone.mean)
         shape = (1, -1, 1, 1) if pictures else (1, backbone.channels)
         mean = torch.tensor(backbone.mean) * 255 if pictures else torch.zeros(backbone.channels)
@@ -34,9 +36,14 @@ class Classifier(nn.Module):
             self.to(memory_format=torch.channels_last)  # what convolutions run fastest on
 
     @classmethod
-    def build(cls, backbone: str, num_classes: int, weights: str = "none", features: int | None = None) -> Classifier:
+    def build(
+        cls, backbone: str, num_classes: int, weights: str = "none", features: int | None = None, head: str = "linear"
+    ) -> Classifier:
         """A classifier on the backbone of that name; `features` is the length of feature vectors."""
-        return cls(build_backbone(backbone, weights, features), num_classes)
+        model = cls(build_backbone(backbone, weights, features), num_classes, head)
+        if features is not None and model.head.per_position:
+            raise UserError(f"--head {head} needs a feature map, which --backbone linear has not; give --head linear")
+        return model
 
     def standardise(self, features: Tensor) -> None:
         """Take mean and scale of the inputs from these feature vectors."""
@@ -55,19 +62,40 @@ class Classifier(nn.Module):
     def pool(self, features: Tensor) -> Tensor:
         """Mean over the map, or over the tokens of a transformer."""
         if features.ndim == 4:
-            if features.shape[1] != self.head.in_features and features.shape[-1] == self.head.in_features:
-                return features.mean(dim=(1, 2))  # channels last, as some backbones give it
-            return features.mean(dim=(2, 3))
+            return features.mean(dim=(1, 2) if self._channels_last(features) else (2, 3))
         if features.ndim == 3:
-            prefix = int(getattr(self.backbone, "num_prefix_tokens", 0))
-            return features[:, prefix:].mean(dim=1)
+            return features[:, self._prefix :].mean(dim=1)
         return features
+
+    def positions(self, features: Tensor) -> Tensor:
+        """The map, or the tokens of a transformer, as (B, positions, channels)."""
+        if features.ndim == 4:
+            return features.flatten(1, 2) if self._channels_last(features) else features.flatten(2).transpose(1, 2)
+        return features[:, self._prefix :] if features.ndim == 3 else features
+
+    def _channels_last(self, features: Tensor) -> bool:
+        """Some backbones give their maps as (B, h, w, channels)."""
+        return features.shape[1] != self.head.in_features and features.shape[-1] == self.head.in_features
+
+    @property
+    def _prefix(self) -> int:
+        """Tokens that stand for no position."""
+        return int(getattr(self.backbone, "num_prefix_tokens", 0))
+
+    def head_input(self, features: Tensor) -> Tensor:
+        """What the head takes: pooled features (B, channels), or those of each position."""
+        wants = 3 if self.head.per_position else 2
+        given = self.positions(features) if self.head.per_position else self.pool(features)
+        if given.ndim == wants:
+            return given
+        if self.head.per_position:
+            raise UserError(
+                f"this backbone gives {tuple(features.shape)}, which is no feature map; "
+                "give --head linear or another --backbone"
+            )
+        raise UserError(f"this backbone gives {tuple(features.shape)}, which cannot be pooled; choose another")
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, classes)."""
-        features = self.features(x)
-        pooled = self.pool(features)
-        if pooled.ndim != 2:
-            raise UserError(f"this backbone gives {tuple(features.shape)}, which cannot be pooled; choose another")
-        logits: Tensor = self.head(pooled)
+        logits: Tensor = self.head(self.head_input(self.features(x)))
         return logits

@@ -28,6 +28,7 @@ class ModelInfo:
         thresholds: probability from which each class counts as present.
         training: what it was trained with: data, method, options, selection, validation figure, seed.
         versions: of the libraries.
+        head: name, to build it again.
     """
 
     classes: list[str]
@@ -36,6 +37,7 @@ class ModelInfo:
     thresholds: list[float]
     training: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    head: str = "linear"  # also of models that were stored without naming it
     format: int = FORMAT
 
 
@@ -58,7 +60,7 @@ def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
     at = folder / "best" if (folder / "best").is_dir() else folder
     info = _read_info(at / "model.json")
     features = info.preprocessing.get("features")
-    model = Classifier.build(info.backbone, len(info.classes), "none", features)
+    model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
     tensors = read_tensors(at / "model.safetensors")
     try:
         model.load_state_dict(dict(tensors))
@@ -75,7 +77,7 @@ def _read_info(path: Path) -> ModelInfo:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["format"] > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
-        info = ModelInfo(**{f.name: values[f.name] for f in fields(ModelInfo)})
+        info = ModelInfo(**{f.name: values[f.name] for f in fields(ModelInfo) if f.name in values or f.name != "head"})
         problem = _problem(info)
     except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
         raise UserError(f"{path}: not a model description ({type(error).__name__}: {error})") from error

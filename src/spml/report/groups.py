@@ -11,6 +11,7 @@ import numpy as np
 
 from spml.report.run import Run
 from spml.report.text import setting
+from spml.train.settings import UNNAMED
 
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
 # what may differ between runs that belong together
@@ -128,5 +129,9 @@ def _settings(run: Run) -> dict[str, Any]:
     """What makes a run the same as another but for its seeds: options first, then the rest."""
     options = run.fact("options")
     facts = {name: run.fact(name) for name in ("method", *_TELLING)}
-    facts |= {name: value for name, value in run.config.items() if name not in {*_OWN, *_PLACE, "options", *facts}}
+    facts |= {
+        name: value
+        for name, value in {**UNNAMED, **run.config}.items()
+        if name not in {*_OWN, *_PLACE, "options", *facts}
+    }
     return {**(options if isinstance(options, dict) else {}), **facts}

@@ -21,6 +21,8 @@ from spml.train import record
 from spml.train.augment import key, mirror
 from spml.train.display import Display
 from spml.train.evaluate import predict_logits, score, score_batches
+from spml.train.linear_init import LinearInit
+from spml.train.optimizer import make_optimizer
 from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
 
@@ -131,18 +133,26 @@ class _Training:
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate."""
-        first = self._restore()
-        if first == 1:
+        last = self._restore()
+        if last is None:
             self.display.line(self._headline())
             self.run.write_labels(self.experiment, self.val_truth)
-            self._validate(0, {})
-        for epoch in range(first, _epochs(self.settings) + 1):
+            self._begin()
+        for epoch in range((last or 0) + 1, _epochs(self.settings) + 1):
             if self._should_stop():
                 break
             line = self._train_epoch(epoch)
             self._validate(epoch, line)
             self._save(epoch)
         return self._finish()
+
+    def _begin(self) -> None:
+        """What comes before the first epoch: training of the head alone, where it is wanted, and a validation."""
+        if not self.settings.linear_init:
+            return self._validate(0, {})
+        stage = LinearInit(self.classifier, self.method, self.settings, self.fabric, self.display)
+        self._validate(0, {"linear_init": stage.run(self.train, self.train_labels, self.val, self.val_truth)})
+        return self._save(0)
 
     def _train_epoch(self, epoch: int) -> dict[str, Any]:
         settings, device = self.settings, self.fabric.device
@@ -222,18 +232,18 @@ class _Training:
             }
         )
 
-    def _restore(self) -> int:
-        """The epoch to begin with."""
+    def _restore(self) -> int | None:
+        """The last finished epoch; None where nothing is done."""
         state = self.run.load_checkpoint()
         if state is None:
-            return 1
+            return None
         self.classifier.load_state_dict(state["model"])
         for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
         self.method.load_state_dict(state["method"])
         self.history, self.best, self.spent = state["history"], state["best"], state["spent"]
         self.display.line(f"going on after epoch {state['epoch']} of {self.settings.epochs}")
-        return int(state["epoch"]) + 1
+        return int(state["epoch"])
 
     def _finish(self) -> dict[str, Any]:
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
@@ -254,13 +264,15 @@ class _Training:
     def _headline(self) -> str:
         e, s = self.experiment, self.settings
         counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
-        return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {s.backbone}, {self.fabric.device}"
+        model = f"{s.backbone}" if s.head == "linear" else f"{s.backbone} with head {s.head}"
+        return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}, {self.fabric.device}"
 
 
 def _model(experiment: Experiment, settings: Settings) -> Classifier:
     x = experiment.observed.x
     features = int(x.shape[1]) if x is not None and x.ndim == 2 else None
-    model = Classifier.build(str(settings.backbone), len(experiment.classes), str(settings.weights), features)
+    built = str(settings.backbone), len(experiment.classes), str(settings.weights)
+    model = Classifier.build(*built, features, str(settings.head))
     if x is not None and features is not None:
         model.standardise(torch.from_numpy(np.ascontiguousarray(x[experiment.train_rows])))
     else:
@@ -299,10 +311,7 @@ def _optimizer(model: Classifier, method: losses.Method, settings: Settings) -> 
         {"params": list(model.head.parameters()), "lr": lr * settings.head_lr},
         *method.parameter_groups(lr * settings.head_lr),
     ]
-    groups = [group for group in groups if group["params"]]
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=0.9, weight_decay=settings.weight_decay)
-    return torch.optim.Adam(groups, lr=lr, weight_decay=settings.weight_decay)
+    return make_optimizer(groups, lr, settings)
 
 
 def _given(experiment: Experiment, method: str) -> dict[str, Any]:

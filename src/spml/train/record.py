@@ -75,6 +75,7 @@ def model_info(
             "features": None if pictures else int(model.mean.shape[1]),
         },
         thresholds=[0.5] * len(experiment.classes),
+        head=str(settings.head),
         training={
             "data": experiment.name,
             "method": settings.method,
@@ -122,6 +123,7 @@ def result(
         "data": experiment.name,
         "data_version": experiment.version,
         "backbone": settings.backbone,
+        "head": settings.head,
         "seed": settings.seed,
         "epochs": settings.epochs,
         "best_epoch": best["epoch"],

@@ -15,6 +15,7 @@ import torch
 from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
 from spml.errors import UserError
+from spml.train.settings import UNNAMED
 
 FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
 FOLDERS = ("best", "scores")
@@ -93,7 +94,7 @@ class RunFolder:
         return [path for path in named if path.exists()] + sorted(self.path.glob("eval-*.json"))
 
     def _check_same(self, config: dict[str, Any]) -> None:
-        stored = _flat(read_json(self.path / "config.json"))
+        stored = _flat({**UNNAMED, **read_json(self.path / "config.json")})
         for name, new in _flat(json.loads(json.dumps(config))).items():
             if name.partition(".")[0] not in ("versions", "command") and stored.get(name) != new:
                 was = "other data" if name == "data_sha256" else f"{name} = {stored.get(name)!r}, not {new!r}"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Selection = Literal["complete", "observed"]
 PROTOCOL_SEED = 1200
+# what a run that does not name these was made with: it is older than they are
+UNNAMED: dict[str, Any] = {"head": "linear", "linear_init": 0, "linear_lr": None, "linear_batch_size": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,8 @@ class Settings:
     """none, pretrained, or a file of tensors. Default: pretrained where there are pretrained weights."""
     size: int | None = None
     """Height and width pictures are resized to. Default: 448; arrays keep their own size."""
+    head: str | None = None
+    """linear, or boostlu: class maps with boosted positive values. Default: what the method asks for, else linear."""
     epochs: int | None = None
     """Default: what the benchmark's protocol says; 10 for one's own data."""
     batch_size: int | None = None
@@ -36,6 +40,12 @@ class Settings:
     """Learning rate of the backbone. Default: what the benchmark's protocol says; 1e-5 for one's own pictures."""
     head_lr: float = 10.0
     """The head learns this many times as fast."""
+    linear_init: int = 0
+    """Epochs that train the head alone, on frozen features, before all is trained; published: 25."""
+    linear_lr: float | None = None
+    """Learning rate of the head in those. Default: that of the head in the others."""
+    linear_batch_size: int | None = None
+    """Batch size in those. Default: that of the others."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """Adam as the protocol has it, or SGD with momentum 0.9."""
     weight_decay: float = 0.0
@@ -98,6 +108,8 @@ def data_defaults(experiment: Experiment) -> DataDefaults:
 
 def resolve(settings: Settings, experiment: Experiment) -> Settings:
     """The same with every None decided, and refused where it cannot be carried out."""
+    from spml.losses.registry import head
+
     defaults = data_defaults(experiment)
     chosen = {name: getattr(settings, name) for name in vars(defaults)}
     filled = {name: getattr(defaults, name) if value is None else value for name, value in chosen.items()}
@@ -106,16 +118,31 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     selection = settings.selection or ("complete" if experiment.validates_completely else "observed")
     if selection == "complete" and not experiment.validates_completely:
         raise UserError("selection 'complete' needs complete validation labels, which these data lack; use 'observed'")
-    resolved = replace(settings, **filled, selection=selection)
-    for name in ("epochs", "batch_size", "lr", "head_lr", "size"):
+    resolved = replace(settings, **filled, selection=selection, head=settings.head or head(settings.method) or "linear")
+    for name in ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"):
         value = getattr(resolved, name)
         if value is not None and not value > 0:
             raise UserError(f"{name} must be above 0, not {value}")
     if resolved.patience_drop is not None and not resolved.patience_drop >= 0:
         raise UserError(f"patience_drop must not be negative, as {resolved.patience_drop} is")
-    if resolved.seed < 0:
-        raise UserError(f"seed must not be negative, as {resolved.seed} is")
-    return resolved
+    for name in ("seed", "linear_init"):
+        if getattr(resolved, name) < 0:
+            raise UserError(f"{name} must not be negative, as {getattr(resolved, name)} is")
+    return _with_linear_init(resolved)
+
+
+def _with_linear_init(settings: Settings) -> Settings:
+    """The same with the settings of the head's own epochs decided, where there are such."""
+    from spml.losses.registry import needs
+
+    if not settings.linear_init:
+        return settings
+    if settings.backbone == "linear":
+        raise UserError("--linear-init trains the head before the rest; backbone 'linear' has no rest: leave it out")
+    if "views" in needs(settings.method):
+        raise UserError(f"--linear-init has one view of each picture, {settings.method} needs two: leave it out")
+    lr = settings.linear_lr or (settings.lr or 0.0) * settings.head_lr
+    return replace(settings, linear_lr=lr, linear_batch_size=settings.linear_batch_size or settings.batch_size)
 
 
 def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:

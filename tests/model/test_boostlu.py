@@ -1,0 +1,124 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from spml import losses
+from spml.errors import UserError
+from spml.model import Classifier, load_model
+from spml.model.heads import BoostLU
+from spml.train import Settings, fit
+from spml.use.predict import predict
+from tests.conftest import outcome
+
+
+def noise(*shape):
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def twins(backbone):
+    """A classifier with each head and the same weights."""
+    torch.manual_seed(0)
+    linear = Classifier.build(backbone, 4)
+    boosted = Classifier.build(backbone, 4, head="boostlu")
+    boosted.load_state_dict(linear.state_dict())
+    return linear.eval(), boosted.eval()
+
+
+@pytest.mark.parametrize("backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+def test_without_boost_it_is_pooling_and_a_linear_layer(backbone, monkeypatch):
+    linear, boosted = (model.double() for model in twins(backbone))
+    x = noise(2, 3, 224, 224)
+    expected = linear(x)
+    assert not torch.allclose(boosted(x), expected, atol=1e-3)
+    monkeypatch.setattr(BoostLU, "alpha", 1.0)
+    torch.testing.assert_close(boosted(x), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_formula_by_loops(training):
+    model = twins("tiny")[1].train(training)
+    maps = torch.randn(2, 64, 3, 5)
+    weight, bias = model.head.weight.tolist(), model.head.bias.tolist()
+    logits = model.head(model.head_input(maps))
+    for item in range(2):
+        for c in range(4):
+            total = 0.0
+            for y in range(3):
+                for x in range(5):
+                    value = bias[c] + sum(w * v for w, v in zip(weight[c], maps[item, :, y, x].tolist(), strict=True))
+                    total += 5 * value if value > 0 else value
+            assert logits[item, c].item() == pytest.approx(total / 15, abs=1e-4)
+
+
+def test_channels_last_and_tokens_are_the_same_positions():
+    model = twins("tiny")[1]
+    maps = torch.randn(2, 64, 3, 5)
+    expected = model.positions(maps)
+    assert torch.equal(model.positions(maps.permute(0, 2, 3, 1)), expected)
+    model.backbone.num_prefix_tokens = 1
+    assert torch.equal(model.positions(torch.cat([torch.zeros(2, 1, 64), expected], dim=1)), expected)
+
+
+def test_the_gradient_reaches_head_and_backbone():
+    model = Classifier.build("tiny", 4, head="boostlu")
+    losses.create("gr")(model(noise(4, 3, 16, 16)), torch.eye(4), epoch=1, epochs=2).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_what_has_no_map_is_refused_with_what_to_change():
+    with pytest.raises(UserError, match=r"--head boostlu needs a feature map, .*--backbone linear.*--head linear"):
+        Classifier.build("linear", 3, features=4, head="boostlu")
+    model = Classifier.build("tiny", 3, head="boostlu")
+    model.backbone = torch.nn.Sequential(model.backbone, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    with pytest.raises(
+        UserError, match=r"\(2, 64\), which is no feature map; give --head linear or another --backbone"
+    ):
+        model(noise(2, 3, 16, 16))
+    with pytest.raises(UserError, match="no head 'boost'; give --head linear or boostlu"):
+        Classifier.build("tiny", 3, head="boost")
+
+
+def test_the_method_asks_for_the_head_and_is_ll_r_under_it(scenes, quick, tmp_path):
+    assert losses.head("boostlu") == "boostlu" and losses.head("gr") is None and losses.head("role") is None
+    z, s = torch.randn(6, 5), torch.eye(6, 5)
+    call = {"epoch": 4, "epochs": 5}
+    assert torch.equal(
+        losses.create("boostlu", delta=0.1)(z, s, **call), losses.create("ll_r", delta=0.1)(z, s, **call)
+    )
+    fit(scenes, replace(quick, method="boostlu"), tmp_path / "alone", options={"delta": 0.01}, quiet=True)
+    general = replace(quick, method="ll_r", head="boostlu")
+    fit(scenes, general, tmp_path / "general", options={"delta": 0.01}, quiet=True)
+    plain = replace(quick, method="boostlu", head="linear")
+    fit(scenes, plain, tmp_path / "plain", options={"delta": 0.01}, quiet=True)
+    alone, general, plain = (outcome(tmp_path / name) for name in ("alone", "general", "plain"))
+    assert alone["head"] == general["head"] == "boostlu" and plain["head"] == "linear"
+    assert alone["per_class_ap"] == general["per_class_ap"] != plain["per_class_ap"]
+
+
+def test_a_stored_model_has_its_head_and_predicts(pictures, tmp_path):
+    from spml.data import load
+
+    quick = Settings(method="em", head="boostlu", backbone="tiny", size=16, epochs=1, batch_size=4, accelerator="cpu")
+    experiment = load(pictures)
+    fit(experiment, quick, tmp_path / "run", quiet=True)
+    for name in ("config.json", "best/model.json"):
+        assert json.loads((tmp_path / "run" / name).read_text())["head"] == "boostlu"
+    model, info = load_model(tmp_path / "run")
+    x = noise(3, 3, 16, 16)
+    again = Classifier.build("tiny", len(info.classes), head="boostlu").eval()
+    again.load_state_dict(model.state_dict())
+    assert isinstance(model.head, BoostLU) and torch.equal(model(x), again(x))
+    assert predict(tmp_path / "run", [pictures], tmp_path / "out.csv") == 12
+
+
+def test_a_model_stored_without_a_head_is_linear(finished, tmp_path):
+    import shutil
+
+    shutil.copytree(finished / "best", tmp_path / "best")
+    path = tmp_path / "best" / "model.json"
+    values = json.loads(path.read_text())
+    assert values.pop("head") == "linear"
+    path.write_text(json.dumps(values))
+    assert load_model(tmp_path)[1] == load_model(finished)[1]

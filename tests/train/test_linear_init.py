@@ -1,0 +1,227 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.data import load
+from spml.errors import UserError
+from spml.train import Settings, fit
+from spml.train.linear_init import LinearInit
+from spml.train.loop import _Training
+from spml.train.settings import resolve
+from tests.conftest import contents, outcome
+from tests.train.test_loop import noisy
+
+OPTIONS = {"em_apl": {"warmup": 1}, "ll_cp": {"delta": 0.01}}
+EVERYTHING = ("config.json", "report.html", "last.ckpt", "result.json")
+
+
+@pytest.fixture(scope="module")
+def init(quick):
+    return replace(quick, epochs=2, linear_init=3)
+
+
+def stop_before(monkeypatch, owner, name, epoch):
+    original = getattr(owner, name)
+
+    def stopping(self, *given):
+        if given[0] == epoch:
+            raise KeyboardInterrupt
+        return original(self, *given)
+
+    monkeypatch.setattr(owner, name, stopping)
+
+
+def checkpoint(folder):
+    return torch.load(folder / "last.ckpt", weights_only=True)
+
+
+def after_stage(scenes, settings, folder, monkeypatch, options=None):
+    """The checkpoint that is written before the first epoch."""
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_before(patch, _Training, "_train_epoch", 1)
+        fit(scenes, settings, folder, options=options, quiet=True)
+    return checkpoint(folder)
+
+
+def test_the_head_alone_changes(scenes, init, tmp_path, monkeypatch):
+    from spml.model import Classifier
+
+    models = []
+    build = Classifier.build
+    monkeypatch.setattr(Classifier, "build", lambda *given: models.append(build(*given)) or models[-1])
+    before = {}
+    run = LinearInit.run
+
+    def watched(self, *given):
+        before.update({name: value.clone() for name, value in models[0].state_dict().items()})
+        return run(self, *given)
+
+    monkeypatch.setattr(LinearInit, "run", watched)
+    after = after_stage(scenes, init, tmp_path / "run", monkeypatch)["model"]
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
+    assert any("running_mean" in name for name in before)  # statistics of batch norm are among what stays
+
+
+def test_it_is_training_of_a_linear_model_on_the_backbones_features(scenes, init, tmp_path, monkeypatch):
+    settings = replace(init, method="an", linear_lr=0.01, linear_batch_size=10**6, optimizer="sgd", linear_init=1)
+    state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["model"]
+    from spml.train.augment import key
+    from spml.train.loop import _model
+
+    torch.manual_seed(key(settings.seed, 0))
+    model = _model(scenes, resolve(settings, scenes)).eval()
+    train = scenes.observed.take(scenes.train_rows)
+    with torch.no_grad():
+        features = model.features(torch.from_numpy(train.x)).mean(dim=(2, 3))
+    logits = features @ model.head.weight.T + model.head.bias
+    losses.create("an")(logits, torch.from_numpy(train.labels)).backward()
+    torch.testing.assert_close(state["head.weight"], model.head.weight - 0.01 * model.head.weight.grad)
+    torch.testing.assert_close(state["head.bias"], model.head.bias - 0.01 * model.head.bias.grad)
+
+
+def test_history_tells_of_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_path, monkeypatch):
+    figures = iter([40.0, 60.0, 50.0])
+    heads = []
+
+    def scored(*given):
+        return next(figures)
+
+    epoch = LinearInit._train_epoch
+
+    def kept(self, *given):
+        epoch(self, *given)
+        heads.append(self.model.head.weight.detach().clone())
+
+    monkeypatch.setattr("spml.train.linear_init.score", scored)
+    monkeypatch.setattr(LinearInit, "_train_epoch", kept)
+    state = after_stage(scenes, init, tmp_path / "run", monkeypatch)
+    assert torch.equal(state["model"]["head.weight"], heads[1]) and not torch.equal(heads[1], heads[2])
+    assert state["epoch"] == 0 and state["history"][0]["linear_init"] == {"epoch": 2, "val_map": 60.0}
+    fit(scenes, init, tmp_path / "run", resume=True, quiet=True)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [0, 1, 2] and "linear_init" not in lines[1]
+
+
+def test_the_figure_of_the_stage_is_that_of_epoch_0(scenes, init, tmp_path):
+    fit(scenes, init, tmp_path / "run", quiet=True)
+    line = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0])
+    assert line["linear_init"]["val_map"] == pytest.approx(line["val_map"])
+
+
+class Watching(losses.Method):
+    """A loss that notes what happens to it."""
+
+    needs = frozenset({"items", "index", "pass"})
+
+    def __init__(self, items=0, classes=0, observed=None):
+        super().__init__()
+        self.calls = CALLS
+        self.register_buffer("seen", torch.zeros(items, dtype=torch.int64))
+
+    def begin_epoch(self, epoch, epochs):
+        self.calls.append(("begin", epoch, epochs))
+
+    def take_scores(self, logits, index):
+        self.seen[index] += 1
+
+    def end_epoch(self, epoch, epochs):
+        self.calls.append(("end", epoch, epochs, self.seen.unique().tolist()))
+
+    def carry_over(self):
+        self.calls.append(("carry",))
+
+    def forward(self, logits, observed, *, epoch, epochs, index, **more):
+        assert not more
+        return torch.nn.functional.softplus(-logits * observed).mean()
+
+
+CALLS = []
+
+
+def test_the_method_lives_through_both_stages(scenes, init, tmp_path):
+    CALLS.clear()
+    settings = replace(init, method="tests.train.test_linear_init:Watching", linear_init=2, epochs=1)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    stage = [("begin", 1, 2), ("end", 1, 2, [1]), ("begin", 2, 2), ("end", 2, 2, [2])]
+    assert CALLS[:5] == [*stage, ("carry",)] and CALLS[5] == ("begin", 1, 1)
+
+
+def test_roles_labels_are_carried_over_within_bounds(scenes, init, tmp_path, monkeypatch):
+    settings = replace(init, method="role", linear_lr=3.0)
+    state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["method"]["label_logits"]
+    bound = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()
+    assert state.abs().max().item() == pytest.approx(bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["gr", "role", "ll_cp", "em_apl", "boostlu"])
+@pytest.mark.parametrize("moment", ["during", "after", "later"])
+def test_an_interrupted_run_goes_on_to_the_same_bytes(scenes, init, tmp_path, monkeypatch, method, moment):
+    settings, options = replace(init, method=method), OPTIONS.get(method)
+    fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
+    owner, epoch = {"during": (LinearInit, 2), "after": (_Training, 1), "later": (_Training, 2)}[moment]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_before(patch, owner, "_train_epoch", epoch)
+        fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
+    assert (tmp_path / "cut" / "last.ckpt").exists() == (moment != "during")
+    fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    cut, whole = checkpoint(tmp_path / "cut")["method"], checkpoint(tmp_path / "whole")["method"]
+    assert all(torch.equal(cut[name], whole[name]) for name in whole)
+
+
+def test_with_observed_selection_unobserved_labels_change_nothing(scenes, init, tmp_path):
+    settings = replace(init, selection="observed")
+    for name, experiment in {"true": scenes, "noise": noisy(scenes, 7)}.items():
+        fit(experiment, settings, tmp_path / name, quiet=True)
+    assert contents(tmp_path / "true", EVERYTHING) == contents(tmp_path / "noise", EVERYTHING)
+    assert outcome(tmp_path / "true") == outcome(tmp_path / "noise")
+
+
+def features_of_method(logits, observed, *, features, epoch):
+    assert features.shape[1:] == (64, 6, 6)
+    return torch.nn.functional.softplus(-logits * observed).mean() + 0 * features.mean()
+
+
+features_of_method.needs = frozenset({"features"})
+two_views = lambda logits, observed, *, views: logits.mean()  # noqa: E731
+two_views.needs = frozenset({"views"})
+
+
+def test_a_method_that_looks_at_features_gets_them(scenes, init, tmp_path, monkeypatch):
+    settings = replace(init, method="tests.train.test_linear_init:features_of_method")
+    assert after_stage(scenes, settings, tmp_path / "run", monkeypatch)["epoch"] == 0
+
+
+def test_defaults_are_those_of_the_head(scenes, init):
+    settings = resolve(init, scenes)
+    assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)
+    given = resolve(replace(init, linear_lr=0.5, linear_batch_size=4), scenes)
+    assert (given.linear_lr, given.linear_batch_size) == (0.5, 4)
+    assert resolve(replace(init, linear_init=0), scenes).linear_lr is None
+
+
+def test_what_cannot_be_done_is_refused_before_anything_is_written(scenes, init, tmp_path, monkeypatch):
+    labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(["a", "b"]))
+    with pytest.raises(UserError, match="backbone 'linear' has no rest: leave it out"):
+        fit(load(tmp_path / "f.npz"), Settings(linear_init=5, accelerator="cpu"), tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match="linear_init must not be negative, as -1 is"):
+        fit(scenes, replace(init, linear_init=-1), tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match="two_views needs two: leave it out"):
+        fit(scenes, replace(init, method="tests.train.test_linear_init:two_views"), tmp_path / "run", quiet=True)
+    monkeypatch.setattr("spml.train.linear_init.free_memory", lambda device: 1000)
+    with pytest.raises(UserError, match=r"keeps features of 64, 45 kB in all, and 1 kB of memory are free"):
+        fit(scenes, init, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_size_is_told_first(scenes, init, tmp_path, capsys):
+    fit(scenes, replace(init, linear_init=1, epochs=1, head="boostlu"), tmp_path / "run")
+    lines = capsys.readouterr().out.splitlines()
+    assert "features of 36 x 64 for each item take" in lines[1] and lines[2].startswith("linear init: epoch 1 of 1")
