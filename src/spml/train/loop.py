@@ -292,7 +292,7 @@ def _try_model(model: Classifier, size: int, backbone: str) -> None:
 
 def _try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
     """Refuse options that do not fit the data, or a method that gives no single number, before training."""
-    if method.needs:
+    if losses.needs(name):
         return  # a trial would be remembered
     zeros = torch.zeros(2, classes)
     try:
