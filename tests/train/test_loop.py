@@ -1,6 +1,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -280,3 +281,28 @@ def test_resuming_on_other_data_is_refused(finished, scenes, quick):
 def test_resuming_with_another_option_names_it(finished, scenes, quick):
     with pytest.raises(UserError, match=r"begun with options.q3 = 1.0, not 2; "):
         fit(scenes, quick, finished, options={"q3": 2}, resume=True, quiet=True)
+
+
+@pytest.mark.parametrize("moves", [1, 3, 6])
+def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(finished, scenes, quick, tmp_path, monkeypatch, moves):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    before = contents(run, without=())
+    original, left = Path.rename, 0
+
+    def killed(self, target):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return original(self, target)
+
+    away, back = (lambda: RunFolder(run).begin({})), (lambda: RunFolder(run).check({}, resume=False, overwrite=True))
+    for work, allowed in ((away, moves), (back, moves - 1)):
+        left = allowed
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, "rename", killed)
+            work()
+    with pytest.raises(UserError, match="already holds a run"):
+        fit(scenes, quick, run, quiet=True)
+    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DATASETS = ("voc", "coco", "nuswide", "cub")
-PROTOCOL = "Cole et al., CVPR 2021, shared protocol"
 GR_PAPER = "Chen et al., IJCAI 2024, hyper-parameter table"
 GR_CODE = "yan4xi1/GRLoss, defaults"
 AEVLP = "Fsoft-AIC/AEVLP, which builds on GR's code; the paper gives no initial values beyond VOC"

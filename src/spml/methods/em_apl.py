@@ -12,7 +12,7 @@ from spml.losses.method import Method, prepared
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import label_parts
+from spml.methods.labels import label_parts, rows_of
 
 NONE = -1.0  # of a label that has no pseudo-label
 
@@ -93,9 +93,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
     ) -> Tensor:
         """Loss of a batch."""
         logits = prepared(logits, observed)
-        if index is None and len(logits) != len(self.targets):
-            raise ValueError("em_apl needs index: the rows of the training split that the batch holds")
-        targets = (self.targets if index is None else self.targets[index]).to(logits.dtype)
+        targets = rows_of(self.targets, index, logits, "em_apl")
         context = Context(logits.detach(), observed, epoch, epochs, index)
         soft = torch.lerp(self.log.absent(logits, context), self.log(logits, context), targets.clamp(min=0))
         entries = self.base(logits, observed, epoch=epoch, epochs=epochs, index=index)

@@ -11,6 +11,15 @@ from torch import Tensor
 ROWS = 4096  # read together
 
 
+def rows_of(table: Tensor, index: Tensor | None, batch: Tensor, name: str) -> Tensor:
+    """The rows of a method's table that a batch holds, in the batch's precision; all of them where it is the whole."""
+    if index is not None:
+        return table[index].to(batch.dtype)
+    if len(batch) != len(table):
+        raise ValueError(f"{name} needs index: the rows of the training split that the batch holds")
+    return table.to(batch.dtype)
+
+
 def label_parts(observed: Any, items: int) -> Iterator[tuple[slice, Tensor]]:
     """Rows and their labels, part by part, from a table with rows(index) or an array (items, classes)."""
     for first in range(0, items, ROWS):

@@ -12,7 +12,7 @@ from spml.losses.cross_entropy import ExpectedPositives
 from spml.losses.method import Method, prepared
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import label_parts
+from spml.methods.labels import label_parts, rows_of
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform between -this and this
 CARRIED = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()  # carried over within -this and this
@@ -68,9 +68,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
     ) -> Tensor:
         """Loss of a batch, half of it the classifier's and half the labels'."""
         logits = prepared(logits, observed)
-        if index is None and len(logits) != len(self.label_logits):
-            raise ValueError("role needs index: the rows of the training split that the batch holds")
-        labels = (self.label_logits if index is None else self.label_logits[index]).to(logits.dtype)
+        labels = rows_of(self.label_logits, index, logits, "role")
         context = Context(logits.detach(), observed, epoch, epochs, index)
         half = self._half(logits, labels.detach(), context) + self._half(labels, logits.detach(), context)
         return reduce(half / 2, self.reduction)

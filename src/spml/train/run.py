@@ -42,6 +42,11 @@ class RunFolder:
         """Where the run that is being replaced waits until the new one can be gone on with."""
         return self.path.with_name(f".{self.path.name}.replaced")
 
+    @property
+    def _moving(self) -> Path:
+        """The same while files are on their way there or back: all that is in it belongs in the run folder."""
+        return self.path.with_name(f".{self.path.name}.moving")
+
     def check(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
         """Whether there is a run to go on with; what is there is refused unless it is to be resumed or replaced."""
         self._bring_back()
@@ -59,9 +64,11 @@ class RunFolder:
 
     def begin(self, config: dict[str, Any]) -> None:
         """Move a run that is there aside, and begin a new one."""
-        for owned in self._owned():
-            self._aside.mkdir(parents=True, exist_ok=True)
-            owned.rename(self._aside / owned.name)
+        if owned := self._owned():
+            self._moving.mkdir(parents=True)
+            for old in owned:
+                old.rename(self._moving / old.name)
+            self._moving.rename(self._aside)
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", config)
 
@@ -69,22 +76,27 @@ class RunFolder:
         """Take back a run that has no checkpoint, and bring back the one it was to replace."""
         if self.checkpoint.exists():
             return
-        for owned in self._owned():
-            shutil.rmtree(owned) if owned.is_dir() else owned.unlink()
+        self._remove()
         self._bring_back()
         if self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
 
     def _bring_back(self) -> None:
-        if not self._aside.is_dir():
-            return
-        if not self.checkpoint.exists():
-            for owned in self._owned():
-                shutil.rmtree(owned) if owned.is_dir() else owned.unlink()
+        """Undo what a run that was killed before its first checkpoint had moved; nothing old is removed on the way."""
+        if self._aside.is_dir() and self.checkpoint.exists():
+            shutil.rmtree(self._aside)
+        elif self._aside.is_dir():
+            self._remove()
+            self._aside.rename(self._moving)
+        if self._moving.is_dir():
             self.path.mkdir(parents=True, exist_ok=True)
-            for old in self._aside.iterdir():
+            for old in self._moving.iterdir():
                 old.rename(self.path / old.name)
-        shutil.rmtree(self._aside)
+            self._moving.rmdir()
+
+    def _remove(self) -> None:
+        for owned in self._owned():
+            shutil.rmtree(owned) if owned.is_dir() else owned.unlink()
 
     def _owned(self) -> list[Path]:
         """What a run writes, as far as it is there."""
