@@ -12,6 +12,19 @@ NAMES = losses.names()
 EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losses.options(name)}]
 
 
+FEATURES = {  # what the heads of these methods show of a batch of one's own
+    "mime": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
+    "smile": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
+    "lagc": lambda items, classes: embeddings(2 * items, classes, 6),
+}
+
+
+def embeddings(items: int, classes: int, size: int) -> Tensor:
+    """Of each label; the last number is a deviation and so above 0."""
+    drawn = torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1))
+    return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
+
+
 def build(name: str, observed: Tensor, **options: Any) -> Callable[..., Tensor]:
     """The loss called as loss(logits, observed, epoch=, epochs=), its index and tables supplied."""
     items, classes = observed.shape
@@ -21,6 +34,10 @@ def build(name: str, observed: Tensor, **options: Any) -> Callable[..., Tensor]:
 
     def call(logits: Tensor, labels: Tensor, **arguments: Any) -> Tensor:
         extra = {"index": torch.arange(len(logits))} if losses.needs(name) else {}
+        if "features" in loss.needs:
+            extra["features"] = FEATURES[name](*logits.shape).to(logits.dtype)
+        if "views" in loss.needs:
+            extra["views"] = logits.detach().roll(1, dims=0)
         return loss(logits, labels, **extra, **arguments)  # type: ignore[no-any-return]
 
     return call

@@ -1,6 +1,7 @@
 import torch
 
-from spml.train.augment import coin, key, mirror
+from spml.keyed import coin, key
+from spml.train.augment import mirror
 
 
 def test_a_coin_depends_on_seed_epoch_and_item_alone():

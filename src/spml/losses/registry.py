@@ -72,12 +72,14 @@ def create(name: str, **values: Any) -> Method:
     missing = [option.name for option in known.values() if option.default is REQUIRED and option.name not in values]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")
-    if _is_loss(factory):
-        return CallableLoss(factory, values)
-    method = factory(**values)
+    method = CallableLoss(factory, values) if _is_loss(factory) else factory(**values)
     if not callable(method):
         raise ValueError(f"{name} makes a {type(method).__name__}, not a loss")
-    return method if isinstance(method, Method) else CallableLoss(method, {})
+    if isinstance(method, Method) and not isinstance(method, CallableLoss):
+        return method
+    wrapped = method if isinstance(method, CallableLoss) else CallableLoss(method, {})
+    wrapped.needs = needs(name)
+    return wrapped
 
 
 def check_options(name: str, values: Mapping[str, Any]) -> None:
@@ -98,9 +100,15 @@ def needs(name: str) -> frozenset[str]:
     return frozenset(getattr(_factory(name), "needs", frozenset()))
 
 
-def head(name: str) -> str | None:
+def head(name: str, pictures: bool = True) -> str | None:
     """The classifier's head that the method is meant for, where it is not the linear one."""
-    return getattr(_factory(name), "head", None)
+    return getattr(_factory(name), "head" if pictures else "vector_head", None)
+
+
+def memory(name: str, items: int, classes: int, **values: Any) -> int:
+    """Bytes that the method keeps for a training split of that size, with these options."""
+    told = getattr(_factory(name), "memory", None)
+    return 0 if told is None else int(told(items, classes, **values))
 
 
 def options(name: str) -> list[Option]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         observed: labels of the training split, with rows(index), or an array.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"items", "pass"})
+    needs = frozenset({"items", "pass"})
     priors: Tensor
     running: Tensor
     per_positive: Tensor

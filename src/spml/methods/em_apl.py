@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         observed: labels of the training split; each epoch's own come with the batches.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"items", "index", "pass"})
+    needs = frozenset({"items", "index", "pass"})
     targets: Tensor
     scores: Tensor
     unknown: Tensor

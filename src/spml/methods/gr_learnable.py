@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,7 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         observed: what the training split's labels are; not used.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"items"})
+    needs = frozenset({"items"})
 
     def __init__(
         self,

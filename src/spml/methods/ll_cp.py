@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         observed: what the training split's labels are; not used.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"items", "index"})
+    needs = frozenset({"items", "index"})
     corrected: Tensor
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         observed: labels of the training split, with rows(index), or an array.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"items", "index"})
+    needs = frozenset({"items", "index"})
 
     def __init__(
         self,

@@ -1,19 +1,22 @@
-"""Heads: from a backbone's features to logits. Each has the parameters of a linear layer, weight and bias."""
+"""Heads: from a backbone's features to logits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from spml.errors import UserError
+from spml.model.query import QueryHead, QueryNormalHead
 
 
 class LinearHead(nn.Linear):
     """Logits of pooled features (B, channels)."""
 
     per_position: ClassVar[bool] = False  # whether it takes features of each position rather than their mean
+    takes_vectors: ClassVar[bool] = True  # whether feature vectors, which have no positions, will do
 
 
 class BoostLU(LinearHead):
@@ -23,6 +26,7 @@ class BoostLU(LinearHead):
     """
 
     per_position = True
+    takes_vectors = False
     alpha: float = 5.0  # as published, in training and evaluation alike
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -31,11 +35,23 @@ class BoostLU(LinearHead):
         return torch.where(maps > 0, self.alpha * maps, maps).mean(dim=1)
 
 
-HEADS: dict[str, type[LinearHead]] = {"linear": LinearHead, "boostlu": BoostLU}
+Head = LinearHead | QueryHead
+HEADS: dict[str, Callable[..., Head]] = {
+    "linear": LinearHead,
+    "boostlu": BoostLU,
+    "query": QueryHead,
+    "query-normal": QueryNormalHead,
+}
+SIZED = ("query-normal",)  # whose name may say a size: query-normal:64
 
 
-def build_head(name: str, channels: int, num_classes: int) -> LinearHead:
-    """The head of that name."""
-    if name not in HEADS:
+def build_head(name: str, channels: int, num_classes: int) -> Head:
+    """The head of that name; "query-normal:64" has embeddings of 64 numbers."""
+    kind, colon, size = name.partition(":")
+    if kind not in HEADS or (colon and kind not in SIZED):
         raise UserError(f"no head {name!r}; give --head {' or '.join(HEADS)}")
-    return HEADS[name](channels, num_classes)
+    if not colon:
+        return HEADS[kind](channels, num_classes)
+    if not size.isdigit() or int(size) < 1:
+        raise UserError(f"--head {name}: {size!r} is no size; give a whole number above 0, as in {kind}:64")
+    return HEADS[kind](channels, num_classes, int(size))

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from spml.keyed import coin, key, uniform
 
-def key(*parts: int) -> int:
-    """A number below 2^63 that stands for the parts, for seeding."""
-    digest = hashlib.sha256(",".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
-
-
-def coin(index: Tensor, seed: int, epoch: int) -> Tensor:
-    """A fair coin for each item of this epoch."""
-    mixed = index.to(torch.int64) * -7046029254386353131 + key(seed, epoch)  # splitmix64
-    mixed = (mixed ^ _shift(mixed, 30)) * -4658895280553007687
-    mixed = (mixed ^ _shift(mixed, 27)) * -7723592293110705685
-    return (mixed ^ _shift(mixed, 31)) < 0
-
-
-def _shift(value: Tensor, bits: int) -> Tensor:
-    return (value >> bits) & ((1 << (64 - bits)) - 1)
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+ASPECT = 4 / 3  # a cut-out part is at most this many times as wide as high, or as high as wide
 
 
 def mirror(pictures: Tensor, index: Tensor, seed: int, epoch: int) -> Tensor:
     """Pictures (B, 3, H, W), about half of them mirrored left to right."""
     return torch.where(coin(index, seed, epoch).view(-1, 1, 1, 1), pictures.flip(-1), pictures)
+
+
+def boxes(index: Tensor, seed: int, epoch: int, *, crop: float | None, flip: bool) -> Tensor:
+    """What part of each picture is seen: (B, 4), left, top, right, bottom in 0..1; left > right where mirrored.
+
+    Args:
+        index: rows of the training split.
+        seed: of the run.
+        epoch: from 1.
+        crop: the smallest share of the area that a part may have; None is the whole.
+        flip: mirror about half of them.
+    """
+    seen = torch.tensor(WHOLE, device=index.device).repeat(len(index), 1)
+    if crop is not None:
+        share, shape, left, top = uniform(index, key(seed, epoch, 3), 4).unbind(dim=1)
+        area = crop + (1 - crop) * share
+        stretch = ASPECT ** (shape - 0.5)
+        width, height = (area.sqrt() * stretch).clamp(max=1), (area.sqrt() / stretch).clamp(max=1)
+        left, top = left * (1 - width), top * (1 - height)
+        seen = torch.stack([left, top, left + width, top + height], dim=1)
+    if flip:
+        seen = torch.where(coin(index, seed, epoch)[:, None], seen[:, [2, 1, 0, 3]], seen)
+    return seen
+
+
+def cut(pictures: Tensor, seen: Tensor) -> Tensor:
+    """The parts of the pictures, or maps, that the boxes name, at the pictures' own size (bilinear)."""
+    left, top, right, bottom = (2 * seen.to(torch.float32) - 1).unbind(dim=1)
+    zero = torch.zeros_like(left)
+    across = torch.stack([(right - left) / 2, zero, (right + left) / 2], dim=1)
+    down = torch.stack([zero, (bottom - top) / 2, (bottom + top) / 2], dim=1)
+    grid = F.affine_grid(torch.stack([across, down], dim=1), list(pictures.shape), align_corners=False)
+    values = pictures if pictures.is_floating_point() else pictures.float()
+    taken = F.grid_sample(values, grid.to(values.dtype), padding_mode="border", align_corners=False)
+    return taken if pictures.is_floating_point() else taken.round().clamp(0, 255).to(pictures.dtype)

@@ -14,8 +14,8 @@ from spml.data.cache_pictures import MEMORY_SHARE, free_memory, in_words
 from spml.data.feed import Feed
 from spml.data.table import LabelTable
 from spml.errors import UserError
+from spml.keyed import key
 from spml.model import Classifier
-from spml.train.augment import key
 from spml.train.display import Display
 from spml.train.evaluate import score
 from spml.train.optimizer import make_optimizer
@@ -43,7 +43,7 @@ class LinearInit:
         self.fabric, self.display = fabric, display
         self.epochs = settings.linear_init
         self.batch = settings.linear_batch_size or 1
-        self.whole = "features" in losses.needs(settings.method)  # the method looks at them, not the head alone
+        self.whole = "features" in method.needs  # the method looks at them, not the head alone
 
     def run(self, train: Feed, labels: LabelTable, val: Feed, truth: npt.NDArray[np.int8]) -> dict[str, Any]:
         """Leave head and method as they were after the best epoch; gives that epoch and its validation figure."""
@@ -75,8 +75,8 @@ class LinearInit:
             index = torch.from_numpy(rows)
             part = features[index].to(device, non_blocking=True)
             observed = torch.from_numpy(labels.rows(rows)).to(device, non_blocking=True)
-            more = {"features": part} if self.whole else {}
-            logits = self._logits(part)
+            logits, seen = self._detailed(part)
+            more = {} if seen is None else {"features": seen}
             loss: Tensor = self.method(
                 logits, observed, epoch=epoch, epochs=self.epochs, index=index.to(device), **more
             )
@@ -91,14 +91,14 @@ class LinearInit:
                 self.method.take_scores(self._scores(features[rows_in_order]), rows_in_order.to(device))
         self.method.end_epoch(epoch, self.epochs)
 
-    def _logits(self, part: Tensor) -> Tensor:
+    def _detailed(self, part: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Logits, and what the method looks at besides."""
         with self.fabric.autocast():
-            logits: Tensor = self.model.head(self.model.head_input(part) if self.whole else part)
-        return logits
+            return self.model.detailed(part) if self.whole else (self.model.head(part), None)
 
     @torch.inference_mode()
     def _scores(self, part: Tensor) -> Tensor:
-        return self._logits(part.to(self.fabric.device)).float()
+        return self._detailed(part.to(self.fabric.device))[0].float()
 
     @torch.inference_mode()
     def _look(self, x: Tensor) -> Tensor:

@@ -16,15 +16,17 @@ from spml.data import Experiment
 from spml.data.cache import open_cache
 from spml.data.feed import Feed
 from spml.errors import UserError
+from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
 from spml.train import record
-from spml.train.augment import key, mirror
 from spml.train.display import Display
 from spml.train.evaluate import predict_logits, score, score_batches
 from spml.train.linear_init import LinearInit
-from spml.train.optimizer import make_optimizer
+from spml.train.optimizer import make_optimizer, rate, set_rate
 from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
+from spml.train.step import Step
+from spml.train.trial import memory_note, try_method, try_model
 
 EVAL_FACTOR = 4  # evaluation batches are this many times larger: no gradient is kept
 
@@ -57,18 +59,22 @@ def fit(
     """
     settings = resolve(settings, experiment)
     chosen = method_options(settings.method, experiment.name, options or {})
+    note = memory_note(settings.method, len(experiment.train_rows), len(experiment.classes), chosen)
     torch.manual_seed(key(settings.seed, 0, 1))
     method = losses.create(settings.method, **chosen, **_given(experiment, settings.method))
-    _try_method(method, settings.method, len(experiment.classes), _epochs(settings))
+    try_method(method, settings.method, len(experiment.classes), _epochs(settings))
     config = record.config(experiment, settings, chosen, method, extra_config or {})
     torch.manual_seed(key(settings.seed, 0))
     model = _model(experiment, settings)
+    try_model(model, method, _example(experiment, settings), settings.method, str(settings.backbone))
     run = RunFolder(Path(out))
     going_on = run.check(config, resume=resume, overwrite=overwrite)
     with Display(quiet) as display:
         if going_on and (run.path / "result.json").exists():
             display.line(f"{run.path} is finished")
             return read_json(run.path / "result.json")
+        if note:
+            display.line(note)
         training = _Training(experiment, settings, chosen, method, model, run, display)
         if not going_on:
             run.begin(config)
@@ -108,6 +114,7 @@ class _Training:
         self.classifier = model
         self.model, self.optimizer = self.fabric.setup(model, optimizer)
         self.method = method.to(self.fabric.device)
+        self.step = Step(self.model, self.method, settings)
         self.optimizers = [self.optimizer, *([] if (own := self.method.optimizer()) is None else [own])]
         labels = experiment.complete if method.trains_on == "complete" else experiment.observed
         if labels is None:
@@ -164,14 +171,15 @@ class _Training:
         self.method.begin_epoch(epoch, _epochs(settings))
         self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order))
         began = time.perf_counter()
-        for items, rows in self.train.batches(np.split(order, range(batch, len(order), batch))):
+        batches = np.split(order, range(batch, len(order), batch))
+        for number, (items, rows) in enumerate(self.train.batches(batches)):
             index = torch.from_numpy(rows).to(device, non_blocking=True)
             x = items.to(device, non_blocking=True)
-            if settings.flip and x.ndim == 4:
-                x = mirror(x, index, settings.seed, epoch)
             observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
-            loss: Tensor = self.method(self.model(x), observed, epoch=epoch, epochs=_epochs(settings), index=index)
+            loss: Tensor = self.step.loss(x, observed, rows, index, epoch)
+            factor = rate(settings, (epoch - 1 + number / len(batches)) / _epochs(settings))
             for optimizer in self.optimizers:
+                set_rate(optimizer, factor)
                 optimizer.zero_grad(set_to_none=True)
             self.fabric.backward(loss)
             for optimizer in self.optimizers:
@@ -275,33 +283,17 @@ def _model(experiment: Experiment, settings: Settings) -> Classifier:
     model = Classifier.build(*built, features, str(settings.head))
     if x is not None and features is not None:
         model.standardise(torch.from_numpy(np.ascontiguousarray(x[experiment.train_rows])))
-    else:
-        _try_model(model, settings.size or (0 if x is None else int(x.shape[-1])), str(settings.backbone))
+    model.frozen_norm = settings.frozen_norm
     return model
 
 
-def _try_model(model: Classifier, size: int, backbone: str) -> None:
-    """Refuse a size that the backbone cannot take before anything is decoded or written."""
-    try:
-        with torch.inference_mode():
-            model.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))
-    except (AssertionError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:150]
-        raise UserError(f"{backbone} cannot take pictures of {size} px ({reason}); give another --size") from error
-
-
-def _try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
-    """Refuse options that do not fit the data, or a method that gives no single number, before training."""
-    if losses.needs(name):
-        return  # a trial would be remembered
-    zeros = torch.zeros(2, classes)
-    try:
-        value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=torch.arange(2))
-    except (RuntimeError, TypeError, IndexError) as error:
-        reason = " ".join(str(error).split())[:150]
-        raise UserError(f"{name} cannot be used with these options on {classes} classes ({reason})") from error
-    if not isinstance(value, Tensor) or value.ndim:
-        raise UserError(f"{name} gives no single number to minimise; a loss is reduced over its batch")
+def _example(experiment: Experiment, settings: Settings) -> Tensor:
+    """An item of zeros, (1, ...), as training is given them."""
+    x = experiment.observed.x
+    if x is not None and x.ndim == 2:
+        return torch.zeros(1, x.shape[1])
+    size = settings.size or (0 if x is None else int(x.shape[-1]))
+    return torch.zeros(1, 3, size, size, dtype=torch.uint8)
 
 
 def _optimizer(model: Classifier, method: losses.Method, settings: Settings) -> torch.optim.Optimizer:

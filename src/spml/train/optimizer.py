@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from spml.train.settings import Settings
+
+RISING = 0.2  # share of training over which a one-cycle rate rises
+LOWEST = 1 / 25  # that it rises from
 
 
 def make_optimizer(groups: list[dict[str, Any]], lr: float, settings: Settings) -> torch.optim.Optimizer:
@@ -14,4 +18,21 @@ def make_optimizer(groups: list[dict[str, Any]], lr: float, settings: Settings) 
     groups = [group for group in groups if group["params"]]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=0.9, weight_decay=settings.weight_decay)
-    return torch.optim.Adam(groups, lr=lr, weight_decay=settings.weight_decay)
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adamax": torch.optim.Adamax}
+    made: torch.optim.Optimizer = kinds[settings.optimizer](groups, lr=lr, weight_decay=settings.weight_decay)
+    return made
+
+
+def rate(settings: Settings, done: float) -> float:
+    """What learning rates are multiplied with when this share of training is done."""
+    if settings.schedule == "constant":
+        return 1.0
+    if done < RISING:
+        return LOWEST + (1 - LOWEST) * (1 - math.cos(math.pi * done / RISING)) / 2
+    return (1 + math.cos(math.pi * (done - RISING) / (1 - RISING))) / 2
+
+
+def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Multiply the learning rates that the optimiser was made with."""
+    for group in optimizer.param_groups:
+        group["lr"] = group.setdefault("full_lr", group["lr"]) * factor

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 Selection = Literal["complete", "observed"]
 PROTOCOL_SEED = 1200
 # what a run that does not name these was made with: it is older than they are
-UNNAMED: dict[str, Any] = {"head": "linear", "linear_init": 0, "linear_lr": None, "linear_batch_size": None}
+UNNAMED: dict[str, Any] = {
+    "head": "linear",
+    "linear_init": 0,
+    "linear_lr": None,
+    "linear_batch_size": None,
+    "schedule": "constant",
+    "crop": None,
+    "frozen_norm": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +39,8 @@ class Settings:
     size: int | None = None
     """Height and width pictures are resized to. Default: 448; arrays keep their own size."""
     head: str | None = None
-    """linear, or boostlu: class maps with boosted positive values. Default: what the method asks for, else linear."""
+    """linear; boostlu: class maps with boosted positive values; query, query-normal: a transformer with a query for
+    each class, plain or with normal embeddings. Default: what the method asks for, else linear."""
     epochs: int | None = None
     """Default: what the benchmark's protocol says; 10 for one's own data."""
     batch_size: int | None = None
@@ -46,12 +55,18 @@ class Settings:
     """Learning rate of the head in those. Default: that of the head in the others."""
     linear_batch_size: int | None = None
     """Batch size in those. Default: that of the others."""
-    optimizer: Literal["adam", "sgd"] = "adam"
-    """Adam as the protocol has it, or SGD with momentum 0.9."""
+    optimizer: Literal["adam", "adamw", "adamax", "sgd"] = "adam"
+    """Adam as the protocol has it, one of its relatives, or SGD with momentum 0.9."""
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    """Learning rates as they are, or rising over the first fifth of training and falling to nothing."""
     weight_decay: float = 0.0
     """Of the optimiser."""
     flip: bool | None = None
     """Mirror pictures at random while training. Default: yes for pictures, no for digits."""
+    crop: float | None = None
+    """Cut a random part out of each picture while training, of at least this share of its area. Default: no."""
+    frozen_norm: bool = False
+    """Batch norm of the backbone keeps the statistics, scale and shift that it came with."""
     seed: int = 0
     """Of initialisation, order and augmentation."""
     observe_seed: int = PROTOCOL_SEED
@@ -118,11 +133,15 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     selection = settings.selection or ("complete" if experiment.validates_completely else "observed")
     if selection == "complete" and not experiment.validates_completely:
         raise UserError("selection 'complete' needs complete validation labels, which these data lack; use 'observed'")
-    resolved = replace(settings, **filled, selection=selection, head=settings.head or head(settings.method) or "linear")
+    x = experiment.observed.x
+    meant = head(settings.method, pictures=x is None or x.ndim == 4)
+    resolved = replace(settings, **filled, selection=selection, head=settings.head or meant or "linear")
     for name in ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"):
         value = getattr(resolved, name)
         if value is not None and not value > 0:
             raise UserError(f"{name} must be above 0, not {value}")
+    if resolved.crop is not None and not 0 < resolved.crop < 1:
+        raise UserError(f"crop is a share of the area, above 0 and below 1, not {resolved.crop}")
     if resolved.patience_drop is not None and not resolved.patience_drop >= 0:
         raise UserError(f"patience_drop must not be negative, as {resolved.patience_drop} is")
     for name in ("seed", "linear_init"):

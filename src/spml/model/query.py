@@ -1,0 +1,115 @@
+"""Query-transformer heads: each class looks for itself on the feature map, and so has an embedding of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from spml.errors import UserError
+
+ATTENTION_HEADS = 4
+WIDENING = 4  # of the feed-forward layers
+DROPOUT = 0.1
+SAMPLES = 10  # of the embedding, whose mean a logit is made of in training
+LOG_DEVIATION = 6.0  # log of a deviation stays within plus and minus this
+
+
+class CrossAttention(nn.Module):
+    """A decoder layer without attention among the queries: each looks at the positions, then at itself."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, ATTENTION_HEADS, DROPOUT, batch_first=True)
+        self.feed = nn.Sequential(
+            nn.Linear(width, WIDENING * width), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(WIDENING * width, width)
+        )
+        self.after_attention, self.after_feed = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.dropout = nn.Dropout(DROPOUT)
+
+    def forward(self, queries: Tensor, positions: Tensor) -> Tensor:
+        """(B, classes, width) from the queries of the same shape and (B, positions, width)."""
+        seen, _ = self.attention(queries, positions, positions, need_weights=False)
+        queries = self.after_attention(queries + self.dropout(seen))
+        refined: Tensor = self.after_feed(queries + self.dropout(self.feed(queries)))
+        return refined
+
+
+class QueryHead(nn.Module):
+    """One encoder and two cross-attention layers, a learned query for each class, and a linear layer for each class.
+
+    Width is the backbone's number of channels, as published (2048 on ResNet-50, about 151 million parameters).
+    Positions are not encoded.
+    """
+
+    per_position: ClassVar[bool] = True
+    takes_vectors: ClassVar[bool] = True
+
+    def __init__(self, channels: int, num_classes: int) -> None:
+        super().__init__()
+        if channels % ATTENTION_HEADS:
+            raise UserError(
+                f"--head query splits features into {ATTENTION_HEADS} parts, which {channels} channels do not allow; "
+                "give another --backbone or --head linear"
+            )
+        self.encoder = nn.TransformerEncoderLayer(
+            channels, ATTENTION_HEADS, WIDENING * channels, DROPOUT, batch_first=True
+        )
+        self.decoder = nn.ModuleList([CrossAttention(channels) for _ in range(2)])
+        self.queries = nn.Parameter(torch.randn(num_classes, channels))
+        self.read = PerClass(num_classes, channels)
+
+    def labels(self, positions: Tensor) -> Tensor:
+        """What each class has found: (B, classes, width)."""
+        positions = self.encoder(positions)
+        found = self.queries.expand(len(positions), -1, -1)
+        for layer in self.decoder:
+            found = layer(found, positions)
+        return found
+
+    def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits, and the embedding of each label (B, classes, width)."""
+        found = self.labels(positions)
+        return self.read(found), found
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Logits of features (B, positions, channels)."""
+        return self.detailed(positions)[0]
+
+
+class QueryNormalHead(QueryHead):
+    """The same with a normal distribution over each label's embedding; the logit is that of its mean.
+
+    A published logit is made of the mean of ten drawn embeddings. A sum of normal numbers is normal, so that such a
+    logit has this mean and a deviation that `detailed` tells: a method draws it, and evaluation has nothing random.
+    """
+
+    def __init__(self, channels: int, num_classes: int, size: int = 256) -> None:
+        super().__init__(channels, num_classes)
+        self.mean, self.spread = nn.Linear(channels, size), nn.Linear(channels, size)
+        self.read = PerClass(num_classes, size)
+
+    def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits, and (B, classes, 2 size + 1): means, logs of deviations, and the logit's deviation."""
+        found = self.labels(positions)
+        mean = self.mean(found)
+        log_deviation = (self.spread(found) / 2).clamp(-LOG_DEVIATION, LOG_DEVIATION)
+        variance = (log_deviation.float() * 2).exp()
+        deviation = ((self.read.weight.float() ** 2 * variance).sum(dim=-1, keepdim=True) / SAMPLES).sqrt()
+        return self.read(mean), torch.cat([mean, log_deviation, deviation.to(mean.dtype)], dim=-1)
+
+
+class PerClass(nn.Module):
+    """A linear layer of its own for each class: (B, classes, width) to (B, classes)."""
+
+    def __init__(self, num_classes: int, width: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(width)
+        self.weight = nn.Parameter(torch.empty(num_classes, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(num_classes).uniform_(-bound, bound))
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """Logits."""
+        return (embeddings * self.weight).sum(dim=-1) + self.bias

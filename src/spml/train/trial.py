@@ -1,0 +1,72 @@
+"""What is tried before anything is decoded or written: the size, the options, the needs, the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spml import losses
+from spml.data.cache_pictures import MEMORY_SHARE, free_memory, in_words
+from spml.errors import UserError
+from spml.model import Classifier
+
+WORTH_TELLING = 2**30  # bytes
+
+
+def try_model(model: Classifier, method: losses.Method, example: Tensor, name: str, backbone: str) -> None:
+    """Refuse a size that the backbone cannot take, and features that the method cannot use.
+
+    Args:
+        model: to be trained.
+        method: is shown the features of the example where it needs features.
+        example: one item as it is stored, (1, ...).
+        name: of the method.
+        backbone: its name.
+    """
+    if "views" in method.needs and example.ndim != 4:
+        raise UserError(f"{name} needs views: two looks at each picture, which feature vectors do not have")
+    try:
+        with torch.inference_mode():
+            features = model.eval().features(example)
+    except (AssertionError, RuntimeError) as error:
+        size = example.shape[-1]
+        raise UserError(
+            f"{backbone} cannot take pictures of {size} px ({_short(error)}); give another --size"
+        ) from error
+    with torch.inference_mode():
+        _, shown = model.detailed(features)
+    if "features" in method.needs:
+        try:
+            method.prepare(shown.float().clone())
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+def try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
+    """Refuse options that do not fit the data, or a method that gives no single number, before training."""
+    if method.needs:
+        return  # a trial would be remembered
+    zeros = torch.zeros(2, classes)
+    try:
+        value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=torch.arange(2))
+    except (RuntimeError, TypeError, IndexError) as error:
+        raise UserError(f"{name} cannot be used with these options on {classes} classes ({_short(error)})") from error
+    if not isinstance(value, Tensor) or value.ndim:
+        raise UserError(f"{name} gives no single number to minimise; a loss is reduced over its batch")
+
+
+def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any]) -> str | None:
+    """A line on what the method will keep for its items, where that is much; what does not fit is refused."""
+    size = losses.memory(name, items, classes, **options)
+    free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    told = f"{name} keeps {in_words(size)} for {items:,} items of {classes:,} classes"
+    if free is not None and size > MEMORY_SHARE * free:
+        raise UserError(f"{told}, and {in_words(free)} of memory are free; give other options or another --method")
+    return told if size >= WORTH_TELLING else None
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:150]
