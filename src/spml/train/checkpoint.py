@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 from typing import IO, Any
@@ -12,8 +13,8 @@ import torch
 from spml.atomic import replacing
 from spml.errors import UserError
 
-MAGIC = b"spml1\n"  # then the SHA-256 of what follows, then what torch.save writes
-HEADER = len(MAGIC) + 32
+MARK = b"spml1\n"  # after what torch.save writes, before the SHA-256 of it; torch.load does not mind either
+TRAILER = len(MARK) + 32
 BLOCK = 1 << 20
 LITTLE = 64 << 20  # bytes: with less left on the disk, that is why a file could not be written
 
@@ -22,12 +23,11 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write the state; a reader sees the former file or this one, whole."""
     try:
         with replacing(path) as beside, beside.open("wb+") as file:
-            file.write(MAGIC + bytes(32))
             torch.save(state, file)
-            file.flush()
-            digest = _digest(file)
-            file.seek(len(MAGIC))
-            file.write(digest)
+            length = file.seek(0, os.SEEK_END)
+            digest = _digest(file, length)
+            file.seek(length)
+            file.write(MARK + digest)
     except RuntimeError as error:  # torch's word for a write that failed
         reason = "the disk is full" if shutil.disk_usage(path.parent).free < LITTLE else _short(error)
         raise UserError(f"{path} cannot be written: {reason}; the one written before is whole") from error
@@ -37,13 +37,12 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """What write_checkpoint wrote; UserError where the file is not whole, or holds something else."""
     try:
         with path.open("rb") as file:
-            head = file.read(HEADER)
-            if not head.startswith(MAGIC):
-                file.seek(0)
-            elif _digest(file) != head[len(MAGIC) :]:
+            length = max(file.seek(0, os.SEEK_END) - TRAILER, 0)
+            file.seek(length)
+            trailer = file.read()
+            if not trailer.startswith(MARK) or _digest(file, length) != trailer[len(MARK) :]:
                 raise ValueError("its checksum does not fit: it was cut off or changed")
-            else:
-                file.seek(HEADER)
+            file.seek(0)
             state: Any = torch.load(file, map_location="cpu", weights_only=True)
         if not isinstance(state, dict) or "epoch" not in state:
             raise ValueError("it holds no training state")
@@ -54,12 +53,13 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
-def _digest(file: IO[bytes]) -> bytes:
-    """SHA-256 of all after the header."""
-    file.seek(HEADER)
+def _digest(file: IO[bytes], length: int) -> bytes:
+    """SHA-256 of the first `length` bytes."""
+    file.seek(0)
     digest = hashlib.sha256()
-    while block := file.read(BLOCK):
+    while length and (block := file.read(min(BLOCK, length))):
         digest.update(block)
+        length -= len(block)
     return digest.digest()
 
 

@@ -72,4 +72,4 @@ def described(device: torch.device, precision: str, how: str, count: int, cache:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
     parts = [f"{count} x {name}" if count > 1 else name, precision, ways[how]]
-    return "running on " + ", ".join(parts + ([f"pictures from {cache}"] if cache else []))
+    return ", ".join(parts + ([f"pictures from {cache}"] if cache else []))

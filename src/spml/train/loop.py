@@ -165,9 +165,8 @@ class _Training:
 
     def _run_all(self) -> dict[str, Any]:
         last = self._restore()
-        self.display.line(self.how)
         if last is None:
-            self.display.line(self._headline())
+            self.display.line(f"{self._headline()}; {self.how}")
             if self.processes.first:
                 self.run.write_labels(self.experiment, self.val_truth)
             self._begin()
