@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DATASETS = ("voc", "coco", "nuswide", "cub")
+RATES = (1e-2, 1e-3, 1e-4, 1e-5)
+SEARCHED = "search."
 GR_PAPER = "Chen et al., IJCAI 2024, hyper-parameter table"
 GR_CODE = "yan4xi1/GRLoss, defaults"
 AEVLP = "Fsoft-AIC/AEVLP, which builds on GR's code; the paper gives no initial values beyond VOC"
@@ -47,10 +49,14 @@ class Preset:
     sources: dict[str, str] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)
 
+    def value(self, key: str) -> Any:
+        """Of a key of `sources`."""
+        if key.startswith(SEARCHED):
+            return self.search[key.removeprefix(SEARCHED)]
+        return (self.options if key in self.options else self.training)[key]
+
 
 Values = dict[str, tuple[Any, str]]
-SEARCHED = "search."
-RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 
 
 def preset(name: str, dataset: str) -> Preset:
