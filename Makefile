@@ -21,7 +21,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.ready-dev
-	$(BIN)/python -m spml.losses.describe docs/framework.md
+	$(BIN)/python -m spml.losses.describe docs/framework.md docs/methods.md
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
-import tempfile
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from common import put_table, run_all
 
-from spml.atomic import write_json, write_text
+from spml.atomic import write_json
 from spml.data.digits import SETTINGS, Scenes, read_digits
 
 BASE = SETTINGS["digits"]
@@ -97,19 +95,19 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
     }
 
 
-def run_all(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
+def go_on(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
+    """Run what is not in the file yet."""
     done = json.loads(out.read_text()) if out.exists() else []
     have = {(r["setting"], r["method"], r["seed"]) for r in done}
     todo = [(n, m, s) for n in only or GRID for m in METHODS for s in range(seeds) if (n, m, s) not in have]
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(jobs, context) as pool:
-        waiting = [pool.submit(run, *job, Path(folder)) for job in todo]
-        for future in as_completed(waiting):
-            done.append(future.result())
-            done.sort(key=lambda r: (list(GRID).index(r["setting"]), METHODS.index(r["method"]), r["seed"]))
-            write_json(out, done)
-            last = future.result()
-            print(f"{last['setting']:<28} {last['method']:<5} {last['seed']}  {last['test_map']:.2f}", flush=True)
+
+    def keep(last: dict[str, object]) -> None:
+        done.append(last)
+        done.sort(key=lambda r: (list(GRID).index(r["setting"]), METHODS.index(r["method"]), r["seed"]))
+        write_json(out, done)
+        print(f"{last['setting']:<28} {last['method']:<5} {last['seed']}  {last['test_map']:.2f}", flush=True)
+
+    run_all(run, todo, jobs, keep)
 
 
 def tables(results: list[dict[str, object]]) -> str:
@@ -143,12 +141,9 @@ def main() -> None:
     parser.add_argument("--docs", type=Path)
     given = parser.parse_args()
     if given.docs is None:
-        run_all(given.out, given.seeds, given.jobs, given.only)
-        return
-    before, _, rest = given.docs.read_text().partition("<!-- generated: digits_grid -->\n")
-    after = rest.partition("<!-- end -->")[2]
-    body = tables(json.loads(given.out.read_text()))
-    write_text(given.docs, f"{before}<!-- generated: digits_grid -->\n{body}\n<!-- end -->{after}")
+        go_on(given.out, given.seeds, given.jobs, given.only)
+    else:
+        put_table(given.docs, "digits_grid", tables(json.loads(given.out.read_text())))
 
 
 if __name__ == "__main__":

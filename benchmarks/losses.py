@@ -8,14 +8,12 @@ events, on a CPU with a clock, the two implementations in turn; each figure is a
 
 import argparse
 import json
-import platform
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
+from common import Step, environment, medians
 from torch import Tensor
 
 from spml import losses
@@ -23,7 +21,6 @@ from spml import losses
 SHAPES = [(16, 80), (256, 312), (4096, 9605)]
 EPOCH, EPOCHS = 5, 8
 EPS = 1e-7
-Step = Callable[[], object]
 
 
 def reference_an(p: Tensor, observed: Tensor) -> Tensor:
@@ -92,33 +89,6 @@ def captured(step: Step) -> Step:
     with torch.cuda.graph(graph):
         step()
     return graph.replay
-
-
-def seconds(step: Step, device: str) -> float:
-    if device == "cpu":
-        begin = time.perf_counter()
-        step()
-        return time.perf_counter() - begin
-    begin_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin_event.record()
-    step()
-    end_event.record()
-    end_event.synchronize()
-    return float(begin_event.elapsed_time(end_event)) / 1e3
-
-
-def medians(steps: dict[str, Step], device: str, budget: float) -> dict[str, float]:
-    """Median seconds of each step, the steps taken in turn for about `budget` seconds."""
-    for step in steps.values():
-        for _ in range(3):
-            step()
-    once = sum(seconds(step, device) for step in steps.values())
-    repeats = min(max(int(budget / max(once, 1e-6)), 7), 1000)
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repeats):
-        for name, step in steps.items():
-            times[name].append(seconds(step, device))
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def variants(name: str, logits: Tensor, observed: Tensor, compiled: bool) -> dict[str, Step]:
@@ -196,18 +166,6 @@ def line(row: dict[str, object]) -> str:
         best = min(seconds for name, seconds in times.items() if name != "reference")
         figures.append(f"three passes {passes * 1e3:.3f} ms, ours {best / passes:.2f} of that")
     return f"{start:22}  " + "  ".join(figures)
-
-
-def environment() -> dict[str, object]:
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cpu": platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "gpu": gpu,
-        "cuda": torch.version.cuda,
-    }
 
 
 def main() -> None:

@@ -1,11 +1,15 @@
 """The examples of README and docs run as pasted."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tyro
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +41,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
-    own, framework, test = blocks("docs/add-a-method.md", "python")
+    own, framework, test, _ = blocks("docs/add-a-method.md", "python")
     (tmp_path / "mine.py").write_text(own)
     (tmp_path / "framework_example.py").write_text(framework)
     (tmp_path / "their_test.py").write_text(test)
@@ -57,6 +61,117 @@ def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
     their_test.test_my_hill_is_the_papers_formula()
 
 
+def test_the_example_of_a_method_that_looks_at_features_trains(scenes, quick, tmp_path, monkeypatch):
+    (tmp_path / "peaks.py").write_text(blocks("docs/add-a-method.md", "python")[-1])
+    monkeypatch.syspath_prepend(tmp_path)
+    import numpy as np
+    import torch
+
+    from spml import losses
+    from spml.data import load
+    from spml.errors import UserError
+    from spml.train import fit
+
+    maps, observed = torch.randn(4, 3, 2, 2), torch.eye(4, 3)
+    logits = maps.mean(dim=(2, 3))
+    expected = torch.where(observed == 1, -maps.amax(dim=(2, 3)).sigmoid().log(), -(-logits).sigmoid().log()).mean()
+    loss = losses.create("peaks:peaks")(logits, observed, features=maps, epoch=1, epochs=1, index=None)
+    assert torch.allclose(loss, expected)
+    result = fit(scenes, replace(quick, method="peaks:peaks", epochs=1), tmp_path / "run", quiet=True)
+    assert result["method"] == "peaks:peaks" and result["test_map"] > 0
+    labels, names = np.tile(np.eye(3, dtype=np.int8), (4, 1)), np.array(["a", "b", "c"])
+    np.savez(tmp_path / "vectors.npz", x=np.ones((12, 4), np.float32), labels=labels, classes=names)
+    vectors = load(tmp_path / "vectors.npz", labels="observed")
+    with pytest.raises(UserError, match="peaks looks at class maps: give pictures"):
+        fit(vectors, replace(quick, method="peaks:peaks", backbone="linear"), tmp_path / "none", quiet=True)
+
+
+def test_every_method_has_its_section():
+    from spml import losses
+    from spml.cli.options import parse_options
+    from spml.cli.train import Train
+
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
+    for name in losses.names():
+        section = sections[name]
+        for part in ("Idea", "Loss", "In the framework", "State and cost", "Differences"):
+            assert f"**{part}" in section, f"{name}: {part}"
+        assert f"<!-- generated: options {name} -->" in section
+        examples = re.findall(r"^spml (train .*)$", section, re.MULTILINE)
+        assert examples and f"--method {name}" in examples[0]
+        for example in examples:
+            command = tyro.cli(Train, args=shlex.split(example)[1:])
+            parse_options(command.method, command.set)
+
+
+def test_the_tables_of_the_methods_page_are_those_of_the_recorded_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import digits_methods
+    import method_cost
+
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    recorded = {"digits-methods.json": digits_methods.tables, "method-cost.json": method_cost.tables}
+    for name, tables in recorded.items():
+        file = ROOT / "benchmarks" / "results" / name
+        assert not file.exists() or tables(json.loads(file.read_text())) in page, name
+
+
+def test_the_cost_of_a_method_is_measured_and_put_into_a_page(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import method_cost
+
+    page, figures = tmp_path / "page.md", tmp_path / "cost.json"
+    page.write_text("before\n<!-- generated: method_cost -->\nold\n<!-- end -->\nafter\n")
+    words = shlex.split(
+        "--accelerator cpu --backbone tiny --size 16 --data voc --budget 0.01 --only role --only em_apl "
+        """--also em_apl '{"base": "gr"}'"""
+    )
+    monkeypatch.setattr(sys, "argv", ["method_cost.py", *words, "--json", str(figures)])
+    method_cost.main()
+    rows = {row["row"]: row for row in json.loads(figures.read_text())["rows"]}
+    assert list(rows) == ["role", "em_apl", "em_apl, base gr"]
+    assert rows["role"]["own_optimizer_seconds"] > 0 and rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
+    assert rows["em_apl"]["between_seconds"] > 0 and rows["em_apl"]["options"]["beta"] == 0.02
+    monkeypatch.setattr(sys, "argv", ["method_cost.py", "--json", str(figures), "--docs", str(page)])
+    method_cost.main()
+    assert page.read_text().startswith(
+        "before\n<!-- generated: method_cost -->\nvoc: batch 8, 20 classes, 4,574 items."
+    )
+    assert page.read_text().endswith("<!-- end -->\nafter\n") and "| em_apl, base gr |" in page.read_text()
+
+
+def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from digits_methods import SEARCH, chosen, rows, tables, trials_of
+
+    from spml import losses
+
+    assert set(SEARCH) <= set(losses.names())
+    assert all(len(trials_of(name)) == 6 for name in losses.names())
+    row = {"method": "ll_r", "seed": 0, "versions": {"torch": "2"}}
+    trials = [
+        {
+            **row,
+            "row": f"ll_r: {n}",
+            "given": {"delta": n / 100},
+            "settings": {},
+            "val_map": 50.0 + n,
+            "test_map": 90.0 - n,
+        }
+        for n in range(6)
+    ]
+    assert chosen(trials[:5]) == [] and chosen(trials) == [trials[5]]
+    assert rows(trials)["ll_r, searched"].options == {"delta": 0.05}
+    runs = [
+        {**row, "row": name, "given": {}, "settings": {}, "val_map": 1.0, "test_map": test_map}
+        for name, test_map in (("an", 60.0), ("an", 62.0), ("ll_r", 70.0), ("ll_r", 71.0))
+    ]
+    page = tables({"runs": runs, "trials": trials})
+    assert "| ll_r |  | 70.50 ± 0.71 | +9.50 | 2 |\n| an |  | 61.00 ± 1.41 |  | 2 |" in page
+    assert "| delta 0.05 | 55.00 | chosen; test mAP 85.00 |" in page
+
+
 def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from render import TABLES, render
@@ -67,8 +182,6 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
 
 
 def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
-    import json
-
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from digits_grid import tables
 

@@ -1,4 +1,4 @@
-"""The framework's page: its table is what runs, its example runs."""
+"""The pages' tables are what runs, and their examples run."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from spml import losses
-from spml.losses.describe import framework_table, main, rewritten
+from spml.losses.describe import framework_table, main, needs_table, options_table, rewritten
 
-PAGE = Path(__file__).parents[2] / "docs" / "framework.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "framework.md"
 
 
 def row(name: str) -> list[str]:
@@ -17,14 +18,15 @@ def row(name: str) -> list[str]:
     return [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
 
 
-def test_the_page_is_current() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert rewritten(text) == text, "run: python -m spml.losses.describe docs/framework.md"
+@pytest.mark.parametrize("page", ["framework.md", "methods.md"])
+def test_the_page_is_current(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert rewritten(text) == text, "run: make docs"
 
 
 def test_every_method_is_on_the_page() -> None:
     for name in losses.names():
-        assert f"`{name}`" in framework_table()
+        assert f"`{name}`" in framework_table() and f"[`{name}`](#{name})" in needs_table()
 
 
 def test_the_table_says_what_runs() -> None:
@@ -50,8 +52,26 @@ def test_rewriting_replaces_only_the_table(tmp_path: Path, capsys: pytest.Captur
     )
     main([])
     assert capsys.readouterr().out == framework_table()
-    with pytest.raises(ValueError, match="no place for the table"):
-        rewritten("nothing")
+    for text in ("nothing", "<!-- generated: another -->\nkept\n<!-- end -->"):
+        with pytest.raises(ValueError, match="no place for a table"):
+            rewritten(text)
+
+
+def test_a_page_may_have_several_tables_and_those_of_others() -> None:
+    other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
+    text = f"{other}<!-- generated: options an -->\n<!-- end -->\n<!-- generated: options not_yet -->\n<!-- end -->\n"
+    assert rewritten(text) == text.replace("options an -->\n", f"options an -->\n{options_table('an')}")
+
+
+def test_options_are_those_of_the_signature_with_published_values_and_sources() -> None:
+    lines = options_table("em_apl").splitlines()
+    assert "| `theta` | `0.9` | share of each class's unknown labels that has a pseudo-label in the end. |" in lines
+    assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in lines
+    assert "1: Correr-Zhou/SPML-AckTheUnknown, settings per data set." in lines
+    assert "| `gamma_pos` | 1 | 0 | 1 | 1 | 1, 2 |" in options_table("asl")
+    assert "| `lr` |  | 0.0001 |  |  | 2 |" in options_table("asl")
+    assert "| `lr`, tried | 0.01, 0.001, 0.0001, 1e-5 |" in options_table("an")
+    assert "| [`role`](#role) | index | linear | 1.1 MB | 63 MB | 117 MB |" in needs_table()
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,22 +1,25 @@
-"""The framework's table, printed from the losses themselves.
+"""Tables of the docs, printed from the losses themselves.
 
-python -m spml.losses.describe docs/framework.md    rewrites the table in that file
+python -m spml.losses.describe docs/framework.md docs/methods.md    rewrites the tables in these files
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from spml.losses.components import Constant
-from spml.losses.registry import create, head, names, needs, summary
+from spml.losses.presets import DATASETS, GR_TRAINING, SEARCHED, preset
+from spml.losses.registry import METHODS, create, head, memory, names, needs, options, summary
 from spml.losses.unified import UnifiedLoss
 
-BEGIN, END = "<!-- generated: framework_table -->", "<!-- end -->"
+PLACE = re.compile(r"<!-- generated: (\w+)(?: (\w+))? -->\n.*?<!-- end -->", re.DOTALL)
 VARIANTS = {"hill": {"variant": "gr"}, "splc": {"variant": "gr"}, "gr": {"variant": "paper"}}
 HEADER = ["method", "k̂", "v", "L1", "L2", "L3", "reduction"]
+SIZES = {"VOC": (4574, 20), "COCO": (65665, 80), "NUS-WIDE": (120000, 81)}  # items to train on, and classes
 
 
 def framework_table() -> str:
@@ -35,13 +38,74 @@ def framework_table() -> str:
             varied = create(name, **variant)
             assert isinstance(varied, UnifiedLoss)
             rows.append([f"`{name}`, {label}", *_cells(varied)])
-    lines = ["| " + " | ".join(row) + " |" for row in [HEADER, ["---"] * len(HEADER), *rows]]
     notes = [
         "p = σ(z) is the model's probability, t the epoch, B the items of a batch, C the classes; a→b moves with t.",
         "¹ For known negatives only: k̂ = 1 or v = 0 keeps it from unknown labels.",
         *(f"Beside the framework, {line}" for line in beside),
     ]
-    return "\n".join(lines) + "\n\n" + "  \n".join(notes) + "\n"
+    return _table(HEADER, rows) + "\n" + "  \n".join(notes) + "\n"
+
+
+def needs_table() -> str:
+    """Markdown: what every method needs, and what it keeps with its default options."""
+    rows = []
+    for name in names():
+        wanted = ", ".join(sorted(needs(name) - {"items"})) or "–"
+        kept = [_bytes(memory(name, *size)) for size in SIZES.values()]
+        rows.append([f"[`{name}`](#{name})", wanted, head(name) or "linear", *kept])
+    return _table(["method", "needs", "head", *(f"keeps on {name}" for name in SIZES)], rows)
+
+
+def options_table(name: str) -> str:
+    """Markdown: a method's options with defaults and help, and the values that were published; nothing if unknown."""
+    if name not in METHODS:
+        return ""
+    rows = [[f"`{option.name}`", f"`{_plain(option.default)}`", option.help] for option in options(name)]
+    return _table(["option", "default", "what it is"], rows) + _published(name)
+
+
+def _published(name: str) -> str:
+    """Markdown: values that the method's own sources give, for each benchmark."""
+    presets = [preset(name, dataset) for dataset in DATASETS]
+    own = [{key: source for key, source in each.sources.items() if source != GR_TRAINING} for each in presets]
+    numbers = {source: str(n) for n, source in enumerate(dict.fromkeys(s for each in own for s in each.values()), 1)}
+    rows = []
+    for key in dict.fromkeys(key for each in own for key in each):
+        what = f"`{key}`" if not key.startswith(SEARCHED) else f"`{key.removeprefix(SEARCHED)}`, tried"
+        cells = [_plain(each.value(key)) if key in mine else "" for each, mine in zip(presets, own, strict=True)]
+        cited = dict.fromkeys(numbers[mine[key]] for mine in own if key in mine)
+        rows.append([what, *cells, ", ".join(cited)])
+    if not rows:
+        return ""
+    sources = "  \n".join(f"{number}: {source}." for source, number in numbers.items())
+    return "\n" + _table(["published", *DATASETS, "source"], rows) + f"\n{sources}\n"
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    "framework_table": framework_table,
+    "needs_table": needs_table,
+    "options": options_table,
+}
+
+
+def _table(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_plain, value))
+    text = f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+    return text.replace("e-0", "e-")
+
+
+def _bytes(size: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}" if size else "–"
+        size /= 1000  # type: ignore[assignment]
+    return f"{size:.3g} GB"
 
 
 def _cells(loss: UnifiedLoss) -> list[str]:
@@ -69,15 +133,23 @@ def _constant(part: Any) -> float | None:
 
 
 def rewritten(text: str) -> str:
-    """The document with the table between its markers brought up to date."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    if not pattern.search(text):
-        raise ValueError(f"no place for the table: the text lacks {BEGIN} … {END}")
-    return pattern.sub(lambda _: f"{BEGIN}\n{framework_table()}{END}", text)
+    """The document with the tables between their markers brought up to date; others' tables stay as they are."""
+    if not any(place[1] in TABLES for place in PLACE.finditer(text)):
+        raise ValueError(
+            f"no place for a table: the text lacks <!-- generated: {' or '.join(TABLES)} --> … <!-- end -->"
+        )
+
+    def fill(place: re.Match[str]) -> str:
+        if place[1] not in TABLES:
+            return place[0]
+        body = TABLES[place[1]](*([place[2]] if place[2] else []))
+        return f"{place[0].partition(chr(10))[0]}\n{body}<!-- end -->"
+
+    return PLACE.sub(fill, text)
 
 
 def main(paths: list[str]) -> None:
-    """Rewrite the table in each file, or print it when there is none."""
+    """Rewrite the tables in each file, or print the framework's when there is none."""
     if not paths:
         print(framework_table(), end="")
     for path in map(Path, paths):

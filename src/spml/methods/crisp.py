@@ -82,6 +82,12 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
         self.scores = torch.empty(0)
 
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """Three numbers for each class, and in a pass the score of every label; given priors need no pass."""
+        scores = 4 * items * classes if options.get("priors") is None else 0
+        return 12 * classes + scores
+
     def forward(
         self,
         logits: Tensor,

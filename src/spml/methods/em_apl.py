@@ -80,6 +80,12 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         self.register_buffer("unknown", unknown, persistent=False)
         self.register_buffer("scores", torch.empty(0), persistent=False)
 
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """For every label its soft target, whether it is unknown, and in a pass its score."""
+        target = 4 if options.get("table") is None else 8  # float32, or float64 as what is given
+        return (target + 1 + 4) * items * classes
+
     def forward(
         self,
         logits: Tensor,

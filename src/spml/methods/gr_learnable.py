@@ -92,6 +92,12 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         )
         self.own_lr, self.own_momentum, self.own_decay = own_lr, own_momentum, own_decay
 
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """w and b of each class, where learned mu and sigma too, and the momentum of each."""
+        learned = 4 if options.get("learn_alpha", True) else 2
+        return 4 * learned * classes * (2 if options.get("own_momentum", 0.9) else 1)
+
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """None: its parameters have an optimiser of their own."""
         return []

@@ -51,6 +51,11 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         self.loss = an(reduction=reduction) if variant == "meant" else temporary(delta, reduction)
         self.register_buffer("corrected", torch.zeros(items, classes, dtype=torch.bool))
 
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """Whether each label was corrected."""
+        return items * classes
+
     def forward(
         self,
         logits: Tensor,

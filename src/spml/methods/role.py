@@ -55,6 +55,12 @@ class role(Method):  # noqa: N801  (methods are called by their names)
             start = _initial(items, classes, observed)
         self.label_logits = nn.Parameter(start)
 
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """A logit for every label and the two moments that Adam keeps of it."""
+        number = 4 if options.get("estimated") is None else 8  # float32, or float64 as what is given
+        return 3 * number * items * classes
+
     def forward(
         self,
         logits: Tensor,
