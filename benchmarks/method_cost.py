@@ -5,11 +5,12 @@ python benchmarks/method_cost.py --backbone tiny --size 32 --only gr --only role
 python benchmarks/method_cost.py --also en '{"option": "value"}' --large       # rows beside every method's defaults
 python benchmarks/method_cost.py --json FILE --docs docs/methods.md            # writes the table from recorded results
 
-The loss alone is forward and backward of the method on the logits, features and views that a training step gave it. The
-whole step adds augmentation, classifier, backward and all optimisers. Each is timed in turn with `an`, on a GPU five
-steps at a time so that the device does not wait for the host; ratios are medians of the turns' own. What comes between
-epochs is begin_epoch, end_epoch and, where a method wants a pass, take_scores over all items with random logits; the
-classifier's own work in a pass is not in it. Options are those published for the data.
+The classifier runs as in training, on a GPU from CUDA graphs. The loss alone is forward and backward of the method on
+the logits, features and views that a training step gave it. The whole step adds augmentation, classifier, backward and
+all optimisers. Each is timed in turn with `an`, on a GPU five steps at a time so that the device does not wait for the
+host; ratios are medians of the turns' own. What comes between epochs is begin_epoch, end_epoch and, where a method
+wants a pass, take_scores over all items with random logits; the classifier's own work in a pass is not in it. Options
+are those published for the data.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ from spml import losses
 from spml.atomic import write_json
 from spml.model import Classifier
 from spml.train import Settings
+from spml.train.display import Display
+from spml.train.forward import Forward
 from spml.train.optimizer import make_optimizer
+from spml.train.processes import Processes
 from spml.train.step import Step
 from spml.train.trial import try_model
 
@@ -95,7 +99,11 @@ class Case:
         self.own = [make_optimizer(own, LR, self.settings)] if own else []
         self.own += [] if (made := method.optimizer()) is None else [made]
         self.optimizers = [optimizer, *self.own]
-        self.step = Step(self.model, self.method, self.settings)
+        how = "graphs" if device.type == "cuda" else "none"
+        detailed, quiet = "features" in method.needs, Display(quiet=True)
+        precision = str(fabric._precision.precision)
+        self.forward = Forward(self.model, model, how, precision, detailed=detailed, display=quiet)
+        self.step = Step(self.forward, self.method, self.settings, Processes())
         self.x = torch.randint(256, (self.batch, 3, size, size), dtype=torch.uint8).to(device)
         drawn = [np.sort(np.random.default_rng(n).permutation(self.items)[: self.batch]) for n in range(8)]
         self.batches = itertools.cycle(
@@ -106,7 +114,7 @@ class Case:
     def whole(self, epoch: int = EPOCH) -> None:
         """A training step."""
         rows, index, observed = next(self.batches)
-        loss = self.step.loss(self.x, observed, rows, index, epoch)
+        loss = self.step.loss(self.x, observed, index, rows, epoch)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         self.fabric.backward(loss)
@@ -142,7 +150,8 @@ class Case:
         """A function that computes loss and gradient from what a step gives the method."""
         rows, index, observed = next(self.batches)
         given = Recorder(self.method)
-        Step(self.model, given, self.settings).loss(self.x, observed, rows, index, EPOCH)  # type: ignore[arg-type]
+        step = Step(self.forward, given, self.settings, Processes())  # type: ignore[arg-type]
+        step.loss(self.x, observed, index, rows, EPOCH)
         tensors = {"logits": given.logits, **{k: v for k, v in given.more.items() if v is not None}}
         leaves = {
             name: value.detach().clone().requires_grad_(value.is_floating_point())

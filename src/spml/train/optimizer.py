@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spml.train.device import uses_cuda
 from spml.train.settings import Settings
 
 RISING = 0.2  # share of training over which a one-cycle rate rises
@@ -16,11 +17,14 @@ LOWEST = 1 / 25  # that it rises from
 def make_optimizer(groups: list[dict[str, Any]], lr: float, settings: Settings) -> torch.optim.Optimizer:
     """Over the groups that have parameters; `lr` is that of groups without one of their own."""
     groups = [group for group in groups if group["params"]]
+    common: dict[str, Any] = {"lr": lr, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "adamax":
+        return torch.optim.Adamax(groups, **common)
+    fused = uses_cuda(settings) or None  # one kernel for all parameters
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=0.9, weight_decay=settings.weight_decay)
-    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adamax": torch.optim.Adamax}
-    made: torch.optim.Optimizer = kinds[settings.optimizer](groups, lr=lr, weight_decay=settings.weight_decay)
-    return made
+        return torch.optim.SGD(groups, momentum=0.9, fused=fused, **common)
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    return kinds[settings.optimizer](groups, fused=fused, **common)
 
 
 def rate(settings: Settings, done: float) -> float:
