@@ -23,8 +23,8 @@ def make_optimizer(groups: list[dict[str, Any]], lr: float, settings: Settings) 
     fused = uses_cuda(settings) or None  # one kernel for all parameters
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=0.9, fused=fused, **common)
-    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    return kinds[settings.optimizer](groups, fused=fused, **common)
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, fused=fused, **common)
 
 
 def rate(settings: Settings, done: float) -> float:
