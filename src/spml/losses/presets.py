@@ -14,6 +14,8 @@ BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
 LL_ISSUE = "snucml/LargeLossMatters, issue 4"
 ROLE_PAPER = "Cole et al., CVPR 2021"
 CRISP_PAPER = "Liu et al., CRISP; its training settings are a search's, so the protocol's stand"
+LAGC_CODE = "xiemk/SPML-LAC"
+LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -102,6 +104,24 @@ def _gr_learnable(dataset: str) -> Values:
     return {**_gr(dataset), **{option: (value, GR_CODE) for option, value in learned.items()}}
 
 
+def _lagc() -> Values:
+    training = {
+        "optimizer": "adamw",
+        "schedule": "one-cycle",
+        "lr": 1e-4,
+        "head_lr": 1,
+        "weight_decay": 1e-2,
+        "batch_size": 32,
+        "frozen_norm": True,
+        "head": "query",
+    }
+    options = {"tau": 0.6, "tau_second": 0.9, "temperature": 0.5, "queue": 512, "size": 128}
+    return {
+        **{name: (value, LAGC_CODE) for name, value in {**training, **options}.items()},
+        "epochs": (80, LAGC_STAGES),
+    }
+
+
 def _per_dataset(option: str, values: tuple[Any, ...], source: str) -> dict[str, Values]:
     return {dataset: {option: (value, source)} for dataset, value in zip(DATASETS, values, strict=True)}
 
@@ -124,6 +144,7 @@ PRESETS: dict[str, dict[str, Values]] = {
         _per_dataset("tau", (0.01,) * 4, CRISP_PAPER),
         _per_dataset("epochs", (10,) * 4, CRISP_PAPER),
     ),
+    "lagc": dict.fromkeys(DATASETS, _lagc()),
     "epr": EXPECTED,
     "role": EXPECTED,
     "em": EM,
