@@ -122,14 +122,17 @@ def test_without_its_terms_it_is_assume_negative():
         assert value.item() == pytest.approx(losses.create("an")(logits, observed).item())
 
 
-def test_a_probability_is_one_of_three():
+@pytest.mark.parametrize(
+    ("tau", "signs"), [(0.5, [1, 1, -1, -1, -1, -1]), (0.75, [1, 0, 0, 0, -1, -1]), (1.0, [0, 0, 0, 0, 0, -1])]
+)
+def test_a_probability_is_one_of_three(tau, signs):
     """Sure of presence, of absence, or not; tau itself is presence, and 1 - tau is not absence."""
-    loss = losses.create("lagc", first=1.0, tau=0.75)
-    logits = torch.logit(torch.tensor([[0.75, 0.8, 0.7, 0.26, 0.25, 0.2]], dtype=torch.float64))
-    logits[0, 4] = -logits[0, 0]
+    logits = torch.tensor([[-3.0, -math.log(3), 0.0, 0.5, math.log(3), 0.0]], dtype=torch.float64)
+    labels = torch.tensor([[0, 0, 0, 0, 0, 1]])
     views = torch.zeros_like(logits).requires_grad_()
-    called(loss, (logits, torch.zeros(1, 6), views, torch.zeros(2, 6, 4)), epoch=1, epochs=1).backward()
-    assert views.grad.sign().tolist() == [[-1, -1, 0, 0, 0, 1]]
+    loss = losses.create("lagc", first=1.0, tau=tau)
+    called(loss, (logits, labels, views, torch.zeros(2, 6, 4)), epoch=1, epochs=1).backward()
+    assert views.grad.sign().tolist() == [signs]
 
 
 def test_where_nothing_is_sure_nothing_is_added():
@@ -145,9 +148,9 @@ def test_where_nothing_is_sure_nothing_is_added():
 def test_a_known_negative_is_one_in_both_views_and_not_compared():
     observed = torch.full((2, 7), -1)
     logits = torch.full((2, 7), 9.0, dtype=torch.float64)  # the model thinks otherwise
-    for call in (FIRST, SECOND):
+    for call, options in ((FIRST, {}), (SECOND, {}), (FIRST, {"tau": 1.0})):
         views = torch.full((2, 7), 9.0, dtype=torch.float64, requires_grad=True)
-        loss = method()
+        loss = method(**options)
         called(loss, (logits, observed, views, batch()[3][:4]), **call).backward()
         assert (views.grad > 0).all()
         assert (loss.queue.classes == -1).all()

@@ -94,7 +94,7 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         present, sure = _pseudo_labels(logits.detach(), observed, self.tau_second if second else self.tau)
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
-            added = added + self.lac * self._contrast(features, present).to(added.dtype)
+            added = added + self.lac * self._contrast(features, present)
         entries: Tensor = self.assume_negative(logits, observed)
         return reduce(entries + added, self.reduction)
 
