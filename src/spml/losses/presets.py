@@ -30,6 +30,8 @@ GCE_PAPER = "Zhang & Sabuncu, NeurIPS 2018"
 SCE_PAPER = "Wang et al., ICCV 2019, A as it is quoted; common code has log 1e-4"
 TAYLOR_PAPER = "Feng et al., IJCAI 2020"
 NOT_RUN = "the GR Loss setting for this data: the method was not run on these data by its authors"
+LAGC_CODE = "xiemk/SPML-LAC"
+LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -142,6 +144,24 @@ def _all(source: str, **values: Any) -> dict[str, Values]:
     return {dataset: {key: (value, source) for key, value in values.items()} for dataset in DATASETS}
 
 
+def _lagc() -> Values:
+    training = {
+        "optimizer": "adamw",
+        "schedule": "one-cycle",
+        "lr": 1e-4,
+        "head_lr": 1,
+        "weight_decay": 1e-2,
+        "batch_size": 32,
+        "frozen_norm": True,
+        "head": "query",
+    }
+    options = {"tau": 0.6, "tau_second": 0.9, "temperature": 0.5, "queue": 512, "size": 128}
+    return {
+        **{name: (value, LAGC_CODE) for name, value in {**training, **options}.items()},
+        "epochs": (80, LAGC_STAGES),
+    }
+
+
 def _per_dataset(option: str, values: tuple[Any, ...], source: str) -> dict[str, Values]:
     return {dataset: {option: (value, source)} for dataset, value in zip(DATASETS, values, strict=True)}
 
@@ -201,6 +221,7 @@ PRESETS: dict[str, dict[str, Values]] = {
         _all(CRISP_PAPER, delta=0.01, tau=0.01, epochs=10),
         _searched(CRISP_PAPER, lr=RATES, weight_decay=RATES, batch_size=(8, 16)),
     ),
+    "lagc": dict.fromkeys(DATASETS, _lagc()),
     "em": _merged(EM, _all(EM_CODE, patience_drop=0)),
     "em_apl": _merged(  # without em's patience_drop, which may end training before the first pseudo-labels
         EM,

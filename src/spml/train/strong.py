@@ -19,7 +19,10 @@ ADDED = 17  # to the key, so that a view is not its own item's mirror
 
 
 def strong_view(pictures: Tensor, rows: Rows, seed: int, epoch: int) -> Tensor:
-    """uint8 pictures (B, 3, H, W) after RandAugment, colour jitter, greyscale and a cut-out square (Xie et al., 2022).
+    """uint8 pictures (B, 3, H, W) with a square cut out, after RandAugment, colour jitter and greyscale.
+
+    These are the transforms of Xie et al. (2022), in that order. RandAugment has two operations of magnitude 9 of 30
+    and the square is grey, both of which are choices: the publication's were not found.
 
     Args:
         pictures: as the first view shows them, mirrored or cut.
@@ -34,30 +37,41 @@ def strong_view(pictures: Tensor, rows: Rows, seed: int, epoch: int) -> Tensor:
 
 
 def _one(picture: Tensor, random: np.random.Generator) -> Tensor:
+    picture = _cut_out(picture, random)
     for _ in range(OPERATIONS):
         picture = _operation(picture, random)
     if random.random() < 0.8:
-        amounts = random.uniform(-1, 1, 4) * JITTER
-        picture = tv.adjust_brightness(picture, 1 + amounts[0])
-        picture = tv.adjust_contrast(picture, 1 + amounts[1])
-        picture = tv.adjust_saturation(picture, 1 + amounts[2])
-        picture = tv.adjust_hue(picture, amounts[3])
+        picture = _jittered(picture, random)
     if random.random() < 0.2:
         picture = tv.rgb_to_grayscale(picture, num_output_channels=3)
-    return _cut_out(picture, random)
+    return picture
+
+
+def _jittered(picture: Tensor, random: np.random.Generator) -> Tensor:
+    """Brightness, contrast, saturation and hue changed, in random order."""
+    brightness, contrast, saturation, hue = random.uniform(-1, 1, 4) * JITTER
+    steps: list[Callable[[Tensor], Tensor]] = [
+        lambda x: tv.adjust_brightness(x, 1 + brightness),
+        lambda x: tv.adjust_contrast(x, 1 + contrast),
+        lambda x: tv.adjust_saturation(x, 1 + saturation),
+        lambda x: tv.adjust_hue(x, hue),
+    ]
+    for number in random.permutation(len(steps)):
+        picture = steps[number](picture)
+    return picture
 
 
 def _operation(picture: Tensor, random: np.random.Generator) -> Tensor:
     """One of RandAugment's operations at its fixed magnitude, in a random direction where it has one."""
     sign = float(random.choice((-1.0, 1.0)))
     factor, slant = 1 + 0.9 * sign * STRENGTH, float(np.degrees(np.arctan(0.3 * sign * STRENGTH)))
-    moved = round(sign * STRENGTH * 150 / 331 * picture.shape[-1])
+    down, across = (round(sign * STRENGTH * 150 / 331 * side) for side in picture.shape[-2:])
     operations: list[Callable[[Tensor], Tensor]] = [
         lambda x: x,
-        lambda x: tv.affine(x, 0, [0, 0], 1, [slant, 0]),
-        lambda x: tv.affine(x, 0, [0, 0], 1, [0, slant]),
-        lambda x: tv.affine(x, 0, [moved, 0], 1, [0, 0]),
-        lambda x: tv.affine(x, 0, [0, moved], 1, [0, 0]),
+        lambda x: tv.affine(x, 0, [0, 0], 1, [slant, 0], center=[0, 0]),
+        lambda x: tv.affine(x, 0, [0, 0], 1, [0, slant], center=[0, 0]),
+        lambda x: tv.affine(x, 0, [across, 0], 1, [0, 0]),
+        lambda x: tv.affine(x, 0, [0, down], 1, [0, 0]),
         lambda x: tv.rotate(x, 30 * sign * STRENGTH),
         lambda x: tv.adjust_brightness(x, factor),
         lambda x: tv.adjust_saturation(x, factor),

@@ -1,0 +1,121 @@
+"""LAGC: a strong view is held to what a weak one is sure of; then labels that are present share a neighbourhood."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spml.losses.cross_entropy import an
+from spml.losses.method import Method, prepared
+from spml.losses.unified import Reduction, reduce
+from spml.methods.contrastive import LabelQueue
+
+
+class lagc(Method):  # noqa: N801  (methods are called by their names)
+    """Label-aware global consistency: two views agree, label embeddings of a class gather (Xie et al., 2022).
+
+    With z the logits of an item as it is, z' those of its strong view and q = p + [observed positive],
+
+        AN(z)  +  lam  mean of BCE(z', [q >= tau]) over entries with q >= tau or q < 1 - tau,
+
+    where no gradient passes through q. A second part of training has another tau and adds `lac` times the contrastive
+    loss of the embeddings, in both views, of the labels with q >= tau (`LabelQueue`). A known negative is one in
+    both views, and never such an embedding. What is added to AN is one number for a batch: each entry gets it before
+    they are reduced.
+
+    Published are two trainings of up to 40 epochs, the second from the best epoch of the first; here one training has
+    both parts, and goes on from its last epoch. No source for the weights was found; they are 1.
+
+    Args:
+        lam: weight of the consistency of two views.
+        lac: weight of the contrastive loss.
+        first: share of the epochs, rounded to whole ones, that make up the first part.
+        tau: what an unknown label's probability reaches to be a pseudo-positive in the first part; one below 1 - tau
+            is a pseudo-negative.
+        tau_second: the same in the second part.
+        temperature: of the contrastive loss.
+        queue: embeddings that are remembered to compare with.
+        size: of an embedding that is compared; the head's are projected to it.
+        eps: added to probabilities inside the log of AN; None is the exact log.
+        reduction: mean, sum, sum_classes or none.
+    """
+
+    needs = frozenset({"features", "views"})
+    head = "query"
+    vector_head = "query"
+
+    def __init__(
+        self,
+        lam: float = 1.0,
+        lac: float = 1.0,
+        first: float = 0.5,
+        tau: float = 0.6,
+        tau_second: float = 0.9,
+        temperature: float = 0.5,
+        queue: int = 512,
+        size: int = 128,
+        eps: float | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__()
+        if not 0 <= first <= 1:
+            raise ValueError(f"first is a share of the epochs, not {first}")
+        for name, value in (("tau", tau), ("tau_second", tau_second)):
+            if not 0.5 <= value <= 1:
+                raise ValueError(f"{name} is a probability that is sure enough, from 0.5 to 1, not {value}")
+        self.lam, self.lac, self.first, self.tau, self.tau_second = lam, lac, first, tau, tau_second
+        self.assume_negative, self.reduction = an(eps, reduction="none"), reduction
+        self.projection = nn.LazyLinear(size)
+        self.queue = LabelQueue(size, queue, temperature)
+
+    def prepare(self, features: Tensor) -> None:
+        """Make the projection; what is no embedding of each label is refused."""
+        if features.ndim != 3:
+            raise ValueError("lagc compares embeddings of labels, which this head does not have; give --head query")
+        self.projection(features[:1, :1])
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; views are the strong view's logits, features the embeddings of both, strong after weak."""
+        logits = prepared(logits, observed)
+        if views is None or features is None or features.shape[:2] != (2 * len(logits), logits.shape[1]):
+            raise ValueError("lagc needs views and features: logits of a strong view, label embeddings of both views")
+        second = epoch > round(self.first * epochs)
+        present, sure = _pseudo_labels(logits.detach(), observed, self.tau_second if second else self.tau)
+        added = self.lam * _consistency(prepared(views, observed), present, sure)
+        if second:
+            added = added + self.lac * self._contrast(features, present)
+        entries: Tensor = self.assume_negative(logits, observed)
+        return reduce(entries + added, self.reduction)
+
+    def _contrast(self, features: Tensor, present: Tensor) -> Tensor:
+        """Contrastive loss of the labels that are present, in both views; they are remembered."""
+        embeddings = self.projection(features.to(self.projection.weight.dtype))
+        positive = present.repeat(2, 1)
+        loss = self.queue.loss(embeddings, positive)
+        if self.training:
+            self.queue.push(embeddings, positive)
+        return loss
+
+
+def _pseudo_labels(logits: Tensor, observed: Tensor, tau: float) -> tuple[Tensor, Tensor]:
+    """Which labels are taken as present, and which are taken as present or absent."""
+    q = torch.where(observed == 1, 1.0, torch.where(observed == -1, 0.0, logits.sigmoid()))
+    present = q >= tau
+    return present, present | (q < 1 - tau) | (observed == -1)
+
+
+def _consistency(views: Tensor, present: Tensor, sure: Tensor) -> Tensor:
+    """Mean cross-entropy of the entries that are sure; 0 where none is."""
+    entries = F.softplus(torch.where(present, -views, views))
+    return torch.where(sure, entries, 0.0).sum() / sure.sum().clamp(min=1)

@@ -1,0 +1,198 @@
+"""The contrastive loss of label embeddings and its queue, against plain loops."""
+
+import math
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+from spml.methods import contrastive
+from spml.methods.contrastive import LabelQueue
+
+
+def drawn(items, classes=4, width=3, seed=0, share=0.4):
+    generator = torch.Generator().manual_seed(seed)
+    embeddings = torch.randn(items, classes, width, generator=generator, dtype=torch.float64)
+    return embeddings, torch.rand(items, classes, generator=generator) < share
+
+
+def entries(embeddings, positive):
+    """(unit vector, class) of each entry, in order."""
+    found = []
+    for row, present in zip(embeddings.tolist(), positive.tolist(), strict=True):
+        for c, vector in enumerate(row):
+            if present[c]:
+                length = math.sqrt(sum(x * x for x in vector))
+                found.append(([x / length for x in vector], c))
+    return found
+
+
+def by_loops(batch, queue, temperature):
+    def near(u, v):
+        return sum(x * y for x, y in zip(u, v, strict=True)) / temperature
+
+    values = []
+    for i, (u, c) in enumerate(batch):
+        others = batch[:i] + batch[i + 1 :] + queue
+        partners = [v for v, other in others if other == c]
+        if partners:
+            total = sum(math.exp(near(u, v)) for v, _ in others)
+            values.append(-sum(math.log(math.exp(near(u, v)) / total) for v in partners) / len(partners))
+    return sum(values) / len(values) if values else 0.0
+
+
+def held(queue):
+    """What the queue holds, oldest first."""
+    pairs = zip(queue.embeddings.tolist(), queue.classes.tolist(), strict=True)
+    return [(vector, c) for vector, c in pairs if c >= 0]
+
+
+def same(found, expected):
+    assert [c for _, c in found] == [c for _, c in expected]
+    for (u, _), (v, _) in zip(found, expected, strict=True):
+        assert u == pytest.approx(v, abs=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 0.1])
+@pytest.mark.parametrize("share", [0.1, 0.4, 1.0])
+def test_loss_and_queue_are_their_definitions_over_many_steps(temperature, share):
+    """Of 7 places, which are filled, wrapped around, and given more than they hold."""
+    queue, past = LabelQueue(width=3, size=7, temperature=temperature), []
+    for step, items in enumerate([1, 2, 5, 1, 3, 8]):
+        embeddings, positive = drawn(items, seed=step, share=share)
+        batch = entries(embeddings, positive)
+        value = queue.loss(embeddings, positive)
+        assert value.dtype == torch.float64
+        assert value.item() == pytest.approx(by_loops(batch, past, temperature), abs=1e-6)
+        queue.push(embeddings, positive)
+        past = (past + batch)[-7:]
+        same(held(queue), past)
+
+
+def test_the_slope_is_that_of_the_value():
+    queue = LabelQueue(width=3, size=5)
+    queue.double().push(*drawn(3, seed=1))
+    embeddings, positive = drawn(3, seed=2)
+    assert torch.autograd.gradcheck(lambda e: queue.loss(e, positive), embeddings.requires_grad_())
+    (slope,) = torch.autograd.grad(queue.loss(embeddings, positive), embeddings)
+    assert (slope[positive].abs().sum(dim=-1) > 0).any() and (slope[~positive] == 0).all()
+
+
+def test_a_class_is_drawn_together_and_others_apart():
+    positive = torch.tensor([[True, False], [True, False], [False, True]])
+    queue = LabelQueue(width=2, size=0)
+    apart = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.1]]])
+    together = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]])
+    assert queue.loss(together, positive) < queue.loss(apart, positive)
+
+
+@pytest.mark.parametrize(
+    ("positive", "filled"),
+    [
+        ([[0, 0, 0], [0, 0, 0]], False),  # nothing
+        ([[0, 0, 0], [0, 0, 0]], True),
+        ([[0, 1, 0], [0, 0, 0]], False),  # nothing to compare with
+        ([[0, 1, 0], [0, 0, 1]], False),  # something, but none of the same class
+    ],
+)
+def test_without_a_pair_it_is_0_and_so_is_its_slope(positive, filled):
+    queue = LabelQueue(width=3, size=4)
+    if filled:
+        queue.push(torch.ones(4, 3, 3), torch.ones(4, 3, dtype=torch.bool))
+    embeddings = torch.randn(2, 3, 3, requires_grad=True)
+    value = queue.loss(embeddings, torch.tensor(positive, dtype=torch.bool))
+    value.backward()
+    assert value == 0 and (embeddings.grad == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 6e4])
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_value_slope_and_queue_are_finite(dtype, scale, share):
+    queue = LabelQueue(width=3, size=6)
+    for step in range(3):
+        embeddings, positive = drawn(4, seed=step, share=share)
+        given = (embeddings.clamp(-1, 1) * scale).to(dtype).requires_grad_()
+        value = queue.loss(given, positive)
+        value.backward()
+        queue.push(given, positive)
+        assert value.isfinite() and value.dtype == torch.float32 and given.grad.isfinite().all()
+        assert queue.embeddings.isfinite().all() and not queue.embeddings.requires_grad
+
+
+def test_an_embedding_of_nothing_does_not_run_away():
+    embeddings = torch.randn(3, 2, 3)
+    embeddings[0] = 0
+    embeddings.requires_grad_()
+    LabelQueue(width=3).loss(embeddings, torch.ones(3, 2, dtype=torch.bool)).backward()
+    assert embeddings.grad.abs().max() < 2 / contrastive.SHORTEST
+
+
+def test_inside_autocast_it_is_computed_in_float32():
+    embeddings, positive = drawn(6)
+    queue = LabelQueue(width=3, size=6)
+    expected = queue.loss(embeddings.float(), positive)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert queue.loss(embeddings.float(), positive) == expected
+
+
+@pytest.mark.parametrize("limit", [1, 5, 17, 23])
+def test_where_entries_are_too_many_they_are_thinned_out_evenly(limit):
+    embeddings, positive = drawn(20, share=0.6)
+    places = positive.flatten().nonzero().flatten()
+    assert len(places) > limit
+    chosen = contrastive._spread(positive.flatten(), limit)
+    assert len(chosen) == limit and positive.flatten()[chosen].all()
+    rank = torch.searchsorted(places, chosen)
+    gaps = torch.cat([rank, torch.tensor([len(places) + rank[0]])]).diff()
+    assert gaps.min() >= len(places) // limit and gaps.max() <= -(-len(places) // limit) + 1
+    kept = torch.zeros_like(positive.flatten())
+    kept[chosen] = True
+    queue = LabelQueue(width=3, size=4, limit=limit)
+    expected = by_loops(entries(embeddings, kept.view_as(positive)), [], 0.5)
+    assert queue.loss(embeddings, positive).item() == pytest.approx(expected)
+
+
+def test_a_limit_above_what_there_is_changes_nothing():
+    embeddings, positive = drawn(20, share=0.2)
+    count = int(positive.sum())
+    values = [LabelQueue(width=3, limit=limit).loss(embeddings, positive).item() for limit in (count, count + 3, 80)]
+    assert values == pytest.approx([values[0]] * 3)
+
+
+def test_the_queue_is_in_the_state_and_goes_with_the_device():
+    queue = LabelQueue(width=3, size=6)
+    queue.push(*drawn(4))
+    other = LabelQueue(width=3, size=6)
+    other.load_state_dict(queue.state_dict())
+    assert set(queue.state_dict()) == {"embeddings", "classes"}
+    embeddings, positive = drawn(4, seed=5)
+    assert other.loss(embeddings, positive) == queue.loss(embeddings, positive)
+    assert other.to("meta").embeddings.device.type == other.classes.device.type == "meta"
+
+
+def test_a_queue_of_nothing_keeps_nothing():
+    queue = LabelQueue(width=3, size=0)
+    embeddings, positive = drawn(5)
+    queue.push(embeddings, positive)
+    assert held(queue) == []
+    assert queue.loss(embeddings, positive).item() == pytest.approx(by_loops(entries(embeddings, positive), [], 0.5))
+
+
+def test_nothing_waits_for_the_device():
+    """No value is asked for and no shape depends on one: it runs on tensors that have shapes alone."""
+    with FakeTensorMode():
+        queue = LabelQueue(width=3, size=6, limit=9)
+        embeddings, positive = torch.randn(5, 4, 3), torch.rand(5, 4) < 0.5
+        assert queue.loss(embeddings, positive).shape == ()
+        queue.push(embeddings, positive)
+        assert queue.classes.shape == (6,) and queue.embeddings.shape == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"size": -1}, "a queue holds"), ({"limit": 0}, "a queue holds"), ({"temperature": 0.0}, "temperature must")],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        LabelQueue(**options)

@@ -1,0 +1,326 @@
+"""LAGC against plain loops, in both parts of its training, and through a run."""
+
+import copy
+import math
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.errors import UserError
+from spml.model import Classifier
+from spml.train import fit
+from spml.train.settings import resolve
+from spml.train.step import Step
+from tests.losses.common import random_batch
+from tests.methods.test_contrastive import by_loops, entries
+
+FIRST, SECOND = {"epoch": 5, "epochs": 10}, {"epoch": 6, "epochs": 10}
+WIDTH = 6
+
+
+def batch(items=5, classes=7, seed=0):
+    """Logits, labels of all three kinds, the strong view's logits and both views' embeddings."""
+    generator = torch.Generator().manual_seed(seed + 100)
+    logits, observed = random_batch(items, classes, seed)
+    views = torch.randn(items, classes, generator=generator, dtype=torch.float64) * 2
+    return logits, observed, views, torch.randn(2 * items, classes, WIDTH, generator=generator, dtype=torch.float64)
+
+
+def method(seed=0, **options):
+    torch.manual_seed(seed)
+    made = losses.create("lagc", size=3, queue=9, **options).double()
+    made.prepare(torch.zeros(1, 7, WIDTH, dtype=torch.float64))
+    return made
+
+
+def called(loss, given, **call):
+    logits, observed, views, features = given
+    return loss(logits, observed, views=views, features=features, **call)
+
+
+def formula(loss, given, past, *, tau, lam=1.0, lac=0.0):
+    """The loss by plain loops, and the entries that the queue is given."""
+    logits, observed, views, features = given
+    total, consistent, count = 0.0, 0.0, 0
+    present = torch.zeros_like(observed, dtype=torch.bool)
+    for i, row in enumerate(observed.tolist()):
+        for c, s in enumerate(row):
+            p, strong = 1 / (1 + math.exp(-logits[i, c].item())), 1 / (1 + math.exp(-views[i, c].item()))
+            total += -math.log(p) if s == 1 else -math.log(1 - p)
+            q = p + (s == 1)
+            if s == -1:
+                consistent, count = consistent - math.log(1 - strong), count + 1
+            elif q >= tau:
+                consistent, count = consistent - math.log(strong), count + 1
+                present[i, c] = True
+            elif q < 1 - tau:
+                consistent, count = consistent - math.log(1 - strong), count + 1
+    embeddings = features @ loss.projection.weight.T + loss.projection.bias
+    found = entries(embeddings, torch.cat([present, present]))
+    value = total / observed.numel() + lam * consistent / max(count, 1)
+    return value + lac * by_loops(found, past, 0.5), found
+
+
+@pytest.mark.parametrize(("lam", "lac"), [(1.0, 1.0), (0.3, 2.0)])
+def test_it_is_its_formula_in_both_parts(lam, lac):
+    loss, past = method(lam=lam, lac=lac), []
+    for step in range(2):
+        given = batch(seed=step)
+        value, _ = formula(loss, given, past, tau=0.6, lam=lam)
+        assert called(loss, given, **FIRST).item() == pytest.approx(value)
+        assert (loss.queue.classes == -1).all()  # filled in the second part
+    for step in range(4):
+        given = batch(seed=step)
+        value, found = formula(loss, given, past, tau=0.9, lam=lam, lac=lac)
+        assert len(found) > 9  # more than the queue holds
+        assert called(loss, given, **SECOND).item() == pytest.approx(value, abs=1e-6)
+        past = (past + found)[-9:]
+
+
+@pytest.mark.parametrize("call", [FIRST, SECOND])
+def test_the_slope_is_that_of_the_value(call):
+    loss = method()
+    called(loss, batch(seed=3), **SECOND)
+    loss.eval()  # remembers nothing
+    logits, observed, views, features = batch()
+    inputs = [logits.requires_grad_(), views.requires_grad_(), features.requires_grad_()]
+    assert torch.autograd.gradcheck(lambda z, v, f: loss(z, observed, views=v, features=f, **call), inputs)
+
+
+def test_each_term_changes_the_value_and_what_it_trains():
+    given = batch()
+    second = called(method(), given, **SECOND).item()
+    for name in ("lam", "lac"):
+        assert abs(called(method(**{name: 0.0}), given, **SECOND).item() - second) > 1e-2
+    first = called(method(), given, **FIRST).item()
+    assert abs(called(method(lam=0.0), given, **FIRST).item() - first) > 1e-2
+    assert called(method(lac=0.0), given, **FIRST).item() == first
+
+    def trained(**options):
+        logits, observed, views, features = batch()
+        leaves = [t.requires_grad_() for t in (logits, views, features)]
+        loss = method(**options)
+        called(loss, (logits, observed, views, features), **SECOND).backward()
+        slopes = [*(leaf.grad for leaf in leaves), loss.projection.weight.grad]
+        return [slope is not None and bool(slope.abs().sum() > 0) for slope in slopes]
+
+    assert trained() == [True, True, True, True]
+    assert trained(lam=0.0) == [True, False, True, True]
+    assert trained(lac=0.0) == [True, True, False, False]
+
+
+def test_without_its_terms_it_is_assume_negative():
+    logits, observed, *_ = given = batch()
+    for call in (FIRST, SECOND):
+        value = called(method(lam=0.0, lac=0.0), given, **call)
+        assert value.item() == pytest.approx(losses.create("an")(logits, observed).item())
+
+
+@pytest.mark.parametrize(
+    ("tau", "signs"), [(0.5, [1, 1, -1, -1, -1, -1]), (0.75, [1, 0, 0, 0, -1, -1]), (1.0, [0, 0, 0, 0, 0, -1])]
+)
+def test_a_probability_is_one_of_three(tau, signs):
+    """Sure of presence, of absence, or not; tau itself is presence, and 1 - tau is not absence."""
+    logits = torch.tensor([[-3.0, -math.log(3), 0.0, 0.5, math.log(3), 0.0]], dtype=torch.float64)
+    labels = torch.tensor([[0, 0, 0, 0, 0, 1]])
+    views = torch.zeros_like(logits).requires_grad_()
+    loss = losses.create("lagc", first=1.0, tau=tau)
+    called(loss, (logits, labels, views, torch.zeros(2, 6, 4)), epoch=1, epochs=1).backward()
+    assert views.grad.sign().tolist() == [signs]
+
+
+def test_where_nothing_is_sure_nothing_is_added():
+    logits = torch.zeros(2, 7, dtype=torch.float64, requires_grad=True)
+    unknown, views = torch.zeros(2, 7), torch.ones(2, 7, dtype=torch.float64, requires_grad=True)
+    for call in (FIRST, SECOND):
+        value = called(method(), (logits, unknown, views, batch()[3][:4]), **call)
+        assert value.item() == pytest.approx(math.log(2))
+        value.backward()
+        assert (views.grad == 0).all()
+
+
+def test_a_known_negative_is_one_in_both_views_and_not_compared():
+    observed = torch.full((2, 7), -1)
+    logits = torch.full((2, 7), 9.0, dtype=torch.float64)  # the model thinks otherwise
+    for call, options in ((FIRST, {}), (SECOND, {}), (FIRST, {"tau": 1.0})):
+        views = torch.full((2, 7), 9.0, dtype=torch.float64, requires_grad=True)
+        loss = method(**options)
+        called(loss, (logits, observed, views, batch()[3][:4]), **call).backward()
+        assert (views.grad > 0).all()
+        assert (loss.queue.classes == -1).all()
+
+
+def test_an_observed_positive_is_one_whatever_the_model_thinks():
+    observed = torch.zeros(2, 7)
+    observed[0, 3] = 1
+    views = torch.zeros(2, 7, dtype=torch.float64, requires_grad=True)
+    loss = method()
+    called(loss, (torch.full((2, 7), -9.0).double(), observed, views, batch()[3][:4]), **SECOND).backward()
+    assert views.grad[0, 3] < 0 and (views.grad.flatten()[torch.arange(14) != 3] > 0).all()
+    assert loss.queue.classes.tolist() == [-1] * 7 + [3, 3]  # in both views
+
+
+@pytest.mark.parametrize(
+    ("first", "epochs", "second"),
+    [(0.5, 10, 6), (0.5, 3, 3), (0.0, 4, 1), (1.0, 4, None), (0.55, 20, 12), (0.5, 1, 1)],
+)
+def test_parts_of_training(first, epochs, second):
+    given = batch()
+    before = []
+    for epoch in range(1, epochs + 1):
+        loss = method(first=first)
+        called(loss, given, epoch=epoch, epochs=epochs)
+        before.append(bool((loss.queue.classes == -1).all()))
+    assert before.index(False) + 1 == second if second else all(before)
+
+
+@pytest.mark.parametrize("call", [FIRST, SECOND])
+def test_reductions_agree(call):
+    given = batch()
+    entries_, mean, total, by_item = (
+        called(method(reduction=reduction), given, **call) for reduction in ("none", "mean", "sum", "sum_classes")
+    )
+    assert entries_.shape == (5, 7)
+    torch.testing.assert_close(mean, entries_.mean())
+    torch.testing.assert_close(total, entries_.sum())
+    torch.testing.assert_close(by_item, entries_.sum(dim=1).mean())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_finite_at_any_logit_of_either_view(dtype):
+    extreme = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
+    for labels in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+        for call in (FIRST, SECOND):
+            loss = losses.create("lagc", size=3)
+            leaves = [extreme.clone(), extreme.flip(1).clone(), torch.randn(6, 7, WIDTH).to(dtype)]
+            logits, views, features = (leaf.requires_grad_() for leaf in leaves)
+            for _ in range(2):
+                value = called(loss, (logits, labels, views, features), **call)
+                value.backward()
+                assert value.isfinite() and value.dtype == torch.float32
+            assert all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in (logits, views, features))
+
+
+def test_what_it_remembers_is_in_its_state():
+    loss = method()
+    called(loss, batch(), **SECOND)
+    assert {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"} == set(loss.state_dict())
+    copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), method(seed=9)]
+    lazy = losses.create("lagc", size=3, queue=9).double()  # not shown any features yet
+    for other in (copies[2], lazy):
+        other.load_state_dict(loss.state_dict())
+    value = called(loss.eval(), batch(seed=1), **SECOND)
+    assert all(called(other, batch(seed=1), **SECOND) == value for other in (*copies, lazy))
+
+
+def test_in_evaluation_nothing_is_remembered():
+    loss = method().eval()
+    called(loss, batch(), **SECOND)
+    assert (loss.queue.classes == -1).all()
+
+
+def test_the_projection_is_trained_by_the_loops_optimiser():
+    (group,) = method().parameter_groups(0.25)
+    assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(3, WIDTH), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"first": 1.5}, "first is a share"), ({"tau": 0.4}, "tau is a prob"), ({"tau_second": 2.0}, "tau_second is a")],
+)
+def test_values_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        losses.create("lagc", **options)
+
+
+def test_what_is_missing_is_named():
+    logits, observed, views, features = batch()
+    for more in ({}, {"views": views}, {"features": features}, {"views": views, "features": features[:5]}):
+        with pytest.raises(ValueError, match="lagc needs views and features"):
+            method()(logits, observed, **more)
+    with pytest.raises(ValueError, match=r"logits \(4, 7\) and observed \(5, 7\) differ"):
+        method()(logits, observed, views=views[:4], features=features)
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 4, 4), (1, 64)])
+def test_class_maps_and_vectors_are_refused(shape):
+    with pytest.raises(ValueError, match="give --head query"):
+        losses.create("lagc").prepare(torch.zeros(shape))
+
+
+class TestRun:
+    def test_it_is_meant_for_the_query_head(self, scenes, quick, tmp_path):
+        assert resolve(replace(quick, method="lagc"), scenes).head == "query"
+        with pytest.raises(UserError, match=r"lagc compares embeddings of labels.*give --head query"):
+            fit(scenes, replace(quick, method="lagc", head="linear"), tmp_path / "run", quiet=True)
+        assert not (tmp_path / "run").exists()
+
+    def test_feature_vectors_have_no_second_view(self, quick, tmp_path):
+        from spml.data import load
+
+        rng = np.random.default_rng(0)
+        table = tmp_path / "table.npz"
+        labels = np.where(rng.random((40, 3)) < 0.4, 1, -1).astype(np.int8)
+        np.savez(table, x=rng.normal(size=(40, 8)).astype(np.float32), labels=labels, classes=np.array(list("abc")))
+        settings = replace(quick, method="lagc", backbone="linear")
+        with pytest.raises(UserError, match="lagc needs views: two looks at each picture"):
+            fit(load(table, labels="complete"), settings, tmp_path / "run", quiet=True)
+        command = ["train", str(table), "--labels", "complete", "--method", "lagc", "--out", str(tmp_path / "run")]
+        done = subprocess.run([sys.executable, "-m", "spml.cli", *command], capture_output=True, text=True)
+        assert done.returncode == 2 and not (tmp_path / "run").exists()
+        assert "lagc needs views" in done.stderr and "Traceback" not in done.stderr
+
+    def test_a_step_does_not_depend_on_how_the_batch_is_ordered(self, scenes, quick):
+        settings = resolve(replace(quick, method="lagc", flip=True), scenes)
+        x, observed = torch.from_numpy(scenes.observed.x[:8]), torch.from_numpy(scenes.observed.labels[:8])
+        torch.manual_seed(0)
+        model = Classifier.build("tiny", 10, head="query").eval()  # batch norm and dropout aside
+        values = []
+        for rows in (np.arange(8), np.array([5, 0, 7, 2, 1, 4, 6, 3])):
+            torch.manual_seed(0)
+            loss = losses.create("lagc", lac=0.0)
+            index = torch.from_numpy(rows)
+            values.append(Step(model, loss, settings).loss(x[index], observed[index], rows, index, 3).item())
+        assert values[0] == pytest.approx(values[1])
+
+    @pytest.mark.parametrize("epoch", [1, 3])
+    def test_a_step_trains_backbone_head_and_projection(self, scenes, quick, epoch):
+        settings = resolve(replace(quick, method="lagc"), scenes)
+        torch.manual_seed(0)
+        model, loss = Classifier.build("tiny", 10, head="query"), losses.create("lagc", size=5)
+        loss.prepare(model.eval()(torch.zeros(1, 3, 24, 24, dtype=torch.uint8), True)[1].detach())
+        x, observed = torch.from_numpy(scenes.observed.x[:8]), torch.from_numpy(scenes.observed.labels[:8])
+        Step(model.train(), loss, settings).loss(x, observed, np.arange(8), torch.arange(8), epoch).backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+        assert (loss.projection.weight.grad is not None) == (epoch == 3)
+
+
+def test_published_training_settings():
+    for data in ("voc", "coco", "nuswide", "cub"):
+        preset = losses.preset("lagc", data)
+        assert preset.options == {"tau": 0.6, "tau_second": 0.9, "temperature": 0.5, "queue": 512, "size": 128}
+        assert preset.training == {
+            "optimizer": "adamw",
+            "schedule": "one-cycle",
+            "lr": 1e-4,
+            "head_lr": 1,
+            "weight_decay": 1e-2,
+            "batch_size": 32,
+            "epochs": 80,
+            "frozen_norm": True,
+            "head": "query",
+        }
+
+
+def test_the_published_head_has_151_million_parameters():
+    """Embeddings of 80 classes on ResNet-50, without being made."""
+    with torch.device("meta"):
+        model = Classifier.build("resnet50", 80, head="query")
+    count = sum(p.numel() for p in model.head.parameters())
+    assert 150e6 < count < 152e6

@@ -1,0 +1,115 @@
+"""The strong view: its parts against torchvision's own, and what it depends on."""
+
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as tv
+
+from spml.train import strong
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Six smooth coloured pictures of 40 x 40, and so none of them alike anywhere."""
+    coarse = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0)) * 255
+    return torch.nn.functional.interpolate(coarse, size=(40, 40), mode="bilinear").to(torch.uint8)
+
+
+def test_a_view_depends_on_seed_epoch_and_item_alone(pictures):
+    rows = np.array([4, 9, 1, 0, 7, 3])
+    views = strong.strong_view(pictures, rows, 0, 3)
+    assert views.shape == pictures.shape and views.dtype == torch.uint8
+    order = np.array([5, 2, 0])
+    assert torch.equal(strong.strong_view(pictures[order], rows[order], 0, 3), views[order])
+    torch.manual_seed(5)
+    assert torch.equal(strong.strong_view(pictures, rows, 0, 3), views)
+    for seed, epoch in ((1, 3), (0, 4)):
+        other = strong.strong_view(pictures, rows, seed, epoch)
+        assert all(not torch.equal(a, b) for a, b in zip(other, views, strict=True))
+
+
+def test_the_first_view_stays_as_it_is(pictures):
+    before = pictures.clone()
+    for epoch in range(1, 20):
+        strong.strong_view(pictures, np.arange(6), 0, epoch)
+    assert torch.equal(pictures, before)
+
+
+def chosen(number, sign):
+    """Random numbers that pick an operation and its direction."""
+    return Mock(choice=lambda _: sign, integers=lambda _: number)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_operations_are_those_of_randaugment_at_magnitude_9(pictures, sign):
+    """In torchvision's order; the other direction of those that have one is as good, and so is one grey level."""
+    reference = v2.RandAugment(num_ops=2, magnitude=9)
+    assert len(reference._AUGMENTATION_SPACE) == 14
+    for number, (name, (magnitudes, signed)) in enumerate(reference._AUGMENTATION_SPACE.items()):
+        table = magnitudes(31, 40, 40)
+        magnitude = 0.0 if table is None else float(table[9])
+        view = strong._operation(pictures[0], chosen(number, sign))
+        distances = []
+        for way in (1, -1) if signed else (1,):
+            expected = reference._apply_image_or_video_transform(
+                pictures[0], name, way * magnitude, interpolation=v2.InterpolationMode.NEAREST, fill={}
+            )
+            distances.append((view.int() - expected.int()).abs().max().item())
+        assert min(distances) <= 1, name
+
+
+def test_both_directions_differ(pictures):
+    for number in range(1, 10):
+        left, right = (strong._operation(pictures[1], chosen(number, sign)) for sign in (-1.0, 1.0))
+        assert not torch.equal(left, right)
+
+
+def test_a_picture_that_is_not_square_is_moved_by_its_own_sides():
+    picture = torch.zeros(3, 20, 100, dtype=torch.uint8)
+    picture[:, 10, 50] = 255
+    across, down = (strong._operation(picture, chosen(number, 1.0))[0].nonzero().tolist() for number in (3, 4))
+    assert across == [[10, 50 + round(0.3 * 150 / 331 * 100)]] and down == [[10 + round(0.3 * 150 / 331 * 20), 50]]
+
+
+def test_half_of_the_side_is_cut_out_about_any_point(pictures):
+    shares = []
+    for seed in range(300):
+        view = strong._cut_out(pictures[2], np.random.default_rng(seed))
+        changed = (view != pictures[2]).any(dim=0)
+        rows, columns = changed.any(dim=1).nonzero(), changed.any(dim=0).nonzero()
+        height, width = (int(found.max() - found.min()) + 1 for found in (rows, columns))
+        assert height <= 20 and width <= 20
+        assert (view[:, changed] == 127).all()
+        shares.append(height * width / 400)
+    assert max(shares) == 1 and min(shares) < 0.4
+
+
+def test_colours_are_jittered_within_bounds_and_in_any_order(pictures, monkeypatch):
+    calls = []
+    for name in ("brightness", "contrast", "saturation", "hue"):
+        monkeypatch.setattr(tv, f"adjust_{name}", lambda x, amount, name=name: calls.append((name, amount)) or x)
+    for seed in range(200):
+        strong._jittered(pictures[0], np.random.default_rng(seed))
+    for name, middle, bound in (("brightness", 1, 0.4), ("contrast", 1, 0.4), ("saturation", 1, 0.4), ("hue", 0, 0.1)):
+        off = [amount - middle for called, amount in calls if called == name]
+        assert len(off) == 200 and max(map(abs, off)) <= bound and min(off) < -0.9 * bound and max(off) > 0.9 * bound
+    assert len({tuple(name for name, _ in calls[i : i + 4]) for i in range(0, 800, 4)}) == 24
+
+
+def test_parts_come_as_often_as_they_should_and_in_order(pictures, monkeypatch):
+    calls = []
+    for name in ("_cut_out", "_operation", "_jittered"):
+        monkeypatch.setattr(strong, name, lambda x, random, name=name: calls.append(name) or x)
+    monkeypatch.setattr(tv, "rgb_to_grayscale", lambda x, num_output_channels: calls.append("grey") or x)
+    runs = []
+    for seed in range(1000):
+        calls.clear()
+        strong._one(pictures[0], np.random.default_rng(seed))
+        runs.append(tuple(calls))
+    assert {run[:3] for run in runs} == {("_cut_out", "_operation", "_operation")}
+    assert {run[3:] for run in runs} == {(), ("grey",), ("_jittered",), ("_jittered", "grey")}
+    assert abs(np.mean(["_jittered" in run for run in runs]) - 0.8) < 0.04
+    assert abs(np.mean(["grey" in run for run in runs]) - 0.2) < 0.04
