@@ -14,6 +14,8 @@ BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
 LL_ISSUE = "snucml/LargeLossMatters, issue 4"
 ROLE_PAPER = "Cole et al., CVPR 2021"
 CRISP_PAPER = "Liu et al., CRISP; its training settings are a search's, so the protocol's stand"
+EN_PAPER = "Verelst et al., WACV 2023, by the account of Chen et al., IJCAI 2024"
+EN_DEFAULT = f"default, not published where it could be read: {EN_PAPER}"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -132,6 +134,13 @@ PRESETS: dict[str, dict[str, Values]] = {
         _per_dataset("beta", (0.02, 0.9, 0.2, 0.4), EM_CODE),
         _per_dataset("warmup", (5, 5, 4, 3), EM_CODE),
         _per_dataset("theta", (0.9,) * 4, EM_CODE),
+    ),
+    "en": _merged(
+        EXPECTED,
+        *(
+            _per_dataset(option, (value,) * 4, EN_DEFAULT)
+            for option, value in {"count": "observed", "momentum": 0.8, "start": "observed", "power": 2.0}.items()
+        ),
     ),
     "ll_r": _with_training(_per_dataset("delta", (0.002, 0.004, 0.004, 0.004), LL_ISSUE), "ll", LL_ISSUE),
     "boostlu": _with_training(_per_dataset("delta", (0.005,) * 4, BOOSTLU_CODE), "boostlu", BOOSTLU_CODE),
