@@ -339,6 +339,16 @@ def test_parts_of_one_picture_make_it_whole():
     torch.testing.assert_close(heat.maps.float()[known], picture(12).expand(4, -1, -1, -1)[known], atol=0.03, rtol=0)
 
 
+def test_without_being_told_it_takes_a_batch_for_whole_pictures():
+    logits, table = random_batch(4, 2)
+    loss, call = method(table, scl=1.0, grid=6), {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 2, 3, 3)}
+    loss.see(MIRRORED.expand(4, -1))
+    loss(logits, table, **call)
+    assert 0 < loss.heat.seen.float().mean() < 0.5
+    loss(logits, table, **call)
+    assert loss.heat.seen.all()
+
+
 def test_a_constant_stays_what_it_is():
     heat, rows = HeatMaps(5, 1, 7, 0.3), torch.arange(5)
     for epoch in range(4):
