@@ -12,9 +12,10 @@ NAMES = losses.names()
 EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losses.options(name)}]
 
 
-FEATURES = {  # what the heads of these methods show of a batch of one's own
+FEATURES = {  # what heads show these methods of a batch of one's own
     "mime": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
     "smile": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
+    "en": lambda items, classes: torch.linspace(-9, 9, items * classes * 6).view(items, classes, 3, 2),
     "lagc": lambda items, classes: embeddings(2 * items, classes, 6),
 }
 

@@ -56,6 +56,8 @@ def test_finite_at_any_logit_with_the_published_eps(name: str, eps: float, dtype
         ("ll_ct", {"delta": 0.3}),
         ("an", {"eps": 0}),
         ("em", {"eps": 0}),
+        ("en", {"cl": 1.0, "scl": 1.0, "grid": 4}),
+        ("en", {"cl": 1.0, "scl": 1.0, "grid": 4, "power": 1.0, "start": "first"}),
     ],
 )
 def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, Any]) -> None:

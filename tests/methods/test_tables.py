@@ -16,7 +16,7 @@ def given(observed):
     return {"items": len(observed), "classes": observed.shape[1], "observed": observed}
 
 
-@pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl"])
+@pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl", "en"])
 def test_what_is_missing_is_named(name):
     with pytest.raises(ValueError, match=f"{name} needs items"):
         losses.create(name)
@@ -25,7 +25,7 @@ def test_what_is_missing_is_named(name):
         losses.create(name, **given(observed))(torch.zeros(2, 3), observed[:2], **CALL)
 
 
-@pytest.mark.parametrize("name", ["role", "em_apl"])
+@pytest.mark.parametrize("name", ["role", "em_apl", "en"])
 def test_a_label_table_serves_as_well_as_an_array(name):
     observed = np.array([[1, 0, -1], [0, 1, 0], [0, 0, 1]], np.int8)
     table = LabelTable(["a", "b", "c"], ["x", "y", "z"], observed)

@@ -32,6 +32,8 @@ TAYLOR_PAPER = "Feng et al., IJCAI 2020"
 NOT_RUN = "the GR Loss setting for this data: the method was not run on these data by its authors"
 LAGC_CODE = "xiemk/SPML-LAC"
 LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here"
+EN_PAPER = "Verelst et al., WACV 2023, by the account of Chen et al., IJCAI 2024"
+EN_DEFAULT = f"default, not published where it could be read: {EN_PAPER}"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -233,4 +235,11 @@ PRESETS: dict[str, dict[str, Values]] = {
     "boostlu": _with_training(_all(BOOSTLU_CODE, delta=0.005), "boostlu", BOOSTLU_CODE),
     "ll_ct": _merged(LL, _per_dataset("delta", (0.002, 0.002, 0.002, 0.004), LL_ISSUE)),
     "ll_cp": _merged(LL, _per_dataset("delta", (0.001, 0.002, 0.002, 0.002), LL_ISSUE)),
+    "en": _merged(
+        EXPECTED,
+        *(
+            _per_dataset(option, (value,) * 4, EN_DEFAULT)
+            for option, value in {"count": "observed", "momentum": 0.8, "start": "observed", "power": 2.0}.items()
+        ),
+    ),
 }

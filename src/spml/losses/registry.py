@@ -31,6 +31,7 @@ METHODS: dict[str, str] = {
     "boostlu": "spml.methods.boostlu",
     "em": "spml.losses.entropy",
     "em_apl": "spml.methods.em_apl",
+    "en": "spml.methods.en",
     "gce": "spml.losses.robust",
     "sce": "spml.losses.robust",
     "taylor_ce": "spml.losses.robust",
@@ -108,6 +109,7 @@ def head(name: str, pictures: bool = True) -> str | None:
 
 def memory(name: str, items: int, classes: int, **values: Any) -> int:
     """Bytes that the method keeps for a training split of that size, with these options."""
+    check_options(name, values)
     told = getattr(_factory(name), "memory", None)
     return 0 if told is None else int(told(items, classes, **values))
 

@@ -1,0 +1,197 @@
+"""EN: of each class, the labels that the model has believed in least are expected to be negative."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from spml.losses.context import Context
+from spml.losses.method import Method, prepared
+from spml.losses.terms import Log
+from spml.losses.unified import Reduction, reduce
+from spml.methods.heatmaps import HeatMaps, whole
+from spml.methods.labels import label_parts, rows_of
+
+EXPECTED = -2  # among the labels 1, 0 and -1: an unknown one that is expected to be negative
+AT_ONCE = 16  # classes ranked together
+
+Count = Literal["observed", "uniform"]
+Start = Literal["observed", "first"]
+Ties = Literal["all", "random"]
+
+
+class en(Method):  # noqa: N801  (methods are called by their names)
+    """Expected negatives, with consistency terms as options (Verelst et al., 2023).
+
+    Predictions of each label are averaged over its visits: mean <- momentum mean + (1 - momentum) p. When an epoch
+    begins, of each class of N items the N - N_c labels with the lowest mean are expected negatives, N_c being the
+    expected number of positives. Known positives count as the highest, known negatives as the lowest. Known and
+    expected labels cost -log p or -log(1 - p); the other unknown labels cost nothing.
+
+    In the first epoch nothing has been predicted and all means of unknown labels are 0. With ties="all" a class's
+    threshold is then 0, and no label lies above it: all unknown labels are negatives, as in `an`. How the paper begins
+    could not be read, nor could momentum, the number N_c, power and the weights of the consistency terms.
+
+    The consistency terms hold a prediction to the mean of those before it: |p - mean|^power for each label, and the
+    same for each place of its class map against a heat map of the whole picture, averaged over the places that were
+    seen before. Known negatives are left out, since a mean above p would raise it.
+
+    Args:
+        expected_positives: mean number of positive labels per item, known from elsewhere.
+        count: of positives, expected_positives times those "observed" in the class, or "uniform" over classes.
+        momentum: share of a mean that stays at each visit.
+        start: means begin as "observed", 1 for known positives and 0 else, or as the "first" prediction.
+        ties: where labels are tied for the last places, "all" of them are expected negatives, or as many as there are
+            places, drawn at "random".
+        cl: weight of the consistency of predictions; 0 is off.
+        scl: weight of the consistency of class maps; 0 is off. It keeps a heat map for every label.
+        power: of the differences in both; at least 1.
+        grid: cells across a heat map, and down.
+        eps: added to probabilities inside the logs; None is the exact log.
+        reduction: mean, sum, sum_classes or none.
+        items: of the training split.
+        classes: number of them.
+        observed: labels of the training split, with rows(index), or an array.
+    """
+
+    needs = frozenset({"items", "index"})
+    mean: Tensor
+    labels: Tensor
+    seen: Tensor
+
+    def __init__(
+        self,
+        expected_positives: float = 1.5,
+        count: Count = "observed",
+        momentum: float = 0.8,
+        start: Start = "observed",
+        ties: Ties = "all",
+        cl: float = 0.0,
+        scl: float = 0.0,
+        power: float = 2.0,
+        grid: int = 28,
+        eps: float | None = None,
+        reduction: Reduction = "mean",
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        if items is None or classes is None or observed is None:
+            raise ValueError("en needs items, classes and observed: it keeps a mean prediction of every label")
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"momentum is the share of a mean that stays, from 0 to 1, not {momentum}")
+        for name, number in (("expected_positives", expected_positives), ("cl", cl), ("scl", scl)):
+            if not 0 <= number < math.inf:
+                raise ValueError(f"{name} is 0 or more, not {number}")
+        if not 1 <= power < math.inf:
+            raise ValueError(f"power is 1 or more, not {power}: below, values that agree have no gradient")
+        for name, value, choices in (("count", count, Count), ("start", start, Start), ("ties", ties, Ties)):
+            if value not in get_args(choices):
+                raise ValueError(f"{name} is {' or '.join(get_args(choices))}, not {value!r}")
+        self.momentum, self.start, self.ties = momentum, start, ties
+        self.cl, self.scl, self.power = cl, scl, power
+        self.log, self.reduction = Log(eps), reduction
+        labels = torch.zeros(items, classes, dtype=torch.int8)
+        for part, known in label_parts(observed, items):
+            labels[part] = torch.where(known == 0, EXPECTED, known)
+        positives = (labels == 1).sum(dim=0).tolist()
+        shares = [items / classes] * classes if count == "uniform" else positives
+        self.places = [max(items - round(expected_positives * share), 0) for share in shares]
+        self.register_buffer("labels", labels)
+        self.register_buffer("mean", (labels == 1).float())
+        self.register_buffer("seen", torch.zeros(items, dtype=torch.bool))
+        self.heat = HeatMaps(items, classes, grid, momentum) if scl else None
+        self.boxes: Tensor | None = None
+        if scl:
+            self.needs = self.needs | {"features"}
+
+    @classmethod
+    def memory(cls, items: int, classes: int, *, scl: float = 0.0, grid: int = 28, **options: Any) -> int:
+        """Bytes of means, labels and, where scl is on, heat maps."""
+        return items * (5 * classes + 1) + (HeatMaps.memory(items, classes, grid) if scl else 0)
+
+    def prepare(self, features: Tensor) -> None:
+        """Refuse what has no places."""
+        if features.ndim != 4 or features.shape[1] != self.labels.shape[1]:
+            raise ValueError(
+                f"en with scl needs a class map of each picture, and got features of {tuple(features.shape[1:])}; "
+                "give --head linear with a picture backbone, or scl=0"
+            )
+
+    def see(self, boxes: Tensor) -> None:
+        """What part of its picture each item of the coming batch shows; without it, the whole."""
+        self.boxes = boxes
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Choose the expected negatives of this epoch."""
+        items, classes = self.labels.shape
+        order = torch.randperm(items).to(self.mean.device) if self.ties == "random" else None
+        for first in range(0, classes, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            labels = self.labels[:, part]
+            means = self.mean[:, part].masked_fill(labels == 1, torch.inf).masked_fill(labels == -1, -torch.inf)
+            columns = zip(means.unbind(dim=1), self.places[part], strict=True)
+            lowest = torch.stack([_lowest(column, places, order) for column, places in columns], dim=1)
+            unknown = (labels == 0) | (labels == EXPECTED)
+            self.labels[:, part] = torch.where(unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels)
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; in training mode its predictions are taken into the means."""
+        logits = prepared(logits, observed)
+        past = rows_of(self.mean, index, logits, "en")
+        rows = torch.arange(len(logits), device=logits.device) if index is None else index
+        context = Context(logits.detach(), observed, epoch, epochs, index)
+        negative = (observed == -1) | (self.labels[rows] == EXPECTED)
+        entries = torch.where(negative, self.log.absent(logits, context), 0.0)
+        entries = torch.where(observed == 1, self.log(logits, context), entries)
+        p = logits.sigmoid()
+        if self.start == "first":
+            past = torch.where(self.seen[rows][:, None], past, p.detach())
+        if self.cl:
+            entries = entries + torch.where(observed == -1, 0.0, self.cl * (p - past).abs() ** self.power)
+        if self.heat is not None:
+            spatial = self._spatial(self.heat, features, rows).to(entries.dtype)
+            entries = entries + torch.where(observed == -1, 0.0, self.scl * spatial)
+        if self.training:
+            self.mean[rows] = torch.lerp(p.detach(), past, self.momentum).to(self.mean.dtype)
+            self.seen[rows] = True
+        return reduce(entries, self.reduction)
+
+    def _spatial(self, heat: HeatMaps, features: Tensor | None, rows: Tensor) -> Tensor:
+        """Mean distance of each label's class map from its heat map; the map is then taken into it."""
+        if features is None:
+            raise ValueError("en needs features: the class maps of the batch, as scl is above 0")
+        self.prepare(features)
+        maps = features.float().sigmoid()
+        boxes, self.boxes = whole(len(rows), rows.device) if self.boxes is None else self.boxes, None
+        if len(boxes) != len(rows):
+            raise ValueError(f"en was told what part of their pictures {len(boxes)} items show, and given {len(rows)}")
+        past, known = heat.read(rows, boxes, *maps.shape[-2:])
+        distance = torch.where(known, (maps - past).abs() ** self.power, 0.0).sum(dim=(2, 3))
+        if self.training:
+            heat.write(rows, boxes, maps.detach())
+        return distance / known.sum(dim=(2, 3)).clamp(min=1)
+
+
+def _lowest(scores: Tensor, places: int, order: Tensor | None) -> Tensor:
+    """Whether each is among that many lowest; ties go by a random order, or all get in."""
+    if places == 0:
+        return torch.zeros_like(scores, dtype=torch.bool)
+    if order is None:
+        return scores <= scores.kthvalue(places).values
+    chosen = order[scores[order].argsort(stable=True)[:places]]
+    return torch.zeros_like(scores, dtype=torch.bool).index_fill(0, chosen, True)

@@ -1,0 +1,411 @@
+"""Expected negatives and their consistency terms, against plain loops."""
+
+import math
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.data import load
+from spml.errors import UserError
+from spml.methods.en import EXPECTED
+from spml.methods.heatmaps import HeatMaps, whole
+from spml.train import Settings, fit
+from spml.train.augment import boxes, cut
+from tests.losses.common import random_batch, value_and_gradient
+
+CALL = {"epoch": 2, "epochs": 10}
+
+
+def method(observed, **options):
+    return losses.create("en", items=len(observed), classes=observed.shape[1], observed=observed, **options)
+
+
+def marked(loss):
+    return loss.labels == EXPECTED
+
+
+class Loops:
+    """The method as its docstring says, over lists."""
+
+    def __init__(self, observed, k, momentum, start="observed", count="observed", cl=0.0, power=2.0):
+        self.s, self.k, self.momentum, self.start, self.count = observed.tolist(), k, momentum, start, count
+        self.cl, self.power = cl, power
+        self.items, self.classes = range(len(self.s)), range(len(self.s[0]))
+        self.mean = [[float(s == 1) for s in row] for row in self.s]
+        self.visited, self.negatives = set(), set()
+
+    def begin_epoch(self):
+        self.negatives = set()
+        for c in self.classes:
+            positives = sum(row[c] == 1 for row in self.s)
+            share = positives if self.count == "observed" else len(self.items) / len(self.classes)
+            places = max(len(self.items) - round(self.k * share), 0)
+            value = {i: {1: math.inf, -1: -math.inf, 0: self.mean[i][c]}[self.s[i][c]] for i in self.items}
+            lowest = sorted(value.values())[:places]
+            self.negatives |= {(i, c) for i in self.items if self.s[i][c] == 0 and lowest and value[i] <= lowest[-1]}
+
+    def loss(self, logits, index):
+        total = 0.0
+        for row, i in zip(logits.tolist(), index.tolist(), strict=True):
+            for c, z in enumerate(row):
+                p, s = 1 / (1 + math.exp(-z)), self.s[i][c]
+                if s == 1:
+                    total -= math.log(p)
+                elif s == -1 or (i, c) in self.negatives:
+                    total -= math.log(1 - p)
+                past = p if self.start == "first" and i not in self.visited else self.mean[i][c]
+                if s != -1:
+                    total += self.cl * abs(p - past) ** self.power
+                self.mean[i][c] = self.momentum * past + (1 - self.momentum) * p
+            self.visited.add(i)
+        return total / logits.numel()
+
+
+@pytest.mark.parametrize("start", ["observed", "first"])
+@pytest.mark.parametrize("count", ["observed", "uniform"])
+@pytest.mark.parametrize(("cl", "power"), [(0.0, 2.0), (0.7, 2.0), (0.7, 1.5)])
+def test_three_epochs_are_the_definition(start, count, cl, power):
+    table = random_batch(23, 18, seed=5)[1]  # more classes than are ranked together
+    table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
+    options = {"momentum": 0.6, "start": start, "count": count}
+    loss = method(table, expected_positives=1.3, cl=cl, power=power, **options)
+    loops = Loops(table, 1.3, cl=cl, power=power, **options)
+    generator, shown = torch.Generator().manual_seed(0), set()
+    for epoch in range(1, 4):
+        loss.begin_epoch(epoch, 3)
+        loops.begin_epoch()
+        assert {tuple(pair) for pair in marked(loss).nonzero().tolist()} == loops.negatives
+        shown.add(len(loops.negatives))
+        for index in torch.randperm(23, generator=generator).split(7):
+            logits = torch.randn(len(index), 18, generator=generator, dtype=torch.float64) * 3
+            value = loss(logits, table[index], epoch=epoch, epochs=3, index=index)
+            assert value.item() == pytest.approx(loops.loss(logits, index), rel=1e-6)
+        torch.testing.assert_close(loss.mean, torch.tensor(loops.mean), rtol=1e-5, atol=1e-6)
+    assert len(shown) > 1  # the first epoch is not like the others
+
+
+def test_the_first_epoch_is_assume_negative():
+    logits, table = random_batch(30, 7)
+    table[5:] = table[5:].clamp(max=0)
+    for start in ("observed", "first"):
+        loss = method(table, start=start, expected_positives=2.0)
+        call = {"epoch": 1, "epochs": 5, "index": torch.arange(30)}
+        before = loss.eval()(logits, table, **call)  # until an epoch begins it is so too
+        loss.begin_epoch(1, 5)
+        assert before == loss(logits, table, **call) == losses.create("an")(logits, table)
+
+
+def test_unknown_labels_that_are_not_expected_negatives_cost_nothing():
+    table = torch.tensor([[1, 0], [0, 0], [0, 0], [0, 0]])
+    loss = method(table, expected_positives=2.0, momentum=0.0)
+    logits = torch.tensor([[0.0, 0], [3, -1], [1, 2], [-2, 1]], requires_grad=True)
+    loss(logits, table, **CALL)
+    loss.begin_epoch(2, 10)
+    assert marked(loss).tolist() == [[False, True], [False, True], [True, True], [True, True]]
+    loss(logits, table, **CALL).backward()
+    assert (logits.grad[:, 0].sign().tolist()) == [-1, 0, 1, 1]
+
+
+def test_known_labels_are_in_the_ranking_and_never_marked():
+    table = torch.tensor([[1], [1], [-1], [-1], [0], [0]])
+    loss = method(table, expected_positives=1.5)
+    loss.mean[:, 0] = torch.tensor([0.0, 0.1, 0.9, 0.8, 0.4, 0.6])
+    loss.begin_epoch(2, 3)  # three negatives, of which two are known
+    assert loss.labels.flatten().tolist() == [1, 1, -1, -1, EXPECTED, 0]
+    for k, expected in ((0.0, [EXPECTED] * 2), (2.0, [0, 0]), (9.0, [0, 0])):
+        other = method(table, expected_positives=k)
+        other.mean.copy_(loss.mean)
+        other.begin_epoch(2, 3)
+        assert other.labels.flatten().tolist() == [1, 1, -1, -1, *expected]
+
+
+def test_ties_at_random_fill_the_places_and_follow_the_seed():
+    table = torch.zeros(100, 3, dtype=torch.int8)
+    table[:20, 0] = table[:10, 1] = 1
+    table[50:80, 1] = -1
+    chosen = []
+    for seed in (0, 0, 1):
+        loss = method(table, expected_positives=2.0, ties="random")
+        torch.manual_seed(seed)
+        loss.begin_epoch(1, 3)
+        chosen.append(marked(loss))
+        assert chosen[-1].sum(dim=0).tolist() == [60, 80 - 30, 100]
+    assert torch.equal(chosen[0], chosen[1]) and not torch.equal(chosen[0], chosen[2])
+    loss.mean[20:, 0] = torch.linspace(0, 1, 80)
+    loss.begin_epoch(2, 3)
+    assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(range(20, 80))  # without ties nothing is random
+
+
+def test_evaluation_changes_nothing():
+    logits, table = random_batch(6, 4)
+    loss = method(table, scl=1.0, grid=3).eval()
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    loss(logits, table, **CALL, index=torch.arange(6), features=torch.randn(6, 4, 2, 2))
+    assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
+
+
+def test_each_consistency_term_counts_and_no_known_negative_is_raised():
+    logits, table = random_batch(6, 4)
+    features = torch.randn(6, 4, 3, 3, dtype=torch.float64)
+    call = {**CALL, "index": torch.arange(6), "features": features}
+    values, gradients = {}, {}
+    for name, weights in {"none": {}, "cl": {"cl": 50.0}, "scl": {"scl": 50.0}}.items():
+        loss = method(table, momentum=0.5, grid=3, **weights)
+        loss(logits + 5, table, **{**call, "features": features + 5})  # the means are above what comes
+        call["features"] = features.requires_grad_()
+        values[name], gradients[name] = value_and_gradient(loss, logits, table, **call)
+        (slope,) = torch.autograd.grad(loss(logits.requires_grad_(), table, **call), features, allow_unused=True)
+        assert (slope is not None) == (name == "scl")
+        assert slope is None or ((slope != 0).any(dim=(2, 3)) == (table != -1)).all()
+        assert (gradients[name][table == -1] >= 0).all()
+    assert values["cl"] > values["none"] + 0.1 and values["scl"] > values["none"] + 0.1
+    assert (gradients["cl"] - gradients["none"]).abs().max() > 0.01
+
+
+def test_state_and_copies():
+    logits, table = random_batch(8, 4)
+    call = {**CALL, "index": torch.arange(8), "features": torch.randn(8, 4, 2, 3)}
+    options = {"cl": 0.5, "scl": 0.5, "grid": 3, "start": "first", "expected_positives": 1.2}
+    loss = method(table, **options)
+    loss(logits, table, **call)
+    loss.begin_epoch(2, 10)
+    assert set(loss.state_dict()) == {"mean", "labels", "seen", "heat.maps", "heat.seen"}
+    other = method(table, **options)
+    other.load_state_dict(loss.state_dict())
+    copied = pickle.loads(pickle.dumps(loss))
+    values = {each(logits + 1, table, **call).item() for each in (loss, other, copied)}
+    assert len(values) == 1
+    assert losses.needs("en") == {"items", "index"} == method(table).needs
+    assert loss.needs == {"items", "index", "features"}
+
+
+def test_mistakes_are_named():
+    table = torch.zeros(4, 3)
+    for options, message in (
+        ({"momentum": 1.1}, "momentum is the share"),
+        ({"power": 0.5}, "power is 1 or more"),
+        ({"cl": -1.0}, "cl is 0 or more"),
+        ({"scl": math.inf}, "scl is 0 or more"),
+        ({"expected_positives": -1}, "expected_positives is 0 or more"),
+        ({"scl": 1.0, "grid": 0}, "grid is a number of cells"),
+        ({"start": "x"}, "start is one of observed, first"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            method(table, **options)
+    loss, call = method(table, scl=1.0, grid=2), {**CALL, "index": torch.arange(4)}
+    with pytest.raises(ValueError, match="en needs features"):
+        loss(table, table, **call)
+    for shape in ((4, 64), (4, 3, 64), (4, 5, 2, 2)):
+        with pytest.raises(ValueError, match=r"give --head linear with a picture backbone, or scl=0"):
+            loss.prepare(torch.zeros(shape))
+    loss.see(whole(3, torch.device("cpu")))
+    with pytest.raises(ValueError, match="what part of their pictures 3 items show, and given 4"):
+        loss(table, table, **call, features=torch.zeros(4, 3, 2, 2))
+
+
+def bilinear(image, x, y):
+    """Value at a point of a picture that reaches from 0 to 1; beyond the outermost centres it stays as it is there."""
+    height, width = len(image), len(image[0])
+    column = min(max(x * width - 0.5, 0.0), width - 1.0)
+    row = min(max(y * height - 0.5, 0.0), height - 1.0)
+    c, r = min(int(column), width - 2) if width > 1 else 0, min(int(row), height - 2) if height > 1 else 0
+    total = 0.0
+    for i, down in ((r, 1 - (row - r)), (r + 1, row - r)):
+        for j, across in ((c, 1 - (column - c)), (c + 1, column - c)):
+            if down * across > 0:
+                total += down * across * image[i][j]
+    return total
+
+
+class HeatLoops:
+    """Heat maps of one item, over lists."""
+
+    def __init__(self, classes, grid, momentum):
+        self.maps = [[[0.0] * grid for _ in range(grid)] for _ in range(classes)]
+        self.seen = [[0.0] * grid for _ in range(grid)]
+        self.grid, self.momentum = grid, momentum
+
+    def cost(self, maps, box, power):
+        """Of each class, before the maps are written."""
+        left, top, right, bottom = box
+        height, width = len(maps[0]), len(maps[0][0])
+        costs, count = [0.0] * len(maps), 0
+        for row in range(height):
+            for column in range(width):
+                x, y = left + (column + 0.5) / width * (right - left), top + (row + 0.5) / height * (bottom - top)
+                share = bilinear(self.seen, x, y)
+                if share >= 0.5:
+                    count += 1
+                    for c, stored in enumerate(self.maps):
+                        costs[c] += abs(maps[c][row][column] - bilinear(stored, x, y) / share) ** power
+        return [cost / max(count, 1) for cost in costs]
+
+    def write(self, maps, box):
+        left, top, right, bottom = box
+        for row in range(self.grid):
+            for column in range(self.grid):
+                x = ((column + 0.5) / self.grid - left) / (right - left)
+                y = ((row + 0.5) / self.grid - top) / (bottom - top)
+                if not (0 <= x <= 1 and 0 <= y <= 1):
+                    continue
+                for c, stored in enumerate(self.maps):
+                    new, old = bilinear(maps[c], x, y), stored[row][column]
+                    mixed = self.momentum * old + (1 - self.momentum) * new if self.seen[row][column] else new
+                    stored[row][column] = float(np.float16(mixed))
+                self.seen[row][column] = 1.0
+
+
+@pytest.mark.parametrize(("grid", "height", "width"), [(5, 3, 4), (3, 5, 5), (4, 4, 4), (6, 1, 2)])
+def test_heat_maps_of_cut_and_mirrored_pictures_are_the_definition(grid, height, width):
+    table = random_batch(6, 3, seed=2)[1]
+    loss = method(table, scl=0.7, power=2.0, momentum=0.6, grid=grid, reduction="none")
+    plain = method(table, reduction="none")
+    loops = [HeatLoops(3, grid, 0.6) for _ in range(6)]
+    generator = torch.Generator().manual_seed(1)
+    partly = 0
+    for epoch in range(1, 5):
+        for index in torch.randperm(6, generator=generator).split(4):
+            logits = torch.randn(len(index), 3, generator=generator, dtype=torch.float64)
+            features = torch.randn(len(index), 3, height, width, generator=generator) * 2
+            seen = boxes(index, 3, epoch, crop=0.2, flip=True)
+            call = {"epoch": epoch, "epochs": 4, "index": index}
+            base = plain(logits, table[index], **call)
+            loss.see(seen)
+            costs = loss(logits, table[index], **call, features=features) - base
+            for place, i in enumerate(index.tolist()):
+                maps, box = features[place].sigmoid().tolist(), seen[place].tolist()
+                expected = [
+                    0.0 if s == -1 else 0.7 * cost
+                    for s, cost in zip(table[i].tolist(), loops[i].cost(maps, box, 2.0), strict=True)
+                ]
+                assert costs[place].tolist() == pytest.approx(expected, abs=1e-3)
+                loops[i].write(maps, box)
+                partly += 0 < sum(map(sum, loops[i].seen)) < grid**2
+        torch.testing.assert_close(
+            loss.heat.maps.float(), torch.tensor([each.maps for each in loops]), atol=2e-3, rtol=0
+        )
+        assert loss.heat.seen.tolist() == [[[bool(x) for x in row] for row in each.seen] for each in loops]
+    mirrored = boxes(torch.arange(6), 3, 1, crop=0.2, flip=True)
+    assert partly and 0 < (mirrored[:, 0] > mirrored[:, 2]).sum() < 6
+
+
+def picture(size):
+    """A slope down and across, (1, 2, size, size), in 0..1."""
+    at = (torch.arange(size) + 0.5) / size
+    return torch.stack([0.2 + 0.6 * at[None, :].expand(size, size), 0.9 - 0.5 * at[:, None] + 0.05 * at])[None]
+
+
+MIRRORED = torch.tensor([[0.9, 0.15, 0.3, 0.75]])
+
+
+def test_what_is_written_of_the_whole_is_read_as_the_loop_cuts_it():
+    heat, row = HeatMaps(3, 2, 16, 0.8), torch.tensor([1])
+    heat.write(row, whole(1, row.device), picture(16))
+    for box in (whole(1, row.device), MIRRORED, torch.tensor([[0.1, 0.3, 0.6, 0.9]])):
+        values, known = heat.read(row, box, 16, 16)
+        assert known.all()
+        torch.testing.assert_close(values, cut(picture(16), box), atol=1e-3, rtol=0)
+    assert not heat.seen[[0, 2]].any() and not heat.maps[[0, 2]].any()
+
+
+def test_what_is_written_of_a_part_is_read_back_and_the_rest_stays():
+    heat, row = HeatMaps(1, 2, 20, 0.8), torch.tensor([0])
+    heat.write(row, whole(1, row.device), torch.full((1, 2, 4, 4), 0.5))
+    heat.seen.zero_()  # so that what comes is taken as it is
+    heat.write(row, MIRRORED, cut(picture(40), MIRRORED))
+    at = (torch.arange(20) + 0.5) / 20
+    inside = ((at > 0.15) & (at < 0.75))[:, None] & ((at > 0.3) & (at < 0.9))[None]
+    assert torch.equal(heat.seen[0], inside)
+    assert (heat.maps[0][:, ~inside] == 0.5).all()
+    torch.testing.assert_close(heat.maps[0][:, inside].float(), picture(20)[0][:, inside], atol=1e-2, rtol=0)
+    values, known = heat.read(row, MIRRORED, 6, 6)
+    assert known.all()
+    torch.testing.assert_close(values, cut(picture(6), MIRRORED), atol=3e-2, rtol=0)
+    nowhere = torch.tensor([[0.0, 0.8, 0.25, 1.0]])
+    assert not heat.read(row, nowhere, 5, 5)[1].any()
+
+
+def test_parts_of_one_picture_make_it_whole():
+    heat, rows, whole_picture = HeatMaps(4, 2, 12, 0.8), torch.arange(4), picture(24).expand(4, -1, -1, -1)
+    for epoch in range(60):
+        seen = boxes(rows, 0, epoch, crop=0.3, flip=True)
+        heat.write(rows, seen, cut(whole_picture, seen))
+    assert heat.seen.float().mean() > 0.95
+    known = heat.seen[:, None].expand(-1, 2, -1, -1)
+    torch.testing.assert_close(heat.maps.float()[known], picture(12).expand(4, -1, -1, -1)[known], atol=0.03, rtol=0)
+
+
+def test_without_being_told_it_takes_a_batch_for_whole_pictures():
+    logits, table = random_batch(4, 2)
+    loss, call = method(table, scl=1.0, grid=6), {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 2, 3, 3)}
+    loss.see(MIRRORED.expand(4, -1))
+    loss(logits, table, **call)
+    assert 0 < loss.heat.seen.float().mean() < 0.5
+    loss(logits, table, **call)
+    assert loss.heat.seen.all()
+
+
+def test_a_constant_stays_what_it_is():
+    heat, rows = HeatMaps(5, 1, 7, 0.3), torch.arange(5)
+    for epoch in range(4):
+        heat.write(rows, boxes(rows, 1, epoch, crop=0.2, flip=True), torch.full((5, 1, 3, 4), 0.25))
+        values, known = heat.read(rows, boxes(rows, 2, epoch, crop=0.2, flip=True), 4, 3)
+        assert known.any() and (values[known] == 0.25).all()
+
+
+def test_its_memory_is_told():
+    coco = losses.memory("en", 65665, 80, scl=1.0)
+    assert coco / 1e9 == pytest.approx(8.2, abs=0.15)
+    assert losses.memory("en", 65665, 80, scl=1.0, grid=14) < coco / 3.8
+    assert losses.memory("en", 65665, 80) == 65665 * 401
+    table = torch.zeros(6, 4, dtype=torch.int8)
+    for options in ({}, {"scl": 1.0, "grid": 3}):
+        kept = sum(value.numel() * value.element_size() for value in method(table, **options).state_dict().values())
+        assert losses.memory("en", 6, 4, **options) == kept
+    with pytest.raises(ValueError, match="grid is a whole number"):
+        losses.memory("en", 6, 4, scl=1.0, grid="x")
+
+
+def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(scenes, quick, tmp_path, monkeypatch, capsys):
+    settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
+    monkeypatch.setattr("spml.train.trial.WORTH_TELLING", 10**6)
+    fit(scenes, settings, tmp_path / "run", options=options)
+    assert "en keeps 1 MB for 128 items of 10 classes" in capsys.readouterr().out.splitlines()[0]
+    fit(scenes, settings, tmp_path / "small")
+    assert "en keeps" not in capsys.readouterr().out
+    monkeypatch.setattr("spml.train.trial.free_memory", lambda device: 10**6)
+    with pytest.raises(UserError, match=r"en keeps 1 MB .*, and 1 MB of memory are free; give other options or"):
+        fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
+    assert not (tmp_path / "big").exists()
+
+
+def test_heat_maps_of_what_has_no_places_are_refused(scenes, quick, tmp_path):
+    labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
+    np.savez(tmp_path / "f.npz", x=np.ones((40, 3), np.float32), labels=labels, classes=np.array(["a", "b"]))
+    vectors = load(tmp_path / "f.npz")
+    for data, settings in (
+        (vectors, Settings(method="en", accelerator="cpu")),
+        (scenes, replace(quick, method="en", head="query")),
+    ):
+        with pytest.raises(UserError, match=r"en with scl needs a class map .* give --head linear"):
+            fit(data, settings, tmp_path / "run", options={"scl": 1.0, "grid": 2}, quiet=True)
+    fit(vectors, Settings(method="en", accelerator="cpu", epochs=2), tmp_path / "run", quiet=True)
+
+
+def test_training_of_the_head_alone_sees_whole_pictures(scenes, quick, tmp_path):
+    settings = replace(quick, method="en", epochs=1, linear_init=1, crop=0.5, flip=True)
+    result = fit(scenes, settings, tmp_path / "run", options={"scl": 1.0, "grid": 4}, quiet=True)
+    assert result["options"]["scl"] == 1.0
+    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["method"]
+    assert state["heat.seen"].all() and state["seen"].all()
+
+
+def test_its_settings_are_published_or_said_not_to_be():
+    for dataset, k in {"voc": 1.5, "coco": 2.9, "nuswide": 1.9, "cub": 31.4}.items():
+        preset = losses.preset("en", dataset)
+        assert preset.options["expected_positives"] == k and "Cole" in preset.sources["expected_positives"]
+        assert all("not published" in preset.sources[name] for name in ("momentum", "count", "start", "power"))
