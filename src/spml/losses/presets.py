@@ -14,6 +14,7 @@ BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
 LL_ISSUE = "snucml/LargeLossMatters, issue 4"
 ROLE_PAPER = "Cole et al., CVPR 2021"
 CRISP_PAPER = "Liu et al., CRISP; its training settings are a search's, so the protocol's stand"
+MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -78,6 +79,15 @@ TRAINING: dict[str, dict[str, tuple[Any, ...]]] = {
         "epochs": (10, 10, 10, 10),
         "head_lr": (10, 10, 10, 10),
     },
+    "mime": {
+        "batch_size": (32, 32, 16, 16),
+        "lr": (1e-4, 1e-4, 1e-4, 1e-4),
+        "epochs": (10, 10, 10, 10),
+        "head_lr": (10, 10, 10, 10),
+        "optimizer": ("adamax",) * 4,
+        "frozen_norm": (True,) * 4,
+        "head": ("query-normal",) * 4,
+    },
 }
 
 
@@ -115,6 +125,11 @@ def _merged(*tables: dict[str, Values]) -> dict[str, Values]:
 
 
 EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
+MIME = _merged(
+    _per_dataset("theta", (0.95,) * 4, MIME_CODE),
+    _per_dataset("warmup", (2, 2, 2, 5), MIME_CODE),
+    _per_dataset("beta", (1e-4,) * 4, MIME_CODE),
+)
 EM = _with_training(_per_dataset("alpha", (0.2, 0.1, 0.1, 0.01), EM_CODE), "em", EM_CODE)
 PRESETS: dict[str, dict[str, Values]] = {
     "gr": {dataset: _gr(dataset) for dataset in DATASETS},
@@ -133,6 +148,7 @@ PRESETS: dict[str, dict[str, Values]] = {
         _per_dataset("warmup", (5, 5, 4, 3), EM_CODE),
         _per_dataset("theta", (0.9,) * 4, EM_CODE),
     ),
+    "mime": _with_training(MIME, "mime", MIME_CODE),
     "ll_r": _with_training(_per_dataset("delta", (0.002, 0.004, 0.004, 0.004), LL_ISSUE), "ll", LL_ISSUE),
     "boostlu": _with_training(_per_dataset("delta", (0.005,) * 4, BOOSTLU_CODE), "boostlu", BOOSTLU_CODE),
     "ll_ct": _with_training(_per_dataset("delta", (0.002, 0.002, 0.002, 0.004), LL_ISSUE), "ll", LL_ISSUE),

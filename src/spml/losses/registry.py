@@ -31,6 +31,7 @@ METHODS: dict[str, str] = {
     "boostlu": "spml.methods.boostlu",
     "em": "spml.losses.entropy",
     "em_apl": "spml.methods.em_apl",
+    "mime": "spml.methods.mime",
     "gce": "spml.losses.robust",
     "sce": "spml.losses.robust",
     "taylor_ce": "spml.losses.robust",

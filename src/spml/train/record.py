@@ -17,7 +17,8 @@ from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
 from spml.train.settings import Settings
 
-SIDE_INFORMATION = ("expected_positives", "priors")  # options whose values come from complete labels
+# options whose values come from complete labels
+SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives")
 NOT_OF_THE_RUN = ("cache", "cache_dir")  # settings that change no result, so that a run may go on with others
 
 
