@@ -4,6 +4,7 @@ import pytest
 
 from spml import losses
 from spml.losses.presets import DATASETS
+from spml.train import Settings
 
 from .common import NAMES
 
@@ -55,6 +56,15 @@ def test_training_settings_of_em_and_large_loss() -> None:
     assert losses.preset("em", "cub").training == {"batch_size": 8, "lr": 1e-4, "epochs": 10, "head_lr": 1}
     voc = losses.preset("ll_r", "voc").training
     assert (voc["optimizer"], voc["lr"], voc["weight_decay"], voc["batch_size"]) == ("sgd", 5e-3, 1e-3, 16)
+
+
+def test_settings_of_mime() -> None:
+    common = {"lr": 1e-4, "epochs": 10, "head_lr": 10, "optimizer": "adamax", "frozen_norm": True}
+    for dataset, batch_size, warmup in zip(DATASETS, (32, 32, 16, 16), (2, 2, 2, 5), strict=True):
+        preset = losses.preset("mime", dataset)
+        assert preset.options == {"theta": 0.95, "warmup": warmup, "beta": 1e-4}
+        assert preset.training == {**common, "batch_size": batch_size, "head": "query-normal"}
+        Settings(method="mime", **preset.training)  # all of them are settings of a run
 
 
 def test_learned_gr_starts_where_its_code_does() -> None:
