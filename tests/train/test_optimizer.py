@@ -44,7 +44,7 @@ def test_the_optimiser_is_the_one_named(name, kind):
 def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
     made = []
     monkeypatch.setattr(
-        "spml.train.loop.make_optimizer", lambda *given: made.append(make_optimizer(*given)) or made[-1]
+        "spml.train.setup.make_optimizer", lambda *given: made.append(make_optimizer(*given)) or made[-1]
     )
     settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
     fit(scenes, settings, tmp_path / "run", quiet=True)

@@ -39,11 +39,11 @@ class Display:
     ) -> None:
         self._progress.stop()
 
-    def begin(self, what: str, total: int) -> None:
-        """Start a bar over `total` items in place of the last one."""
+    def begin(self, what: str, total: int, done: int = 0) -> None:
+        """Start a bar over `total` items, some of them done, in place of the last one."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(what, total=total, note="")
+        self._task = self._progress.add_task(what, total=total, completed=done, note="")
         self._started = self._shown = time.perf_counter()
 
     def advance(self, count: int, loss: Tensor | None = None) -> None:

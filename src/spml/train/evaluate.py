@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from spml import metrics
 from spml.data.feed import Feed, Rows
+from spml.train.processes import Processes
 from spml.train.settings import Selection
 
 Logits = npt.NDArray[np.float32]
+ALONE = Processes()
 
 
 def predict_logits(
@@ -22,10 +24,11 @@ def predict_logits(
     batch_size: int,
     device: torch.device | str = "cpu",
     advance: Callable[[int], None] | None = None,
+    processes: Processes = ALONE,
 ) -> Logits:
     """Logits (items, classes) in the table's order; `advance` is told how many items were done."""
     parts: list[Tensor] = []
-    for logits, rows in score_batches(model, feed, batch_size, device):
+    for logits, rows in score_batches(model, feed, batch_size, device, processes):
         parts.append(logits)
         if advance is not None:
             advance(len(rows))
@@ -33,16 +36,21 @@ def predict_logits(
 
 
 def score_batches(
-    model: nn.Module, feed: Feed, batch_size: int, device: torch.device | str
+    model: nn.Module, feed: Feed, batch_size: int, device: torch.device | str, processes: Processes = ALONE
 ) -> Iterator[tuple[Tensor, Rows]]:
-    """float32 logits and rows of all items in the table's order, in evaluation mode and without gradient."""
+    """float32 logits and rows of all items in the table's order, in evaluation mode and without gradient.
+
+    Every process scores its share of a batch and is given the whole; each item counts once.
+    """
     was_training = model.training
     model.eval()
+    order = np.split(np.arange(len(feed)), range(batch_size, len(feed), batch_size))
     try:
-        for x, rows in feed.in_order(batch_size):
+        for (x, _), rows in zip(feed.batches(map(processes.share, order)), order, strict=True):
             with torch.inference_mode():
                 logits = model(x.to(device, non_blocking=True)).float()
-            yield logits, rows
+                whole = processes.whole(logits, len(rows))
+            yield whole, rows
     finally:
         model.train(was_training)
 

@@ -18,6 +18,7 @@ from spml.keyed import key
 from spml.model import Classifier
 from spml.train.display import Display
 from spml.train.evaluate import score
+from spml.train.guard import Stop
 from spml.train.optimizer import make_optimizer
 from spml.train.settings import Settings
 
@@ -34,13 +35,14 @@ class LinearInit:
         settings: resolved.
         fabric: of Lightning, with the device and the precision.
         display: told of size and progress.
+        stop: asked between batches; what is done is then lost.
     """
 
     def __init__(
-        self, model: Classifier, method: losses.Method, settings: Settings, fabric: Any, display: Display
+        self, model: Classifier, method: losses.Method, settings: Settings, fabric: Any, display: Display, stop: Stop
     ) -> None:
         self.model, self.method, self.settings = model, method, settings
-        self.fabric, self.display = fabric, display
+        self.fabric, self.display, self.stop = fabric, display, stop
         self.epochs = settings.linear_init
         self.batch = settings.linear_batch_size or 1
         self.whole = "features" in method.needs  # the method looks at them, not the head alone
@@ -86,7 +88,7 @@ class LinearInit:
             self.fabric.backward(loss)
             for optimizer in optimizers:
                 optimizer.step()
-            self.display.advance(len(rows), loss.detach())
+            self._advance(len(rows), loss.detach())
         self.model.head.eval()
         if self.method.wants_pass(epoch, self.epochs):
             for rows_in_order in torch.split(torch.arange(len(features)), AT_ONCE):
@@ -118,8 +120,13 @@ class LinearInit:
             if not len(kept):
                 kept = torch.empty(len(feed), *part.shape[1:], dtype=part.dtype)
             kept[torch.from_numpy(rows)] = part.cpu()
-            self.display.advance(len(rows))
+            self._advance(len(rows))
         return kept
+
+    def _advance(self, count: int, loss: Tensor | None = None) -> None:
+        self.display.advance(count, loss)
+        if self.stop.asked:
+            raise KeyboardInterrupt
 
     def _tell_size(self, train: Feed, val: Feed) -> None:
         """Say how much memory the features take, before it is taken; refuse what does not fit."""

@@ -19,16 +19,21 @@ from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
 from spml.train import record
+from spml.train.device import described, eval_batch, how_to_run, make_fabric
 from spml.train.display import Display
-from spml.train.evaluate import predict_logits, score, score_batches
+from spml.train.evaluate import score, score_batches
+from spml.train.forward import Forward
+from spml.train.guard import Guard, Stop
 from spml.train.linear_init import LinearInit
-from spml.train.optimizer import make_optimizer, rate, set_rate
+from spml.train.optimizer import rate, set_rate
+from spml.train.processes import Processes, follow_parent, launched, started_first
 from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
+from spml.train.setup import example, given, make_model, optimizer_for, synchronised, train_labels
 from spml.train.step import Step
 from spml.train.trial import memory_note, try_method, try_model
 
-EVAL_FACTOR = 4  # evaluation batches are this many times larger: no gradient is kept
+POLLED = 10  # steps after which several processes agree whether to stop
 
 
 def fit(
@@ -58,30 +63,45 @@ def fit(
         What result.json holds.
     """
     settings = resolve(settings, experiment)
-    chosen = method_options(settings.method, experiment.name, options or {})
-    note = memory_note(settings.method, len(experiment.train_rows), len(experiment.classes), chosen)
+    name, classes = settings.method, len(experiment.classes)
+    chosen = method_options(name, experiment.name, options or {})
+    note = memory_note(name, len(experiment.train_rows), classes, chosen)
     torch.manual_seed(key(settings.seed, 0, 1))
-    method = losses.create(settings.method, **chosen, **_given(experiment, settings.method))
-    try_method(method, settings.method, len(experiment.classes), _epochs(settings))
+    method = losses.create(name, **chosen, **given(experiment, name))
+    try_method(method, name, classes, _epochs(settings))
     config = record.config(experiment, settings, chosen, method, extra_config or {})
     torch.manual_seed(key(settings.seed, 0))
-    model = _model(experiment, settings)
-    try_model(model, method, _example(experiment, settings), settings.method, str(settings.backbone))
+    model = make_model(experiment, settings)
+    try_model(model, method, example(experiment, settings), name, str(settings.backbone))
     run = RunFolder(Path(out))
-    going_on = run.check(config, resume=resume, overwrite=overwrite)
-    with Display(quiet) as display:
+    first = started_first()
+    going_on = run.check(config, resume=resume, overwrite=overwrite) if first else False
+    fabric = make_fabric(settings, unused="features" in method.needs)
+    fabric.launch()
+    processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
+    if processes.count > 1 and not first and launched() is None:
+        follow_parent()
+    going_on = processes.agreed(going_on)
+    with Display(quiet or not processes.first) as display:
         if going_on and (run.path / "result.json").exists():
             display.line(f"{run.path} is finished")
             return read_json(run.path / "result.json")
         if note:
             display.line(note)
-        training = _Training(experiment, settings, chosen, method, model, run, display)
-        if not going_on:
+        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display)
+        if not going_on and processes.first:
             run.begin(config)
+        processes.wait()
         try:
             return training.run_all()
+        except torch.OutOfMemoryError as error:
+            told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
+            raise UserError(
+                f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
+            ) from error
         except BaseException:
-            run.abandon()
+            if processes.first:
+                run.abandon()
             raise
 
 
@@ -96,60 +116,68 @@ class _Training:
         method: losses.Method,
         model: Classifier,
         run: RunFolder,
+        fabric: Any,
+        processes: Processes,
         display: Display,
     ) -> None:
-        from lightning.fabric import Fabric
-
-        self.started = time.perf_counter()
+        self.started = self.saved = time.perf_counter()
         self.experiment, self.settings, self.options = experiment, settings, options
-        self.run, self.display = run, display
-        cuda = settings.accelerator == "cuda" or (settings.accelerator == "auto" and torch.cuda.is_available())
-        precision: Any = settings.precision or ("bf16-mixed" if cuda else "32-true")
-        try:
-            self.fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=precision)
-        except (RuntimeError, ValueError, TypeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(f"--accelerator {settings.accelerator} --precision {precision}: {reason}") from error
-        optimizer = _optimizer(model, method, settings)
+        self.run, self.fabric, self.processes = run, fabric, processes
+        self.display, self.stop, self.guard = display, Stop(), Guard()
+        device = fabric.device
+        if processes.count > 1 and device.type == "cuda":
+            model = synchronised(model)
         self.classifier = model
-        self.model, self.optimizer = self.fabric.setup(model, optimizer)
-        self.method = method.to(self.fabric.device)
-        self.step = Step(self.model, self.method, settings)
+        self.method = method.to(device)
+        self.model, self.optimizer = fabric.setup(model, optimizer_for(model, self.method, settings))
         self.optimizers = [self.optimizer, *([] if (own := self.method.optimizer()) is None else [own])]
-        labels = experiment.complete if method.trains_on == "complete" else experiment.observed
-        if labels is None:
-            raise UserError(
-                f"{settings.method} trains on complete labels, which these data lack; give another --method"
-            )
-        self.train_labels = labels.take(experiment.train_rows)
+        self.train_labels = train_labels(experiment, method, settings.method)
         self.val_truth = experiment.validation_labels(str(settings.selection))
         val = experiment.observed.take(experiment.val_rows)
-        self.cache = open_cache(
-            [table for table in (self.train_labels, val, experiment.test) if table is not None],
-            settings.size,
-            settings.cache,
-            folder=settings.cache_dir,
-            device=self.fabric.device,
-            tell=display,
-        )
+        mode = settings.cache or ("device" if device.type == "cuda" else "disk")
+        with fabric.rank_zero_first(local=True):
+            self.cache = open_cache(
+                [table for table in (self.train_labels, val, experiment.test) if table is not None],
+                settings.size,
+                mode,
+                folder=settings.cache_dir,
+                device=device,
+                tell=display,
+            )
         self.train = Feed(self.train_labels, settings.size, cache=self.cache)
         self.val = Feed(val, settings.size, cache=self.cache)
+        precision = str(fabric._precision.precision)
+        pictures = model.mean.ndim == 4
+        how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
+        detailed = "features" in method.needs
+        forward = Forward(self.model, model, how, precision, detailed=detailed, display=display)
+        self.step = Step(forward, self.method, settings, processes)
+        self.how = described(device, precision, how, processes.count, mode if self.cache else None)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
+        self.within: dict[str, Any] = {}  # how far the epoch in hand has come, where it is not at its beginning
         self.spent = {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
 
     def run_all(self) -> dict[str, Any]:
-        """Train from where the run stands, then evaluate."""
+        """Train from where the run stands, then evaluate; a wish to stop is granted once what is done is saved."""
+        with self.stop:
+            return self._run_all()
+
+    def _run_all(self) -> dict[str, Any]:
         last = self._restore()
+        self.display.line(self.how)
         if last is None:
             self.display.line(self._headline())
-            self.run.write_labels(self.experiment, self.val_truth)
+            if self.processes.first:
+                self.run.write_labels(self.experiment, self.val_truth)
             self._begin()
         for epoch in range((last or 0) + 1, _epochs(self.settings) + 1):
             if self._should_stop():
                 break
-            line = self._train_epoch(epoch)
-            self._validate(epoch, line)
+            self._train_epoch(epoch)
+            self._after_epoch(epoch)
+            self._validate(epoch, self.within["line"])
+            self.within = {}
             self._save(epoch)
         return self._finish()
 
@@ -157,86 +185,147 @@ class _Training:
         """What comes before the first epoch: training of the head alone, where it is wanted, and a validation."""
         if not self.settings.linear_init:
             return self._validate(0, {})
-        stage = LinearInit(self.classifier, self.method, self.settings, self.fabric, self.display)
+        stage = LinearInit(self.classifier, self.method, self.settings, self.fabric, self.display, self.stop)
         self._validate(0, {"linear_init": stage.run(self.train, self.train_labels, self.val, self.val_truth)})
         return self._save(0)
 
-    def _train_epoch(self, epoch: int) -> dict[str, Any]:
+    def _train_epoch(self, epoch: int) -> None:
+        """All batches of the epoch, or those that are left of it."""
         settings, device = self.settings, self.fabric.device
-        torch.manual_seed(key(settings.seed, epoch))  # so that an epoch depends on nothing before it but the weights
-        self.model.train()
         order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.train))
-        batch = settings.batch_size or 1
-        total = torch.zeros((), device=device)
-        self.method.begin_epoch(epoch, _epochs(settings))
-        self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order))
+        batches = np.split(order, range(size := settings.batch_size or 1, len(order), size))
+        if not self.within:
+            torch.manual_seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
+            self.method.begin_epoch(epoch, _epochs(settings))
+            self.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0}
+        self.model.train()
+        done = self.within["step"]
+        self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order), sum(map(len, batches[:done])))
         began = time.perf_counter()
-        batches = np.split(order, range(batch, len(order), batch))
-        for number, (items, rows) in enumerate(self.train.batches(batches)):
-            index = torch.from_numpy(rows).to(device, non_blocking=True)
-            x = items.to(device, non_blocking=True)
-            observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
-            loss: Tensor = self.step.loss(x, observed, rows, index, epoch)
-            factor = rate(settings, (epoch - 1 + number / len(batches)) / _epochs(settings))
+        shares = map(self.processes.share, batches[done:])
+        for number, (items, _) in enumerate(self.train.batches(shares), start=done):
+            rows = batches[number]
+            self._set_rates((epoch - 1 + number / len(batches)) / _epochs(settings))
+            loss = self._batch(items.to(device, non_blocking=True), rows, epoch, number)
+            self.within["step"] = number + 1
+            self.spent["train_images"] += len(rows)
+            self.display.advance(len(rows), loss)
+            self._save_within(epoch, number + 1 == len(batches))
+        self.guard.finish()
+        self.spent["train_seconds"] += time.perf_counter() - began
+
+    def _batch(self, x: Tensor, rows: Any, epoch: int, number: int) -> Tensor | None:
+        """One step on this process's share of the rows; its loss, or None where it was left out."""
+        device, within = self.fabric.device, self.within
+        index = torch.from_numpy(rows).to(device, non_blocking=True)
+        observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
+        loss = self.step.loss(x, observed, index, rows, epoch)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        if loss is None:
+            within["skipped"] += 1
+            return None
+        self.fabric.backward(loss)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.guard.watch(loss, self.step.logits, rows, f"epoch {epoch}, batch {number + 1}")
+        within["total"] += loss.detach() * len(rows)
+        return loss.detach()
+
+    def _set_rates(self, done: float) -> None:
+        factor = rate(self.settings, done)
+        if self.settings.schedule != "constant":
             for optimizer in self.optimizers:
                 set_rate(optimizer, factor)
-                optimizer.zero_grad(set_to_none=True)
-            self.fabric.backward(loss)
-            for optimizer in self.optimizers:
-                optimizer.step()
-            total += loss.detach() * len(rows)
-            self.display.advance(len(rows), loss.detach())
-        mean_loss = total.item() / len(order)
-        self.spent["train_seconds"] += time.perf_counter() - began
-        self.spent["train_images"] += len(order)
-        if self.method.wants_pass(epoch, _epochs(settings)):
-            self._pass()
-        self.method.end_epoch(epoch, _epochs(settings))
-        return {"loss": mean_loss}
 
-    def _pass(self) -> None:
-        """Give the method the scores of the whole training split."""
-        self.display.begin("pass over the training split", len(self.train))
-        batch = (self.settings.batch_size or 1) * EVAL_FACTOR
-        for logits, rows in score_batches(self.model, self.train, batch, self.fabric.device):
-            self.method.take_scores(logits, torch.from_numpy(rows).to(self.fabric.device))
-            self.display.advance(len(rows))
+    def _after_epoch(self, epoch: int) -> None:
+        """The pass over the training split, where the method wants one, and the epoch's line of the history."""
+        if "line" in self.within:
+            return
+        if self.method.wants_pass(epoch, _epochs(self.settings)):
+            self.display.begin("pass over the training split", len(self.train))
+            for logits, rows in self._scored(self.train):
+                self.method.take_scores(logits, torch.from_numpy(rows).to(self.fabric.device))
+                self._advance(len(rows), epoch)
+        self.method.end_epoch(epoch, _epochs(self.settings))
+        skipped = self.within["skipped"]
+        line = {"loss": float(self.within["total"]) / len(self.train), **({"skipped": skipped} if skipped else {})}
+        self.within["line"] = line
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
-        logits = self._logits(self.val, "validation")
+        logits = self._logits(self.val, "validation", epoch)
         figure = score(logits, self.val_truth, _selection(self.settings))
-        self.run.write_scores(f"val-{epoch:02d}", logits)
         self.history.append({"epoch": epoch, **line, "val_map": figure})
-        self.run.write_history(self.history)
         better = epoch > 0 and (not self.best or figure > self.best["val_map"])
         if better:
             self.best = {"epoch": epoch, "val_map": figure}
+        if not self.processes.first:
+            return
+        self.run.write_scores(f"val-{epoch:02d}", logits)
+        self.run.write_history(self.history)
+        if better:
             info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.best)
             save_model(self.run.best, self.classifier, info)
         if epoch:
             mark = "  best" if better else ""
             name = "val mAP" if self.settings.selection == "complete" else "val estimate"
-            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}  {name} {figure:.2f}{mark}")
+            left = f"  {line['skipped']} batches left out" if "skipped" in line else ""
+            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}  {name} {figure:.2f}{mark}{left}")
 
-    def _logits(self, feed: Feed, what: str) -> Any:
+    def _scored(self, feed: Feed) -> Any:
+        batch = eval_batch(self.settings, self.fabric.device) * self.processes.count
+        return score_batches(self.model, feed, batch, self.fabric.device, self.processes)
+
+    def _logits(self, feed: Feed, what: str, epoch: int = 0) -> Any:
         self.display.begin(what, len(feed))
-        batch = (self.settings.batch_size or 1) * EVAL_FACTOR
-        return predict_logits(self.model, feed, batch, self.fabric.device, self.display.advance)
+        parts = []
+        for logits, rows in self._scored(feed):
+            parts.append(logits)
+            self._advance(len(rows), epoch)
+        return torch.cat(parts).cpu().numpy()
+
+    def _advance(self, count: int, epoch: int) -> None:
+        """So many items were scored; a wish to stop is granted between batches."""
+        self.display.advance(count)
+        if self.stop.asked and self.processes.count == 1:
+            self._stop(epoch)
+
+    def _save_within(self, epoch: int, last: bool) -> None:
+        """Between two steps: save if it is time to, and stop if that is wished."""
+        polled = self.processes.count == 1 or self.within["step"] % POLLED == 0 or last
+        if polled and self.processes.agreed(self.stop.asked):
+            self._stop(epoch)
+        if time.perf_counter() - self.saved > 60 * self.settings.checkpoint_minutes:
+            self._save(epoch - 1)
+
+    def _stop(self, epoch: int) -> None:
+        if epoch:
+            self._save(epoch - 1)
+        raise KeyboardInterrupt
 
     def _should_stop(self) -> bool:
         drop = self.settings.patience_drop
-        return drop is not None and bool(self.best) and self.history[-1]["val_map"] < self.best["val_map"] - drop
+        if drop is None or not self.best or self.within:
+            return False
+        return bool(self.history[-1]["val_map"] < self.best["val_map"] - drop)
 
-    def _save(self, epoch: int) -> None:
+    def _save(self, finished: int) -> None:
+        """A checkpoint: `finished` epochs, and how far the next has come."""
+        self.guard.finish()
+        self.saved = now = time.perf_counter()
+        if not self.processes.first:
+            return
+        cuda = {"cuda_rng": torch.cuda.get_rng_state()} if self.fabric.device.type == "cuda" else {}
         self.run.save_checkpoint(
             {
-                "epoch": epoch,
+                "epoch": finished,
+                "within": {**self.within, "rng": torch.get_rng_state(), **cuda} if self.within else {},
                 "model": self.classifier.state_dict(),
                 "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
                 "method": self.method.state_dict(),
                 "history": self.history,
                 "best": self.best,
-                "spent": {**self.spent, "seconds": self.spent["seconds"] + time.perf_counter() - self.started},
+                "spent": {**self.spent, "seconds": self.spent["seconds"] + now - self.started},
             }
         )
 
@@ -245,26 +334,38 @@ class _Training:
         state = self.run.load_checkpoint()
         if state is None:
             return None
+        self.within = dict(state.get("within", {}))
+        if self.within:  # what a method draws at the beginning of an epoch, it draws again; the rest it remembers
+            torch.manual_seed(key(self.settings.seed, state["epoch"] + 1))
+            self.method.begin_epoch(state["epoch"] + 1, _epochs(self.settings))
+            self.within["total"] = self.within["total"].to(self.fabric.device)
+            torch.set_rng_state(self.within.pop("rng"))
+            if (random := self.within.pop("cuda_rng", None)) is not None and self.fabric.device.type == "cuda":
+                torch.cuda.set_rng_state(random)
         self.classifier.load_state_dict(state["model"])
         for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
         self.method.load_state_dict(state["method"])
         self.history, self.best, self.spent = state["history"], state["best"], state["spent"]
-        self.display.line(f"going on after epoch {state['epoch']} of {self.settings.epochs}")
+        within = f", batch {self.within['step']} of the next" if self.within else ""
+        self.display.line(f"going on after epoch {state['epoch']} of {self.settings.epochs}{within}")
         return int(state["epoch"])
 
     def _finish(self) -> dict[str, Any]:
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
         test = self.experiment.test
+        self.processes.wait()
         if test is not None:
             best, _ = load_model(self.run.best)
             self.classifier.load_state_dict(best.state_dict())
             logits = self._logits(Feed(test, self.settings.size, cache=self.cache), "test")
-            self.run.write_scores("test", logits)
             tested = record.test_figures(logits, test)
+            if self.processes.first:
+                self.run.write_scores("test", logits)
         self.spent["seconds"] += time.perf_counter() - self.started
         result = record.result(self.experiment, self.settings, self.options, self.best, tested, self.spent)
-        self.run.write_result(result)
+        if self.processes.first:
+            self.run.write_result(result)
         figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
         self.display.line(f"chosen epoch {self.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
         return result
@@ -273,45 +374,7 @@ class _Training:
         e, s = self.experiment, self.settings
         counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
         model = f"{s.backbone}" if s.head == "linear" else f"{s.backbone} with head {s.head}"
-        return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}, {self.fabric.device}"
-
-
-def _model(experiment: Experiment, settings: Settings) -> Classifier:
-    x = experiment.observed.x
-    features = int(x.shape[1]) if x is not None and x.ndim == 2 else None
-    built = str(settings.backbone), len(experiment.classes), str(settings.weights)
-    model = Classifier.build(*built, features, str(settings.head))
-    if x is not None and features is not None:
-        model.standardise(torch.from_numpy(np.ascontiguousarray(x[experiment.train_rows])))
-    model.frozen_norm = settings.frozen_norm
-    return model
-
-
-def _example(experiment: Experiment, settings: Settings) -> Tensor:
-    """An item of zeros, (1, ...), as training is given them."""
-    x = experiment.observed.x
-    if x is not None and x.ndim == 2:
-        return torch.zeros(1, x.shape[1])
-    size = settings.size or (0 if x is None else int(x.shape[-1]))
-    return torch.zeros(1, 3, size, size, dtype=torch.uint8)
-
-
-def _optimizer(model: Classifier, method: losses.Method, settings: Settings) -> torch.optim.Optimizer:
-    lr = settings.lr or 0.0
-    groups: list[dict[str, Any]] = [
-        {"params": list(model.backbone.parameters()), "lr": lr},
-        {"params": list(model.head.parameters()), "lr": lr * settings.head_lr},
-        *method.parameter_groups(lr * settings.head_lr),
-    ]
-    return make_optimizer(groups, lr, settings)
-
-
-def _given(experiment: Experiment, method: str) -> dict[str, Any]:
-    """What a method that keeps something for every item is told of the training split."""
-    if "items" not in losses.needs(method):
-        return {}
-    table = experiment.observed.take(experiment.train_rows)
-    return {"items": len(table), "classes": len(table.classes), "observed": table}
+        return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}"
 
 
 def _epochs(settings: Settings) -> int:

@@ -15,11 +15,11 @@ from spml.data import Experiment, LabelTable
 from spml.losses import Method
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
-from spml.train.settings import Settings
+from spml.train.settings import RUNNING, Settings
 
 # options whose values come from complete labels
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives")
-NOT_OF_THE_RUN = ("cache", "cache_dir")  # settings that change no result, so that a run may go on with others
+NOT_OF_THE_RUN = ("cache", "cache_dir", "compile", *RUNNING)  # change no result: a run may go on with others
 
 
 def config(

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
 from spml.errors import UserError
+from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.settings import UNNAMED
 
 FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
@@ -145,22 +145,12 @@ class RunFolder:
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """last.ckpt: tensors and plain values."""
-        with replacing(self.checkpoint) as beside:
-            torch.save(state, beside)
+        write_checkpoint(self.checkpoint, state)
         shutil.rmtree(self._aside, ignore_errors=True)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """What save_checkpoint wrote, or None where no epoch was finished."""
-        if not self.checkpoint.exists():
-            return None
-        try:
-            state: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
-            if not isinstance(state, dict) or "epoch" not in state:
-                raise ValueError("it holds no training state")
-        except Exception as error:  # torch has many errors for a broken file
-            reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
-            raise UserError(f"{self.checkpoint} cannot be read ({reason}); give --overwrite to begin anew") from error
-        return state
+        """What save_checkpoint wrote, or None where nothing was."""
+        return read_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
 
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
         with replacing(self.path / name) as beside, beside.open("wb") as file:

@@ -23,7 +23,11 @@ UNNAMED: dict[str, Any] = {
     "schedule": "constant",
     "crop": None,
     "frozen_norm": False,
+    "on_nan": "stop",
 }
+
+
+RUNNING = ("devices", "nodes", "eval_batch_size", "checkpoint_minutes")  # must be above 0; change no result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +85,22 @@ class Settings:
     """Of Lightning Fabric: 32-true, bf16-mixed, 16-mixed. Default: bf16-mixed on a GPU, 32-true elsewhere."""
     accelerator: str = "auto"
     """auto, cpu, cuda or mps."""
+    devices: int = 1
+    """Processes, each with a device of its own, that share every batch; under torchrun and SLURM, theirs count."""
+    nodes: int = 1
+    """Machines with that many devices each."""
+    compile: Literal["auto", "none", "graphs", "compile"] = "auto"
+    """How the model is run in training: eager, from CUDA graphs, or compiled. Default: graphs on one GPU, compiled
+    where training is long enough to win the time back, eager elsewhere."""
+    eval_batch_size: int | None = None
+    """Items scored together. Default: four times the batch size, on a GPU at least 128."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """What a loss that is NaN or infinite does: end the run, or leave its batch out and be counted."""
+    checkpoint_minutes: float = 10.0
+    """A checkpoint is also written within an epoch once this time has passed since the last."""
     cache: Literal["none", "disk", "memory", "device"] | None = None
-    """Where decoded pictures are kept; results do not depend on it. Default: disk; arrays are in memory anyway."""
+    """Where decoded pictures are kept; results do not depend on it. Default: device where a GPU has room for them,
+    else disk; arrays are in memory anyway."""
     cache_dir: Path | None = None
     """Folder of the decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
 
@@ -136,7 +154,7 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     x = experiment.observed.x
     meant = head(settings.method, pictures=x is None or x.ndim == 4)
     resolved = replace(settings, **filled, selection=selection, head=settings.head or meant or "linear")
-    for name in ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"):
+    for name in ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size", *RUNNING):
         value = getattr(resolved, name)
         if value is not None and not value > 0:
             raise UserError(f"{name} must be above 0, not {value}")

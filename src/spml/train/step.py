@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from spml import losses
 from spml.data.feed import Rows
 from spml.train.augment import boxes, cut, mirror
+from spml.train.processes import Processes
 from spml.train.settings import Settings
 from spml.train.strong import strong_view
 
@@ -18,29 +20,53 @@ class Step:
     """Loss of a batch, as the settings augment it and the method needs it.
 
     Args:
-        model: gives logits, and features where it is asked for them.
-        method: is given what it needs.
+        forward: gives logits of pictures, or logits and features where the method needs features.
+        method: is given what it needs, of the whole batch.
         settings: resolved.
+        processes: that share a batch.
     """
 
-    def __init__(self, model: Any, method: losses.Method, settings: Settings) -> None:
-        self.model, self.method, self.settings = model, method, settings
+    def __init__(
+        self, forward: Callable[[Tensor], Any], method: losses.Method, settings: Settings, processes: Processes
+    ) -> None:
+        self.forward, self.method, self.settings, self.processes = forward, method, settings, processes
         self.epochs = settings.epochs or 1
+        self.logits = torch.empty(0)  # of the last batch, cut off from its gradient
 
-    def loss(self, x: Tensor, observed: Tensor, rows: Rows, index: Tensor, epoch: int) -> Tensor:
-        """Of items as they are stored, on the device; `rows` and `index` are the same rows of the training split."""
+    def loss(self, x: Tensor, observed: Tensor, index: Tensor, rows: Rows, epoch: int) -> Tensor | None:
+        """Loss of a batch; None where it is to be left out, since it or its logits are not finite.
+
+        Args:
+            x: this process's share of the items, as they are stored, on the device.
+            observed: labels of the whole batch, on the device.
+            index: rows of the training split of the whole batch, on the device.
+            rows: the same, here.
+            epoch: from 1.
+        """
+        needs, share, whole = self.method.needs, self.processes.share, self.processes.whole
         x = self._seen(x, index, epoch)
+        if "views" in needs:
+            x = torch.cat([x, strong_view(x, share(rows), self.settings.seed, epoch)])
+        given = self.forward(x)
+        parts: tuple[Tensor, ...] = given if "features" in needs else (given,)
         more: dict[str, Tensor] = {"index": index}
-        if "views" in self.method.needs:
-            x = torch.cat([x, strong_view(x, rows, self.settings.seed, epoch)])
-        if "features" in self.method.needs:
-            logits, more["features"] = self.model(x, True)
+        if "views" in needs:
+            halves = [[whole(half, len(rows)) for half in part.tensor_split(2)] for part in parts]
+            logits, more["views"] = halves[0]
+            told = [torch.cat(both) for both in halves[1:]]
         else:
-            logits = self.model(x)
-        if "views" in self.method.needs:
-            logits, more["views"] = logits.tensor_split(2)
+            logits, *told = (whole(part, len(rows)) for part in parts)
+        if told:
+            more["features"] = told[0]
+        self.logits = logits.detach()
+        if self._left_out(self.logits):
+            return None
         loss: Tensor = self.method(logits, observed, epoch=epoch, epochs=self.epochs, **more)
-        return loss
+        return None if self._left_out(loss) else loss
+
+    def _left_out(self, value: Tensor) -> bool:
+        """Whether the batch is to be skipped; only then is there a wait for the device."""
+        return self.settings.on_nan == "skip" and not bool(value.isfinite().all())
 
     def _seen(self, x: Tensor, index: Tensor, epoch: int) -> Tensor:
         """The pictures as this epoch shows them; the method is told which part of each that is."""
@@ -50,5 +76,5 @@ class Step:
         seen = boxes(index, settings.seed, epoch, crop=settings.crop, flip=bool(settings.flip))
         self.method.see(seen)
         if settings.crop is not None:
-            return cut(x, seen)
-        return mirror(x, index, settings.seed, epoch) if settings.flip else x
+            return cut(x, self.processes.share_of(seen))
+        return mirror(x, self.processes.share_of(index), settings.seed, epoch) if settings.flip else x

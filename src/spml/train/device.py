@@ -1,0 +1,75 @@
+"""Where and how a run computes: device, precision, processes. What is not said is chosen, and told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from spml.errors import UserError
+from spml.train.processes import launched
+from spml.train.settings import Settings
+
+COMPILE_FROM = 300_000  # pictures trained on: below, the time that compiling takes is not won back
+EVAL_AT_ONCE = 128  # pictures, at least, that a GPU scores together
+
+
+def uses_cuda(settings: Settings) -> bool:
+    """Whether training runs on NVIDIA or AMD hardware."""
+    return settings.accelerator in ("cuda", "gpu") or (settings.accelerator == "auto" and torch.cuda.is_available())
+
+
+def make_fabric(settings: Settings, *, unused: bool) -> Any:
+    """Lightning's Fabric for these settings, or for the processes that torchrun or SLURM has started.
+
+    Args:
+        settings: resolved.
+        unused: some parameters may get no gradient in a step.
+    """
+    from lightning.fabric import Fabric
+    from lightning.fabric.strategies.ddp import DDPStrategy
+
+    devices, nodes = launched() or (settings.devices, settings.nodes)
+    precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
+    many = devices * nodes > 1
+    strategy: Any = DDPStrategy(find_unused_parameters=unused, gradient_as_bucket_view=True) if many else "auto"
+    try:
+        return Fabric(
+            accelerator=settings.accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
+        )
+    except Exception as error:  # Lightning has its own errors for devices and precisions that are not there
+        reason = " ".join(str(error).split())[:200]
+        asked = f"--accelerator {settings.accelerator} --devices {devices} --precision {precision}"
+        raise UserError(f"{asked}: {reason}") from error
+
+
+def how_to_run(settings: Settings, device: torch.device, count: int, pictures: int) -> str:
+    """none, graphs or compile: how the classifier's part of a training step is run.
+
+    Args:
+        settings: `compile` is what the user said.
+        device: that trains.
+        count: of processes.
+        pictures: that training will see in all; 0 where items are feature vectors.
+    """
+    if settings.compile != "auto":
+        return settings.compile
+    if device.type != "cuda" or count > 1 or not pictures:
+        return "none"
+    return "compile" if pictures >= COMPILE_FROM else "graphs"
+
+
+def eval_batch(settings: Settings, device: torch.device) -> int:
+    """Items scored together; no gradient is kept, so more than in training."""
+    if settings.eval_batch_size is not None:
+        return settings.eval_batch_size
+    several = 4 * (settings.batch_size or 1)
+    return max(several, EVAL_AT_ONCE) if device.type == "cuda" else several
+
+
+def described(device: torch.device, precision: str, how: str, count: int, cache: str | None) -> str:
+    """A line on what was chosen."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
+    parts = [f"{count} x {name}" if count > 1 else name, precision, ways[how]]
+    return "running on " + ", ".join(parts + ([f"pictures from {cache}"] if cache else []))

@@ -1,0 +1,85 @@
+"""The classifier in a training step: as it is, replayed from CUDA graphs, or compiled."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spml.model import Classifier
+from spml.train.display import Display
+
+DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
+Output = Tensor | tuple[Tensor, Tensor]
+
+
+class Forward:
+    """Logits of a batch, with features where they are wanted.
+
+    A graph, and what was compiled, is for batches of one shape: that of the first. Others, such as the last of an
+    epoch, are run as they are.
+
+    Args:
+        wrapped: the classifier as Fabric wraps it.
+        classifier: itself.
+        how: none, graphs or compile.
+        precision: of Fabric.
+        detailed: features are wanted.
+        display: told where a graph cannot be had.
+    """
+
+    def __init__(
+        self, wrapped: Any, classifier: Classifier, how: str, precision: str, *, detailed: bool, display: Display
+    ) -> None:
+        self.wrapped, self.classifier, self.detailed, self.display = wrapped, classifier, detailed, display
+        self.how = how if precision in DTYPES else "none"
+        self.dtype = DTYPES.get(precision)
+        self.shape: torch.Size | None = None
+        self.fast: Any = None
+
+    def __call__(self, x: Tensor) -> Output:
+        """Logits, or logits and features."""
+        if self.how != "none" and self.shape is None:
+            self._prepare(x)
+        outcome: Output
+        if self.fast is None or x.shape != self.shape:
+            outcome = self.wrapped(x, True) if self.detailed else self.wrapped(x)
+        else:
+            if self.how == "compile":
+                torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+            outcome = self.fast(x)
+        return outcome
+
+    def _prepare(self, x: Tensor) -> None:
+        self.shape = x.shape
+        step = _Cast(self.classifier, x.device.type, self.dtype, self.detailed)
+        if self.how == "compile":
+            self.fast = torch.compile(step, mode="reduce-overhead" if x.is_cuda else None, dynamic=False)
+            return
+        kept = [buffer.clone() for buffer in self.classifier.buffers()]  # what is recorded is also done, three times
+        try:
+            self.fast = torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
+        except RuntimeError as error:
+            self.display.line(f"no CUDA graphs ({' '.join(str(error).split())[:120]}); going on without")
+        for buffer, value in zip(self.classifier.buffers(), kept, strict=True):
+            buffer.copy_(value)
+        self.classifier.zero_grad(set_to_none=True)
+
+
+class _Cast(nn.Module):
+    """The classifier under its precision, with tensors alone going in and out."""
+
+    def __init__(self, classifier: Classifier, device: str, dtype: torch.dtype | None, detailed: bool) -> None:
+        super().__init__()
+        self.classifier, self.device, self.dtype, self.detailed = classifier, device, dtype, detailed
+
+    def forward(self, x: Tensor) -> Output:
+        """Logits, or logits and features."""
+        cast: Any = nullcontext()
+        if self.dtype is not None:
+            cast = torch.autocast(self.device, self.dtype, cache_enabled=False)  # a cache would outlive the recording
+        with cast:
+            outcome: Output = self.classifier(x, self.detailed)
+        return outcome

@@ -1,0 +1,86 @@
+"""A run of several processes is the run of one: for every method, step by step."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.train.processes import Processes
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def few_scenes(tmp_path_factory):
+    """64 training scenes."""
+    from spml.data.digits import Scenes, read_digits
+
+    tables = read_digits(Scenes(sizes=(64, 40, 50), size=24))
+    path = tmp_path_factory.mktemp("few") / "scenes.npz"
+    np.savez(
+        path,
+        x=np.concatenate([table.x for table in tables.values()]),
+        labels=np.concatenate([table.labels for table in tables.values()]),
+        classes=np.array(tables["train"].classes),
+        split=np.repeat(list(tables), [len(table) for table in tables.values()]),
+    )
+    return path
+
+
+def run_group(count, scenes, folder, program="tests.train.group", *more):
+    """The program in so many processes, as torchrun starts them; what the first wrote."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / f"runs{count}").mkdir()
+    common = {
+        **os.environ,
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)},
+        **{"LOCAL_WORLD_SIZE": str(count), "TORCHELASTIC_RUN_ID": "test", "RUNS": str(folder / f"runs{count}")},
+        **{"OMP_NUM_THREADS": "1", "GROUP_RANK": "0"},
+    }
+    command = [sys.executable, "-m", program, str(scenes), str(folder / f"{count}.json"), *more]
+    group = [
+        subprocess.Popen(
+            command, cwd=ROOT, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE
+        )
+        for rank in range(count)
+    ]
+    for rank, process in enumerate(group):
+        _, errors = process.communicate(timeout=900)
+        assert process.returncode == 0, f"process {rank}: {errors.decode()[-3000:]}"
+    return json.loads((folder / f"{count}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def groups(few_scenes, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("groups")
+    return {count: run_group(count, few_scenes, folder) for count in (1, 2, 3)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", losses.names())
+@pytest.mark.parametrize("count", [2, 3])
+def test_so_many_processes_learn_what_one_does(groups, count, name):
+    one, many = groups[1][name], groups[count][name]
+    assert len(one["losses"]) == 22
+    assert many["losses"][:20] == pytest.approx(one["losses"][:20], rel=1e-5)
+    assert many["maps"] == pytest.approx(one["maps"], abs=1e-2)  # in percent
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("length", [1, 4, 6, 7])
+def test_shares_make_up_the_batch(count, length):
+    rows = np.arange(100, 100 + length)
+    parts = [Processes(rank, count).share(rows) for rank in range(count)]
+    assert len({len(part) for part in parts}) == 1
+    assert np.concatenate(parts)[:length].tolist() == rows.tolist()
+    tensors = [Processes(rank, count).share_of(torch.from_numpy(rows)) for rank in range(count)]
+    assert torch.cat(tensors)[:length].tolist() == rows.tolist()
