@@ -15,6 +15,7 @@ from spml.errors import UserError
 from spml.keyed import normal
 from spml.model.heads import build_head
 from spml.train import fit
+from spml.train.checkpoint import read_checkpoint
 from spml.train.evaluate import predict_logits
 from spml.train.loop import _Training
 from tests.conftest import contents, outcome
@@ -407,7 +408,7 @@ def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_pat
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(_Training, "_train_epoch", interrupted)
         fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
-    state = torch.load(tmp_path / "cut" / "last.ckpt", weights_only=True)["method"]
+    state = read_checkpoint(tmp_path / "cut" / "last.ckpt")["method"]
     assert state["marked"].any() and not state["marked"].all()
     fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")

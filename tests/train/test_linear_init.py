@@ -207,8 +207,8 @@ def test_dropout_of_a_head_is_for_its_training_only(scenes, init, tmp_path, monk
             return original(self, part)
 
         monkeypatch.setattr(LinearInit, name, watched)
-    settings = replace(init, method="mime", lr=1e-3, head_lr=1, linear_init=2)
-    after_stage(scenes, settings, tmp_path / "run", monkeypatch, {"warmup": 1})
+    settings = replace(init, method="mime", lr=1e-3, head_lr=1, linear_init=2, epochs=1)
+    fit(scenes, settings, tmp_path / "run", options={"warmup": 1}, quiet=True)
     assert modes["_scores"] == {(False, False, True)}  # before it turns gradients off
     assert modes["_detailed"] == {(True, False, True), (False, False, False)}
 

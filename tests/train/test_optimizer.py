@@ -9,6 +9,7 @@ import torch
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.train import Settings, fit
+from spml.train.checkpoint import read_checkpoint
 from spml.train.loop import _Training
 from spml.train.optimizer import make_optimizer, rate, set_rate
 from tests.conftest import contents, outcome
@@ -49,7 +50,7 @@ def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
     settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
     fit(scenes, settings, tmp_path / "run", quiet=True)
     assert type(made[0]).__name__.lower() == name
-    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["optimizers"][0]["state"]
+    state = read_checkpoint(tmp_path / "run" / "last.ckpt")["optimizers"][0]["state"]
     kept = {"adam": "exp_avg_sq", "adamw": "exp_avg_sq", "adamax": "exp_inf", "sgd": "momentum_buffer"}[name]
     assert state and all(kept in values for values in state.values())
     assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"] == name
