@@ -120,6 +120,15 @@ def test_the_recipe_for_coco_comes_with_its_sum(name: str, epochs: int) -> None:
     assert "reduction" not in voc.options and voc.training == losses.preset("focal", "voc").training
 
 
+def test_settings_of_mime() -> None:
+    common = {"lr": 1e-4, "epochs": 10, "head_lr": 10, "optimizer": "adamax", "frozen_norm": True}
+    for dataset, batch_size, warmup in zip(DATASETS, (32, 32, 16, 16), (2, 2, 2, 5), strict=True):
+        preset = losses.preset("mime", dataset)
+        assert preset.options == {"theta": 0.95, "warmup": warmup, "beta": 1e-4}
+        assert preset.training == {**common, "batch_size": batch_size, "head": "query-normal"}
+        Settings(method="mime", **preset.training)  # all of them are settings of a run
+
+
 def test_learned_gr_starts_where_its_code_does() -> None:
     coco = losses.preset("gr_learnable", "coco")
     gr = {name: value for name, value in losses.preset("gr", "coco").options.items() if name not in ("w", "b")}

@@ -118,3 +118,47 @@ def test_a_packaged_file_serves_as_pretrained_weights(tmp_path, monkeypatch):
     backbone = build_backbone("tf_efficientnet_lite0", "pretrained")
     assert backbone.mean == backbone.std == (0.5, 0.5, 0.5)
     assert (backbone.network.conv_stem.weight == 0.5).all()
+
+
+BACKBONES = ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("head", ["linear", "boostlu"])
+def test_a_class_map_is_the_linear_layer_at_each_position(backbone, head):
+    torch.manual_seed(0)
+    model = Classifier.build(backbone, 5, head=head).eval().requires_grad_(False)
+    x = noise(2, 3, 224, 224)
+    features = model.features(x)
+    logits, maps = model.detailed(features)
+    both = model(x, True)
+    assert torch.equal(both[0], logits) and torch.equal(both[1], maps)
+    torch.testing.assert_close(model(x), logits)
+    side = {"tiny": 56, "resnet18": 7, "vit_tiny_patch16_224": 14, "swin_tiny_patch4_window7_224": 7}[backbone]
+    assert maps.shape == (2, 5, side, side)
+    pooled = maps if head == "linear" else torch.where(maps > 0, 5 * maps, maps)
+    torch.testing.assert_close(pooled.mean(dim=(2, 3)), logits, rtol=0, atol=1e-5)
+    y, x_ = side - 1, 1
+    at = {  # features of one position, as each kind of backbone gives them
+        "vit_tiny_patch16_224": lambda: features[1, 1 + y * side + x_],
+        "swin_tiny_patch4_window7_224": lambda: features[1, y, x_],
+    }.get(backbone, lambda: features[1, :, y, x_])()
+    torch.testing.assert_close(maps[1, :, y, x_], model.head.weight @ at + model.head.bias, rtol=0, atol=1e-5)
+
+
+def test_maps_that_are_not_square_keep_their_height_and_width():
+    model = Classifier.build("tiny", 4).eval()
+    features = torch.randn(2, 64, 3, 5)
+    logits, maps = model.detailed(features)
+    assert maps.shape == (2, 4, 3, 5)
+    last = model.detailed(features.permute(0, 2, 3, 1))  # the same map, channels last
+    torch.testing.assert_close(last[0], logits)
+    torch.testing.assert_close(last[1], maps)
+
+
+def test_feature_vectors_are_given_as_they_are():
+    model = Classifier.build("linear", 3, features=4).eval()
+    model.standardise(torch.randn(50, 4) * 3 + 1)
+    x = torch.randn(6, 4)
+    logits, shown = model(x, True)
+    assert torch.equal(shown, model.features(x)) and torch.equal(logits, model(x))

@@ -1,7 +1,14 @@
+from dataclasses import replace
+
+import pytest
 import torch
 
+from spml.errors import UserError
 from spml.keyed import coin, key
-from spml.train.augment import mirror
+from spml.losses import Method
+from spml.train import fit
+from spml.train.augment import boxes, cut, mirror
+from spml.train.settings import resolve
 
 
 def test_a_coin_depends_on_seed_epoch_and_item_alone():
@@ -32,3 +39,108 @@ def test_mirror_turns_the_chosen_pictures_left_to_right():
 def test_keys_differ_and_repeat():
     assert len({key(seed, epoch) for seed in range(20) for epoch in range(20)}) == 400
     assert key(1, 23) == key(1, 23) != key(12, 3)
+
+
+INDEX = torch.arange(5000)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("crop", [None, 0.25, 0.9])
+def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
+    seen = boxes(INDEX, 3, 5, crop=crop, flip=flip)
+    assert seen.shape == (5000, 4) and seen.dtype == torch.float32
+    shuffled = torch.randperm(5000)[:33]
+    torch.testing.assert_close(boxes(shuffled, 3, 5, crop=crop, flip=flip), seen[shuffled], rtol=0, atol=1e-6)
+    for seed, epoch in ((3, 6), (4, 5)):
+        same = torch.equal(boxes(INDEX, seed, epoch, crop=crop, flip=flip), seen)
+        assert same == (crop is None and not flip)
+
+
+@pytest.mark.parametrize("crop", [0.08, 0.25, 0.5, 0.9, 0.99])
+def test_boxes_lie_inside_and_are_as_large_as_was_asked(crop):
+    left, top, right, bottom = boxes(INDEX, 0, 1, crop=crop, flip=False).unbind(dim=1)
+    width, height = right - left, bottom - top
+    assert left.min() >= 0 and top.min() >= 0 and right.max() <= 1 + 1e-6 and bottom.max() <= 1 + 1e-6
+    area = width * height
+    assert area.min() > crop - 1e-5 and area.max() < 1 + 1e-5
+    assert area.mean() == pytest.approx((1 + crop) / 2, abs=0.02)
+    ratio = width / height
+    assert ratio.min() > 3 / 4 - 1e-4 and ratio.max() < 4 / 3 + 1e-4
+    if crop == 0.08:
+        assert ratio.max() > 1.3 and ratio.min() < 0.77 and (left.max() > 0.6) and (left.min() < 0.01)
+
+
+def test_mirrored_boxes_are_those_whose_coin_says_so():
+    plain, flipped = (boxes(INDEX, 2, 3, crop=0.3, flip=flip) for flip in (False, True))
+    mirrored = coin(INDEX, 2, 3)
+    assert torch.equal(flipped[:, 0] > flipped[:, 2], mirrored)
+    assert torch.equal(flipped[mirrored][:, [2, 1, 0, 3]], plain[mirrored])
+    assert torch.equal(flipped[~mirrored], plain[~mirrored])
+
+
+def noise(*shape):
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
+    pictures, index = noise(64, 3, 9, 12), torch.arange(64)
+    seen = boxes(index, 0, 1, crop=None, flip=True)
+    assert set(map(tuple, seen.tolist())) == {(0, 0, 1, 1), (1, 0, 0, 1)}
+    assert torch.equal(cut(pictures, seen), mirror(pictures, index, 0, 1))
+    whole = torch.tensor([[0.0, 0, 1, 1]] * 64)
+    assert torch.equal(cut(pictures, whole), pictures)
+    maps = torch.rand(64, 5, 7, 7)
+    torch.testing.assert_close(cut(maps, whole), maps)
+
+
+def test_a_part_is_resized_to_the_pictures_size():
+    pictures = noise(2, 3, 8, 8)
+    quarter = torch.tensor([[0.5, 0.0, 1.0, 0.5], [1.0, 0.0, 0.5, 0.5]])  # upper right; the same mirrored
+    found = cut(pictures, quarter)
+    assert found.shape == pictures.shape and found.dtype == torch.uint8
+    corner = pictures[0, :, :4, 4:].float()
+    expected = torch.nn.functional.interpolate(corner[None], size=(8, 8), mode="bilinear")[0]
+    inner = (slice(None), slice(1, 7), slice(1, 7))  # at its edges a part sees beyond itself
+    assert (found[0][inner].float() - expected[inner]).abs().max() <= 1
+    assert torch.equal(cut(pictures[:1], quarter[:1])[0], cut(pictures[:1], quarter[1:])[0].flip(-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_maps_keep_their_type(dtype):
+    maps = torch.rand(2, 4, 6, 6).to(dtype)
+    found = cut(maps, torch.tensor([[0.1, 0.1, 0.9, 0.8]] * 2))
+    assert found.dtype == dtype and found.shape == maps.shape and found.isfinite().all()
+
+
+def test_a_crop_is_seen_by_the_model_and_told_to_the_method(scenes, quick, tmp_path):
+    TOLD.clear()
+    settings = replace(quick, method="tests.train.test_augment:Listening", crop=0.5, flip=True, epochs=1)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    assert sum(map(len, TOLD)) == 128
+    seen = torch.cat(TOLD)
+    area = ((seen[:, 2] - seen[:, 0]) * (seen[:, 3] - seen[:, 1])).abs()
+    assert area.min() >= 0.5 - 1e-5 and (seen[:, 0] > seen[:, 2]).any() and (seen[:, 0] < seen[:, 2]).any()
+    losses_of = {}
+    for name, crop in {"cut": 0.3, "whole": None}.items():
+        fit(scenes, replace(quick, crop=crop, epochs=1), tmp_path / name, quiet=True)
+        losses_of[name] = (tmp_path / name / "history.jsonl").read_text()
+    assert losses_of["cut"] != losses_of["whole"]
+
+
+TOLD = []
+
+
+class Listening(Method):
+    """A loss that notes what it is told of the pictures."""
+
+    def see(self, boxes):
+        TOLD.append(boxes)
+
+    def forward(self, logits, observed, **more):
+        return torch.nn.functional.softplus(-logits * observed).mean()
+
+
+@pytest.mark.parametrize("crop", [0.0, 1.0, -0.5, 2.0])
+def test_a_crop_that_is_no_share_is_refused(scenes, quick, crop):
+    with pytest.raises(UserError, match="crop is a share of the area, above 0 and below 1"):
+        resolve(replace(quick, crop=crop), scenes)

@@ -197,6 +197,22 @@ def test_a_method_that_looks_at_features_gets_them(scenes, init, tmp_path, monke
     assert after_stage(scenes, settings, tmp_path / "run", monkeypatch)["epoch"] == 0
 
 
+def test_dropout_of_a_head_is_for_its_training_only(scenes, init, tmp_path, monkeypatch):
+    modes = {"_detailed": set(), "_scores": set()}
+    for name, seen in modes.items():
+        original = getattr(LinearInit, name)
+
+        def watched(self, part, original=original, seen=seen):
+            seen.add((self.model.head.training, self.model.backbone.training, torch.is_grad_enabled()))
+            return original(self, part)
+
+        monkeypatch.setattr(LinearInit, name, watched)
+    settings = replace(init, method="mime", lr=1e-3, head_lr=1, linear_init=2, epochs=1)
+    fit(scenes, settings, tmp_path / "run", options={"warmup": 1}, quiet=True)
+    assert modes["_scores"] == {(False, False, True)}  # before it turns gradients off
+    assert modes["_detailed"] == {(True, False, True), (False, False, False)}
+
+
 def test_defaults_are_those_of_the_head(scenes, init):
     settings = resolve(init, scenes)
     assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)

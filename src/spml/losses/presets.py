@@ -34,6 +34,7 @@ LAGC_CODE = "xiemk/SPML-LAC"
 LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here"
 EN_PAPER = "Verelst et al., WACV 2023, by the account of Chen et al., IJCAI 2024"
 EN_DEFAULT = f"default, not published where it could be read: {EN_PAPER}"
+MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -116,6 +117,15 @@ TRAINING: dict[str, dict[str, tuple[Any, ...]]] = {
         "epochs": (10, 10, 10, 10),
         "head_lr": (10, 10, 10, 10),
     },
+    "mime": {
+        "batch_size": (32, 32, 16, 16),
+        "lr": (1e-4, 1e-4, 1e-4, 1e-4),
+        "epochs": (10, 10, 10, 10),
+        "head_lr": (10, 10, 10, 10),
+        "optimizer": ("adamax",) * 4,
+        "frozen_norm": (True,) * 4,
+        "head": ("query-normal",) * 4,
+    },
 }
 
 
@@ -190,6 +200,11 @@ def _recipe(source: str, **values: Any) -> dict[str, Values]:
 
 COLE = _merged(_all(ROLE_CODE, epochs=10), _searched(ROLE_CODE, lr=RATES, batch_size=(8, 16)))
 EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
+MIME = _merged(
+    _per_dataset("theta", (0.95,) * 4, MIME_CODE),
+    _per_dataset("warmup", (2, 2, 2, 5), MIME_CODE),
+    _per_dataset("beta", (1e-4,) * 4, MIME_CODE),
+)
 EM = _with_training(_per_dataset("alpha", (0.2, 0.1, 0.1, 0.01), EM_CODE), "em", EM_CODE)
 LL = _with_training(_all(LL_CODE, patience_drop=3), "ll", LL_ISSUE)
 PRESETS: dict[str, dict[str, Values]] = {
@@ -242,4 +257,5 @@ PRESETS: dict[str, dict[str, Values]] = {
             for option, value in {"count": "observed", "momentum": 0.8, "start": "observed", "power": 2.0}.items()
         ),
     ),
+    "mime": _with_training(MIME, "mime", MIME_CODE),
 }

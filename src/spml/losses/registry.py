@@ -32,6 +32,7 @@ METHODS: dict[str, str] = {
     "em": "spml.losses.entropy",
     "em_apl": "spml.methods.em_apl",
     "en": "spml.methods.en",
+    "mime": "spml.methods.mime",
     "gce": "spml.losses.robust",
     "sce": "spml.losses.robust",
     "taylor_ce": "spml.losses.robust",

@@ -11,14 +11,18 @@ from torch import Tensor, nn
 from spml.errors import UserError
 
 ATTENTION_HEADS = 4
+DECODERS = 2
 WIDENING = 4  # of the feed-forward layers
 DROPOUT = 0.1
 SAMPLES = 10  # of the embedding, whose mean a logit is made of in training
 LOG_DEVIATION = 6.0  # log of a deviation stays within plus and minus this
 
 
-class CrossAttention(nn.Module):
-    """A decoder layer without attention among the queries: each looks at the positions, then at itself."""
+class Layer(nn.Module):
+    """Attention of some vectors to the positions, then two linear layers; each is added to its input and normalised.
+
+    Of queries it is a decoder layer without attention among the queries, of the positions an encoder layer.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -29,19 +33,20 @@ class CrossAttention(nn.Module):
         self.after_attention, self.after_feed = nn.LayerNorm(width), nn.LayerNorm(width)
         self.dropout = nn.Dropout(DROPOUT)
 
-    def forward(self, queries: Tensor, positions: Tensor) -> Tensor:
-        """(B, classes, width) from the queries of the same shape and (B, positions, width)."""
-        seen, _ = self.attention(queries, positions, positions, need_weights=False)
-        queries = self.after_attention(queries + self.dropout(seen))
-        refined: Tensor = self.after_feed(queries + self.dropout(self.feed(queries)))
+    def forward(self, vectors: Tensor, positions: Tensor) -> Tensor:
+        """(B, number, width) from vectors of the same shape and (B, positions, width)."""
+        seen, _ = self.attention(vectors, positions, positions, need_weights=False)
+        vectors = self.after_attention(vectors + self.dropout(seen))
+        refined: Tensor = self.after_feed(vectors + self.dropout(self.feed(vectors)))
         return refined
 
 
 class QueryHead(nn.Module):
-    """One encoder and two cross-attention layers, a learned query for each class, and a linear layer for each class.
+    """One encoder and two decoder layers, a learned query for each class, and a linear layer for each class.
 
-    Width is the backbone's number of channels, as published (2048 on ResNet-50, about 151 million parameters).
-    Positions are not encoded.
+    As in Xie et al. (NeurIPS 2022): width is the backbone's number of channels (2048 on ResNet-50, and the three layers
+    then have 151 million parameters), and queries do not look at each other. Positions are not encoded, so that their
+    order does not matter; a feature vector is a map of one position.
     """
 
     per_position: ClassVar[bool] = True
@@ -51,19 +56,17 @@ class QueryHead(nn.Module):
         super().__init__()
         if channels % ATTENTION_HEADS:
             raise UserError(
-                f"--head query splits features into {ATTENTION_HEADS} parts, which {channels} channels do not allow; "
-                "give another --backbone or --head linear"
+                f"a query head splits features into {ATTENTION_HEADS} equal parts, which {channels} channels do not "
+                "allow; give another --backbone or --head linear"
             )
-        self.encoder = nn.TransformerEncoderLayer(
-            channels, ATTENTION_HEADS, WIDENING * channels, DROPOUT, batch_first=True
-        )
-        self.decoder = nn.ModuleList([CrossAttention(channels) for _ in range(2)])
+        self.encoder = Layer(channels)
+        self.decoder = nn.ModuleList([Layer(channels) for _ in range(DECODERS)])
         self.queries = nn.Parameter(torch.randn(num_classes, channels))
         self.read = PerClass(num_classes, channels)
 
     def labels(self, positions: Tensor) -> Tensor:
         """What each class has found: (B, classes, width)."""
-        positions = self.encoder(positions)
+        positions = self.encoder(positions, positions)
         found = self.queries.expand(len(positions), -1, -1)
         for layer in self.decoder:
             found = layer(found, positions)
@@ -82,8 +85,9 @@ class QueryHead(nn.Module):
 class QueryNormalHead(QueryHead):
     """The same with a normal distribution over each label's embedding; the logit is that of its mean.
 
-    A published logit is made of the mean of ten drawn embeddings. A sum of normal numbers is normal, so that such a
-    logit has this mean and a deviation that `detailed` tells: a method draws it, and evaluation has nothing random.
+    A published logit (Liu et al., ICML 2023) is made of the mean of ten drawn embeddings, in evaluation too. It is a
+    weighted sum of normal numbers and so normal itself, with the logit of the mean as its mean and a deviation that
+    `detailed` tells: a method draws one number for it, and evaluation has nothing random.
     """
 
     def __init__(self, channels: int, num_classes: int, size: int = 256) -> None:
@@ -96,9 +100,15 @@ class QueryNormalHead(QueryHead):
         found = self.labels(positions)
         mean = self.mean(found)
         log_deviation = (self.spread(found) / 2).clamp(-LOG_DEVIATION, LOG_DEVIATION)
-        variance = (log_deviation.float() * 2).exp()
-        deviation = ((self.read.weight.float() ** 2 * variance).sum(dim=-1, keepdim=True) / SAMPLES).sqrt()
+        wide = torch.promote_types(mean.dtype, torch.float32)
+        parts = self.read.weight.to(wide) * log_deviation.to(wide).exp()
+        deviation = torch.linalg.vector_norm(parts, dim=-1, keepdim=True) / math.sqrt(SAMPLES)
         return self.read(mean), torch.cat([mean, log_deviation, deviation.to(mean.dtype)], dim=-1)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Logits of features (B, positions, channels)."""
+        logits: Tensor = self.read(self.mean(self.labels(positions)))
+        return logits
 
 
 class PerClass(nn.Module):

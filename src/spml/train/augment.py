@@ -30,9 +30,9 @@ def boxes(index: Tensor, seed: int, epoch: int, *, crop: float | None, flip: boo
     seen = torch.tensor(WHOLE, device=index.device).repeat(len(index), 1)
     if crop is not None:
         share, shape, left, top = uniform(index, key(seed, epoch, 3), 4).unbind(dim=1)
-        area = crop + (1 - crop) * share
-        stretch = ASPECT ** (shape - 0.5)
-        width, height = (area.sqrt() * stretch).clamp(max=1), (area.sqrt() / stretch).clamp(max=1)
+        side = (crop + (1 - crop) * share).sqrt()
+        stretch = (ASPECT ** (shape - 0.5)).clamp(min=side, max=1 / side)  # a large part has no room to be narrow
+        width, height = side * stretch, side / stretch
         left, top = left * (1 - width), top * (1 - height)
         seen = torch.stack([left, top, left + width, top + height], dim=1)
     if flip:

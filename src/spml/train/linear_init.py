@@ -72,6 +72,7 @@ class LinearInit:
         torch.manual_seed(key(seed, epoch, STAGE))
         order = np.random.default_rng((seed, epoch, STAGE)).permutation(len(features))
         self.method.begin_epoch(epoch, self.epochs)
+        self.model.head.train()  # the backbone stays as it is
         self.display.begin(f"linear init {epoch}/{self.epochs}", len(order))
         for rows in np.split(order, range(self.batch, len(order), self.batch)):
             index = torch.from_numpy(rows)
@@ -88,6 +89,7 @@ class LinearInit:
             for optimizer in optimizers:
                 optimizer.step()
             self._advance(len(rows), loss.detach())
+        self.model.head.eval()
         if self.method.wants_pass(epoch, self.epochs):
             for rows_in_order in torch.split(torch.arange(len(features)), AT_ONCE):
                 self.method.take_scores(self._scores(features[rows_in_order]), rows_in_order.to(device))

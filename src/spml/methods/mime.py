@@ -1,0 +1,177 @@
+"""MIME: labels have normal embeddings, and unknown labels that the model is sure of become positives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from spml.keyed import normal
+from spml.losses.cross_entropy import an
+from spml.losses.method import Method, prepared
+from spml.losses.unified import Reduction, reduce
+from spml.methods.labels import label_parts, rows_of
+
+Rule = Literal["add", "ignore"]
+
+
+class mime(Method):  # noqa: N801  (methods are called by their names)
+    """Pseudo-positives under an information bottleneck on each label's embedding (Liu et al., ICML 2023).
+
+    With an embedding of each label that is normal with means mu and deviations sigma (the head query-normal), it is
+
+        BCE(z, labels) + beta mean over the embedding of (mu^2 + sigma^2 - 1 - 2 ln sigma) / 2,
+
+    where z is the logit of the mean of ten drawn embeddings, and labels are those observed and those added. Such a
+    logit is normal, so that one number is drawn for it in place of ten embeddings: values have the same law, and
+    gradients the same mean with less noise.
+
+    Three versions were released, and it is not known which of them the published figures are of. The last is the
+    default. The first added labels from theta=0.8 on, and was trained by Adam at 1e-5. The second is rule="ignore",
+    which needs a figure from complete labels. All of them draw in evaluation too, and leave the last, incomplete batch
+    out of their passes over the training split; here evaluation takes the mean, and a pass is whole.
+
+    Args:
+        rule: what happens to unknown labels after an epoch: "add" makes those with p above theta positives for good;
+            "ignore" takes the most probable of each class out of the loss until the next epoch's end.
+        theta: probability above which an unknown label is added; 1 adds none.
+        warmup: the first epoch, from 1, after which that is done.
+        beta: weight of the divergence from the standard normal distribution.
+        sample: draw the logit in training; otherwise it is that of the mean embedding.
+        mean_inverse_positives: mean over items of 1 / (number of positive labels), known from elsewhere. "ignore" needs
+            it: a class with n observed positives has n divided by this labels ignored.
+        eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
+        reduction: mean (over all entries, ignored ones too), sum, sum_classes or none.
+        items: of the training split.
+        classes: number of them.
+        observed: labels of the training split, with rows(index), or an array.
+    """
+
+    needs = frozenset({"items", "index", "features", "pass"})
+    head = vector_head = "query-normal"
+    marked: Tensor
+    unknown: Tensor
+
+    def __init__(
+        self,
+        rule: Rule = "add",
+        theta: float = 0.95,
+        warmup: int = 2,
+        beta: float = 1e-4,
+        sample: bool = True,
+        mean_inverse_positives: float | None = None,
+        eps: float | None = None,
+        reduction: Reduction = "mean",
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        if items is None or classes is None or observed is None:
+            raise ValueError("mime needs items, classes and observed: it remembers what it made of unknown labels")
+        if not 0 <= theta <= 1:
+            raise ValueError(f"theta is a probability, not {theta}")
+        if warmup < 1:
+            raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
+        if rule == "ignore" and mean_inverse_positives is None:
+            raise ValueError("rule='ignore' needs mean_inverse_positives, the mean of 1 / (positives of an item)")
+        if mean_inverse_positives is not None and not 0 < mean_inverse_positives <= 1:
+            raise ValueError(f"mean_inverse_positives is above 0 and up to 1, not {mean_inverse_positives}")
+        self.rule, self.theta, self.warmup, self.beta, self.sample = rule, theta, warmup, beta, sample
+        self.reduction = reduction
+        self.loss = an(eps, reduction="none")
+        self.salt = 0  # of this epoch's draws
+        counts, unknown = torch.zeros(classes, dtype=torch.int64), torch.empty(items, classes, dtype=torch.bool)
+        for part, known in label_parts(observed, items):
+            counts += (known == 1).sum(dim=0)
+            unknown[part] = known == 0
+        share = mean_inverse_positives or 1.0
+        self.ignored = [math.floor(round(count / share, 9)) for count in counts.tolist()]  # of each class, how many
+        self.register_buffer("marked", torch.zeros(items, classes, dtype=torch.bool))  # added, or ignored
+        self.register_buffer("unknown", unknown, persistent=False)
+        self.scores = torch.empty(0)
+
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """A byte for each unknown label and for what became of it; ranking also takes scores."""
+        return items * classes * (6 if options.get("rule") == "ignore" else 2)
+
+    def prepare(self, features: Tensor) -> None:
+        """Refuse what is not a mean, a deviation and the logit's deviation for each label."""
+        _check(features, self.marked.shape[1])
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Draws are the epoch's own."""
+        self.salt = int(torch.randint(2**62, ()))
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; features (items, classes, 2d + 1): means, logs of deviations, deviation of the logit."""
+        logits = prepared(logits, observed)
+        if features is None:
+            raise ValueError("mime needs features: an embedding of each label, as the head query-normal gives them")
+        _check(features, logits.shape[1])
+        marked = (rows_of(self.marked, index, logits, "mime") > 0) & (observed == 0)
+        mean, log_deviation, deviation = _parts(features.to(logits.dtype))
+        if self.sample:
+            logits = logits + deviation * self._noise(logits, index)
+        if self.rule == "add":
+            entries = self.loss(logits, observed.masked_fill(marked, 1), epoch=epoch, epochs=epochs)
+        else:
+            entries = self.loss(logits, observed, epoch=epoch, epochs=epochs).masked_fill(marked, 0)
+        divergence = (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).mean(dim=-1) / 2
+        return reduce(entries + self.beta * divergence, self.reduction)
+
+    def _noise(self, logits: Tensor, index: Tensor | None) -> Tensor:
+        rows = torch.arange(len(logits), device=logits.device) if index is None else index
+        return normal(rows, self.salt, logits.shape[1]).to(logits.dtype)
+
+    def wants_pass(self, epoch: int, epochs: int) -> bool:
+        """From the warm-up on, but not after the last epoch, whose pseudo-labels nothing would use."""
+        return self.warmup <= epoch < epochs
+
+    def take_scores(self, logits: Tensor, index: Tensor) -> None:
+        """Add what is sure; what is to be ranked is kept until the pass is over."""
+        if self.rule == "add":
+            self.marked[index] |= (logits.float().sigmoid() > self.theta) & self.unknown[index]
+            return
+        if self.scores.shape != self.marked.shape:
+            self.scores = torch.empty(self.marked.shape, device=self.marked.device)
+        self.scores[index] = logits.float()
+
+    def end_epoch(self, epoch: int, epochs: int) -> None:
+        """Where labels are ignored, choose them anew."""
+        if self.rule == "add" or not self.wants_pass(epoch, epochs):
+            return
+        ranked = self.scores.masked_fill_(~self.unknown, -torch.inf)
+        self.marked.zero_()
+        for c, count in enumerate(self.ignored):
+            self.marked[ranked[:, c].argsort(descending=True, stable=True)[:count], c] = True
+        self.marked &= self.unknown
+        self.scores = torch.empty(0)
+
+
+def _parts(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Means, logs of deviations, and the logits' deviations."""
+    size = features.shape[-1] // 2
+    return features[..., :size], features[..., size : 2 * size], features[..., -1]
+
+
+def _check(features: Tensor, classes: int) -> None:
+    shape = tuple(features.shape)
+    if len(shape) != 3 or shape[1] != classes or shape[2] < 3 or shape[2] % 2 == 0:
+        raise ValueError(
+            f"mime looks at means and deviations of each label's embedding, not at features of {shape}; "
+            "give --head query-normal"
+        )

@@ -1,0 +1,438 @@
+"""MIME: loss, draws and pseudo-labels against plain loops."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from spml import losses
+from spml.data import LabelTable
+from spml.errors import UserError
+from spml.keyed import normal
+from spml.model.heads import build_head
+from spml.train import fit
+from spml.train.checkpoint import read_checkpoint
+from spml.train.evaluate import predict_logits
+from spml.train.loop import _Training
+from tests.conftest import contents, outcome
+from tests.losses.common import embeddings, random_batch
+
+CALL = {"epoch": 2, "epochs": 10}
+
+
+def method(observed, **options):
+    given = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
+    return losses.create("mime", **given, **options)
+
+
+def batch(items=5, classes=7, size=4):
+    logits, observed = random_batch(items, classes)
+    return logits, observed, embeddings(items, classes, 2 * size + 1).double()
+
+
+def by_loops(logits, table, features, noise, beta=1e-4, eps=0.0, ignored=()):
+    """The whole loss; `table` holds 1 for what is taken as positive."""
+    items, classes, size = len(logits), len(logits[0]), len(features[0][0]) // 2
+    entries = [[0.0] * classes for _ in range(items)]
+    for b in range(items):
+        for c in range(classes):
+            mu, log_sigma, deviation = features[b][c][:size], features[b][c][size:-1], features[b][c][-1]
+            p = 1 / (1 + math.exp(-(logits[b][c] + deviation * noise[b][c])))
+            if (b, c) not in ignored:
+                entries[b][c] = -math.log((p if table[b][c] == 1 else 1 - p) + eps)
+            for m, s in zip(mu, log_sigma, strict=True):
+                entries[b][c] += beta * (m**2 + math.exp(s) ** 2 - 1 - 2 * s) / 2 / size
+    return sum(map(sum, entries)) / items / classes
+
+
+ZEROS = [[0.0] * 7] * 5
+
+
+@pytest.mark.parametrize("beta", [1e-4, 0.7])
+@pytest.mark.parametrize("eps", [None, 1e-5])
+def test_the_loss_of_the_mean_is_its_formula(beta, eps):
+    logits, observed, features = batch()
+    loss = method(observed, beta=beta, sample=False, eps=eps)
+    value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
+    expected = by_loops(logits.tolist(), observed.tolist(), features.tolist(), ZEROS, beta, eps or 0.0)
+    assert value.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_loss_of_a_draw_is_its_formula():
+    logits, observed, features = batch()
+    loss = method(torch.zeros(30, 7), beta=0.7)
+    index = torch.tensor([3, 29, 0, 11, 4])
+    torch.manual_seed(8)
+    loss.begin_epoch(2, 10)
+    noise = normal(index, loss.salt, 7).tolist()
+    value = loss(logits, observed, **CALL, index=index, features=features)
+    assert value.item() == pytest.approx(by_loops(logits.tolist(), observed.tolist(), features.tolist(), noise, 0.7))
+
+
+@pytest.mark.parametrize("rule", ["add", "ignore"])
+def test_what_is_marked_is_positive_or_counts_nothing(rule):
+    logits, observed, features = batch()
+    loss = method(observed, rule=rule, beta=0.7, sample=False, mean_inverse_positives=0.5)
+    marked = [(b, c) for b in range(5) for c in range(7) if observed[b, c] == 0 and (b + c) % 3 == 0]
+    for place in marked:
+        loss.marked[place] = True
+    value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
+    table = [[1 if (b, c) in marked else s for c, s in enumerate(row)] for b, row in enumerate(observed.tolist())]
+    given = {"ignored": marked} if rule == "ignore" else {}
+    assert value.item() == pytest.approx(by_loops(logits.tolist(), table, features.tolist(), ZEROS, 0.7, **given))
+    assert len(marked) > 3
+
+
+def test_each_term_counts():
+    logits, observed, features = batch()
+    logits, features = logits.requires_grad_(), features.requires_grad_()
+
+    def at(**options):
+        loss = method(observed, **{"beta": 0.7, **options})
+        loss.marked[0, 3] = loss.marked[3, 4] = True
+        value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
+        return value.item(), *torch.autograd.grad(value, (logits, features))
+
+    value, slope, by_embedding = at()
+    for changed in ({"beta": 0.0}, {"sample": False}, {"rule": "ignore", "mean_inverse_positives": 0.5}):
+        other, other_slope, other_embedding = at(**changed)
+        assert abs(other - value) > 1e-3
+        assert torch.equal(other_slope, slope) == ("beta" in changed)  # the divergence is not of the logits
+        assert not torch.equal(other_embedding, by_embedding)
+    *_, plain = at(beta=0.0, sample=False)
+    assert (plain == 0).all()
+    assert (by_embedding[..., :-1] != 0).all() and (by_embedding[..., -1] != 0).all()
+
+
+def test_the_divergence_is_least_at_the_standard_normal_distribution():
+    logits, observed, features = batch()
+    standard = torch.zeros_like(features).requires_grad_()
+    loss = method(observed, beta=1.0, sample=False)
+    call = {**CALL, "index": torch.arange(5)}
+    value = loss(logits, observed, **call, features=standard)
+    assert value.item() == pytest.approx(losses.create("an")(logits, observed).item())
+    (slope,) = torch.autograd.grad(value, standard)
+    assert (slope == 0).all() and loss(logits, observed, **call, features=features) > value
+
+
+class TestDraws:
+    """A drawn logit against ten drawn embeddings, as published."""
+
+    ITEMS = 40_000
+
+    @pytest.fixture
+    def shown(self):
+        torch.manual_seed(0)
+        head = build_head("query-normal:6", 8, 3).double().eval()
+        head.spread.weight.data *= 3
+        logits, features = head.detailed(torch.randn(1, 5, 8, dtype=torch.float64))
+        return head, logits, features
+
+    def drawn(self, logits, features, **options):
+        """Logits of many items with the same embedding, from their loss -log p as positives."""
+        ones = torch.ones(self.ITEMS, 3)
+        loss = method(ones, beta=0.0, reduction="none", **options)
+        torch.manual_seed(5)
+        loss.begin_epoch(1, 1)
+        many = {"index": torch.arange(self.ITEMS), "features": features.expand(self.ITEMS, -1, -1)}
+        entries = loss(logits.expand(self.ITEMS, -1), ones, **many)
+        return -entries.expm1().log()
+
+    def literal(self, head, features, generator):
+        """Logits of the mean of ten embeddings: (items, classes)."""
+        mean, deviation = features[0, :, :6], features[0, :, 6:12].exp()
+        noise = torch.randn(self.ITEMS, 10, 3, 6, dtype=torch.float64, generator=generator)
+        return head.read((mean + deviation * noise).mean(dim=1))
+
+    @torch.no_grad()
+    def test_they_have_the_same_law(self, shown):
+        head, logits, features = shown
+        ours = self.drawn(logits, features)
+        theirs = self.literal(head, features, torch.Generator().manual_seed(1))
+        deviation = features[0, :, -1]
+        error = deviation / math.sqrt(self.ITEMS)  # of a mean; that of a deviation is smaller
+        for sample in (ours, theirs):
+            assert ((sample.mean(dim=0) - logits[0]).abs() < 4 * error).all()
+            assert ((sample.std(dim=0) - deviation).abs() < 4 * error).all()
+            scaled = (sample - logits[0]) / deviation
+            assert (scaled**3).mean(dim=0).abs().max() < 0.06 and ((scaled**4).mean(dim=0) - 3).abs().max() < 0.15
+            assert (torch.corrcoef(sample.T) - torch.eye(3)).abs().max() < 0.02  # classes are drawn independently
+        for c in range(3):
+            assert stats.ks_2samp(ours[:, c], theirs[:, c]).pvalue > 0.001
+        assert deviation.min() > 0.05
+
+    def test_gradients_have_the_same_mean_and_less_noise(self, shown):
+        """Slope of -log p by the logs of deviations."""
+        head, logits, features = shown
+        size, ones = 6, torch.ones(self.ITEMS, 3)
+        logs = features[0, :, size : 2 * size].detach().clone().requires_grad_()
+        each = logs.expand(self.ITEMS, -1, -1)
+        weight, mean = head.read.weight.detach(), features[0, :, :size].detach()
+        deviation = torch.linalg.vector_norm(weight * each.exp(), dim=-1, keepdim=True) / math.sqrt(10)
+        given = torch.cat([mean.expand_as(each), each, deviation], dim=-1)
+        loss = method(ones, beta=0.0, reduction="none")
+        given.retain_grad()
+        entries = loss(
+            logits.detach().expand(self.ITEMS, -1), ones, index=torch.arange(self.ITEMS), features=given, **CALL
+        )
+        (ours,) = torch.autograd.grad(entries.sum(), each, retain_graph=True)
+        literal = features[0, :, size : 2 * size].detach().expand(self.ITEMS, -1, -1).clone().requires_grad_()
+        noise = torch.randn(self.ITEMS, 10, 3, size, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        z = ((mean + literal.exp()[:, None] * noise).mean(dim=1) * weight).sum(dim=-1) + head.read.bias.detach()
+        (theirs,) = torch.autograd.grad(torch.nn.functional.softplus(-z).sum(), literal)
+        error = ((ours.var(dim=0) + theirs.var(dim=0)) / self.ITEMS).sqrt()
+        assert ((ours.mean(dim=0) - theirs.mean(dim=0)).abs() < 4.5 * error).all()
+        assert (ours.var(dim=0) < theirs.var(dim=0)).all()
+        assert (ours.mean(dim=0).abs() > 5 * error).any()
+
+    @torch.no_grad()
+    def test_they_can_be_turned_off(self, shown):
+        _, logits, features = shown
+        assert torch.allclose(self.drawn(logits, features, sample=False), logits)
+
+    def test_they_belong_to_the_item_and_the_epoch(self):
+        logits, observed, features = batch()
+        loss = method(torch.zeros(9, 7), reduction="none")
+        loss.begin_epoch(1, 10)
+        index = torch.tensor([8, 2, 5, 0, 3])
+        whole = loss(logits, observed, **CALL, index=index, features=features)
+        some = torch.tensor([3, 1])
+        part = loss(logits[some], observed[some], **CALL, index=index[some], features=features[some])
+        torch.testing.assert_close(part, whole[some], rtol=1e-5, atol=0)  # a logarithm's last bit is its batch's
+        loss.begin_epoch(2, 10)
+        assert ((loss(logits, observed, **CALL, index=index, features=features) - whole).abs() > 1e-4).all()
+        states = []
+        for _ in range(2):
+            torch.manual_seed(4)
+            loss.begin_epoch(2, 10)
+            states.append(loss.salt)
+        assert states[0] == states[1]
+
+
+def live(loss, scores, epoch, epochs=6):
+    """The end of an epoch; the pass comes in parts and out of order."""
+    if loss.wants_pass(epoch, epochs):
+        for rows in torch.randperm(len(scores), generator=torch.Generator().manual_seed(epoch)).split(7):
+            loss.take_scores(scores[rows], rows)
+    loss.end_epoch(epoch, epochs)
+
+
+class TestAdd:
+    def test_sure_labels_are_added_for_good(self):
+        observed = random_batch(30, 4, seed=2)[1]
+        loss, added = method(observed, theta=0.8, warmup=2), set()
+        for epoch in range(1, 7):
+            scores = torch.randn(30, 4, generator=torch.Generator().manual_seed(epoch)) * 2
+            live(loss, scores, epoch)
+            if 2 <= epoch < 6:
+                found = set()
+                for i in range(30):
+                    for c in range(4):
+                        if observed[i, c] == 0 and 1 / (1 + math.exp(-scores[i, c].item())) > 0.8:
+                            found.add((i, c))
+                assert found - added and (epoch == 2 or added - found)  # more come, and some are not sure any more
+                added |= found
+            assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == added
+        assert added
+
+    def test_known_labels_are_never_touched(self):
+        observed = torch.tensor([[1, -1, 0]] * 3)
+        loss = method(observed, warmup=1)
+        live(loss, torch.full((3, 3), 50.0), 1)
+        assert loss.marked.tolist() == [[False, False, True]] * 3
+        logits, features = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True), torch.zeros(3, 3, 5)
+        (slope,) = torch.autograd.grad(loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits)
+        assert (slope[:, 1] > 0).all() and (slope[:, [0, 2]] < 0).all()
+        loss.marked.fill_(True)  # whatever is remembered, a known negative of the batch stays one
+        (slope,) = torch.autograd.grad(loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits)
+        assert (slope[:, 1] > 0).all()
+
+    def test_the_threshold_is_passed_strictly(self):
+        observed = torch.zeros(3, 1)
+        loss = method(observed, theta=0.5, warmup=1)
+        live(loss, torch.tensor([[-0.01], [0.0], [0.01]]), 1)
+        assert loss.marked[:, 0].tolist() == [False, False, True]
+        none = method(observed, theta=1.0, warmup=1)
+        live(none, torch.full((3, 1), 1e4), 1)
+        assert not none.marked.any()
+
+    def test_the_warm_up_is_the_first_epoch_that_adds(self):
+        loss = method(torch.zeros(4, 2))
+        assert [loss.wants_pass(epoch, 4) for epoch in range(1, 5)] == [False, True, True, False]
+        assert [method(torch.zeros(4, 2), warmup=5).wants_pass(epoch, 6) for epoch in (4, 5, 6)] == [False, True, False]
+
+
+IGNORE = {"rule": "ignore", "mean_inverse_positives": 0.4, "warmup": 2}
+
+
+class TestIgnore:
+    def test_the_most_probable_of_each_class_are_ignored_and_chosen_anew(self):
+        observed = random_batch(40, 5, seed=2)[1]
+        observed[:, 0] = 0
+        observed[:3, 0] = 1
+        observed[:, 1] = observed[:, 1].clamp(max=0)  # no observed positive, nothing ignored
+        observed[:, 2] = 1
+        observed[:4, 2] = 0  # fewer unknown labels than are to be ignored
+        loss = method(observed, **IGNORE)
+        seen = []
+        for epoch in range(1, 7):
+            scores = torch.randn(40, 5, generator=torch.Generator().manual_seed(epoch))
+            live(loss, scores, epoch)
+            if 2 <= epoch < 6:
+                expected = set()
+                for c in range(5):
+                    frequency = sum(observed[i, c].item() == 1 for i in range(40)) / 40
+                    unknown = [i for i in range(40) if observed[i, c] == 0]
+                    unknown.sort(key=lambda i, c=c, scores=scores: -scores[i, c].item())
+                    expected |= {(i, c) for i in unknown[: math.floor(round(frequency / 0.4 * 40, 6))]}
+                seen.append(expected)
+                assert sum(c == 0 for _, c in expected) == 7 and sum(c == 2 for _, c in expected) == 4  # floor(3 / 0.4)
+                assert not any(c == 1 for _, c in expected)
+            assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == (seen[-1] if seen else set())
+        assert len({frozenset(s) for s in seen}) == 4 and loss.scores.numel() == 0
+
+    def test_known_labels_are_never_ignored(self):
+        observed = torch.tensor([[1, -1], [0, -1], [0, 1]])
+        loss = method(observed, **{**IGNORE, "warmup": 1, "mean_inverse_positives": 0.1})
+        live(loss, torch.tensor([[9.0, 9.0], [1.0, 9.0], [2.0, 9.0]]), 1)
+        assert loss.marked.tolist() == [[False, False], [True, False], [True, False]]
+        loss.marked.fill_(True)
+        logits, features = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True), torch.zeros(3, 2, 5)
+        value = loss(logits, observed, **CALL, index=torch.arange(3), features=features)
+        (slope,) = torch.autograd.grad(value, logits)
+        assert (slope.sign().to(torch.int8) == -observed).all()
+
+    def test_the_figure_from_complete_labels_must_be_given_and_is_recorded(self, scenes, quick, tmp_path):
+        with pytest.raises(ValueError, match="rule='ignore' needs mean_inverse_positives"):
+            method(torch.zeros(3, 2), rule="ignore")
+        settings = replace(quick, method="mime", head_lr=0.3, epochs=1)
+        with pytest.raises(ValueError, match="needs mean_inverse_positives"):
+            fit(scenes, settings, tmp_path / "no", options={"rule": "ignore"}, quiet=True)
+        assert not (tmp_path / "no").exists()
+        fit(scenes, settings, tmp_path / "run", options=IGNORE, quiet=True)
+        side = json.loads((tmp_path / "run" / "config.json").read_text())["side_information"]
+        assert side["mean_inverse_positives"] == 0.4
+
+
+def test_a_label_table_serves_as_well_as_an_array():
+    observed = random_batch(6, 3)[1]
+    table = LabelTable([str(i) for i in range(6)], list("abc"), observed.numpy())
+    made = [
+        losses.create("mime", items=6, classes=3, observed=source) for source in (table, observed, observed.numpy())
+    ]
+    for one in made:
+        assert torch.equal(one.unknown, observed == 0)
+
+
+def test_what_it_remembers_is_in_its_state():
+    logits, observed, features = batch()
+    loss = method(observed, theta=0.3, warmup=1)
+    live(loss, logits, 1)
+    assert set(loss.state_dict()) == {"marked"} and loss.marked.any()
+    other = method(observed)
+    other.load_state_dict(loss.state_dict())
+    call = {**CALL, "index": torch.arange(5), "features": features}
+    assert (
+        other(logits, observed, **call) == loss(logits, observed, **call) != method(observed)(logits, observed, **call)
+    )
+
+
+def test_the_memory_is_told():
+    assert losses.memory("mime", 100, 10) == 2000
+    assert losses.memory("mime", 100, 10, rule="ignore", mean_inverse_positives=0.5) == 6000
+    loss = method(torch.zeros(100, 10))
+    assert sum(buffer.numel() * buffer.element_size() for buffer in loss.buffers()) == 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"theta": 1.5}, "theta is a probability, not 1.5"),
+        ({"warmup": 0}, "warmup is an epoch, counted from 1, not 0"),
+        ({"mean_inverse_positives": 0.0}, "mean_inverse_positives is above 0 and up to 1, not 0.0"),
+        ({"mean_inverse_positives": 2.0}, "mean_inverse_positives is above 0 and up to 1, not 2.0"),
+        ({"rule": "replace"}, "rule is one of add, ignore, not 'replace'"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        method(torch.zeros(3, 2), **options)
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(ValueError, match="mime needs items, classes and observed"):
+        losses.create("mime")
+    logits, observed, features = batch()
+    with pytest.raises(ValueError, match="mime needs features: an embedding of each label"):
+        method(observed)(logits, observed, index=torch.arange(5))
+    with pytest.raises(ValueError, match="mime needs index"):
+        method(torch.zeros(9, 7))(logits, observed, features=features)
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (1, 3, 4, 4), (1, 3, 8), (1, 4, 9), (1, 3, 1)])
+def test_features_of_another_kind_are_refused(shape):
+    loss = method(torch.zeros(4, 3))
+    loss.prepare(torch.zeros(1, 3, 9))
+    with pytest.raises(ValueError, match=r"not at features of \(1, .*give --head query-normal"):
+        loss.prepare(torch.zeros(shape))
+    with pytest.raises(ValueError, match="give --head query-normal"):
+        loss(torch.zeros(1, 3), torch.zeros(1, 3), index=torch.tensor([0]), features=torch.zeros(shape))
+
+
+@pytest.fixture(scope="module")
+def settings(quick):
+    return replace(quick, method="mime", lr=1e-3, head_lr=1)
+
+
+@pytest.mark.parametrize("head", ["linear", "query", "boostlu"])
+def test_a_run_with_another_head_is_refused_before_it_begins(scenes, settings, tmp_path, head):
+    with pytest.raises(UserError, match="give --head query-normal"):
+        fit(scenes, replace(settings, head=head), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("options", [{"theta": 0.2, "warmup": 1}, {**IGNORE, "warmup": 1}])
+def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_path, monkeypatch, options):
+    fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
+    original = _Training._train_epoch
+
+    def interrupted(self, epoch):
+        if epoch == 3:
+            raise KeyboardInterrupt
+        return original(self, epoch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Training, "_train_epoch", interrupted)
+        fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
+    state = read_checkpoint(tmp_path / "cut" / "last.ckpt")["method"]
+    assert state["marked"].any() and not state["marked"].all()
+    fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_evaluation_has_nothing_random(scenes, settings, tmp_path):
+    from spml.data.feed import Feed
+    from spml.model import load_model
+
+    result = fit(scenes, replace(settings, epochs=1), tmp_path / "run", quiet=True)
+    assert result["head"] == "query-normal"
+    model, _ = load_model(tmp_path / "run")
+    first, second = (predict_logits(model, Feed(scenes.test, None), 16) for _ in range(2))
+    assert (first == second).all()
+    with np.load(tmp_path / "run" / "scores" / "test.npz") as file:
+        assert np.allclose(file["logits"], first, atol=2e-3)
+
+
+def test_feature_vectors_take_its_head_too(tmp_path):
+    from spml.data import load
+    from spml.train import Settings
+    from tests.model.test_query import vectors
+
+    settings = Settings(method="mime", lr=1e-3, head_lr=1, batch_size=16, epochs=3, accelerator="cpu")
+    result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
+    assert result["head"] == "query-normal" and result["backbone"] == "linear"

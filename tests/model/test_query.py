@@ -1,0 +1,298 @@
+import csv
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from spml.data import load
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo, load_model, save_model
+from spml.model.heads import build_head
+from spml.model.query import Layer, QueryHead, QueryNormalHead
+from spml.train import Settings, fit
+from tests.model.test_store import PREPROCESSING
+
+HEADS = ["query", "query-normal", "query-normal:3"]
+
+
+def head(name="query", channels=8, classes=5):
+    torch.manual_seed(0)
+    return build_head(name, channels, classes).double().eval()
+
+
+def positions(*shape, seed=1):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def noise(*shape):
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def normalised(x, norm):
+    centred = x - x.mean(dim=-1, keepdim=True)
+    scaled = centred / (centred.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
+    return scaled * norm.weight + norm.bias
+
+
+def layer_by_hand(layer, vectors, seen):
+    """Four heads, each with a quarter of the channels, one vector of one item at a time."""
+    attention, (first, _, _, second) = layer.attention, layer.feed
+    weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
+    result = torch.empty_like(vectors)
+    for item in range(len(vectors)):
+        for number in range(vectors.shape[1]):
+            query = weights[0] @ vectors[item, number] + biases[0]
+            keys = [weights[1] @ x + biases[1] for x in seen[item]]
+            values = [weights[2] @ x + biases[2] for x in seen[item]]
+            found = []
+            for part in torch.arange(len(query)).chunk(4):
+                scores = [math.exp((query[part] @ k[part]).item() / math.sqrt(len(part))) for k in keys]
+                found.append(sum(s / sum(scores) * v[part] for s, v in zip(scores, values, strict=True)))
+            attended = attention.out_proj.weight @ torch.cat(found) + attention.out_proj.bias
+            x = normalised(vectors[item, number] + attended, layer.after_attention)
+            fed = second.weight @ (first.weight @ x + first.bias).clamp(min=0) + second.bias
+            result[item, number] = normalised(x + fed, layer.after_feed)
+    return result
+
+
+def test_at_the_published_size_it_has_151_million_parameters():
+    with torch.device("meta"):
+        plain, normal = build_head("query", 2048, 80), build_head("query-normal", 2048, 80)
+    width, wide = 2048, 8192
+    one = 4 * (width * width + width) + (width * wide + wide) + (wide * width + width) + 2 * 2 * width
+    for built in (plain, normal):
+        transformer = sum(p.numel() for layer in (built.encoder, *built.decoder) for p in layer.parameters())
+        assert transformer == 3 * one == pytest.approx(151e6, rel=0.01)
+        assert built.queries.shape == (80, 2048)
+    assert sum(p.numel() for p in plain.parameters()) == 3 * one + 80 * 2048 + 80 * 2049
+    assert sum(p.numel() for p in normal.parameters()) == 3 * one + 80 * 2048 + 2 * (2049 * 256) + 80 * 257
+
+
+def test_a_layer_by_loops():
+    torch.manual_seed(0)
+    layer = Layer(8).double().eval()
+    vectors, seen = positions(2, 3, 8), positions(2, 6, 8, seed=2)
+    torch.testing.assert_close(layer(vectors, seen), layer_by_hand(layer, vectors, seen))
+
+
+def test_of_the_positions_a_layer_is_torchs_encoder_layer():
+    layer, theirs = Layer(8).double(), nn.TransformerEncoderLayer(8, 4, 32, 0.1, batch_first=True).double()
+    pairs = zip(layer.state_dict().values(), theirs.state_dict().items(), strict=True)
+    theirs.load_state_dict({name: value for value, (name, _) in pairs})  # in the same order
+    x = positions(2, 6, 8)
+    torch.testing.assert_close(layer.eval()(x, x), theirs.eval()(x))
+
+
+@pytest.mark.parametrize("name", ["query", "query-normal:3"])
+def test_the_head_is_an_encoder_two_decoders_and_a_linear_layer_for_each_class(name):
+    model, x = head(name), positions(2, 6, 8)
+    seen = layer_by_hand(model.encoder, x, x)
+    found = model.queries.expand(2, -1, -1)
+    for layer in model.decoder:
+        found = layer_by_hand(layer, found, seen)
+    logits, shown = model.detailed(x)
+    embedding = found if name == "query" else found @ model.mean.weight.T + model.mean.bias
+    torch.testing.assert_close(shown[..., : embedding.shape[-1]], embedding)
+    for item in range(2):
+        for c in range(5):
+            expected = model.read.weight[c] @ embedding[item, c] + model.read.bias[c]
+            assert logits[item, c].item() == pytest.approx(expected.item())
+    assert torch.equal(model(x), logits)
+
+
+def test_deviations_of_embeddings_and_logits_by_loops():
+    model, x = head("query-normal:3"), positions(2, 6, 8)
+    model.spread.weight.data *= 30  # some at the ends of their range
+    _, shown = model.detailed(x)
+    assert shown.shape == (2, 5, 7)
+    raw = model.spread(model.labels(x)).tolist()
+    ends = 0
+    for item in range(2):
+        for c in range(5):
+            logs = [min(max(a / 2, -6), 6) for a in raw[item][c]]
+            ends += sum(abs(value) == 6 for value in logs)
+            assert shown[item, c, 3:6].tolist() == pytest.approx(logs)
+            variance = sum((w * math.exp(s)) ** 2 for w, s in zip(model.read.weight[c].tolist(), logs, strict=True))
+            assert shown[item, c, 6].item() == pytest.approx(math.sqrt(variance / 10))
+    assert 0 < ends < 30
+
+
+def test_a_class_whose_weights_are_nothing_has_a_gradient():
+    model = head("query-normal:3")
+    model.read.weight.data.zero_()
+    logits, shown = model.detailed(positions(2, 6, 8))
+    (logits.sum() + shown.sum()).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_finite_at_the_ends_of_deviations(dtype):
+    model = head("query-normal:3").float()
+    for end in (-1e4, 1e4):
+        model.spread.bias.data.fill_(end)
+        with torch.autocast("cpu", dtype):
+            logits, shown = model.detailed(positions(2, 6, 8).float())
+        assert logits.isfinite().all() and shown.isfinite().all() and (shown[..., -1] > 0).all()
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("training", [False, True])
+def test_one_step_moves_every_parameter(name, training):
+    torch.manual_seed(0)
+    model = Classifier.build("tiny", 4, head=name).train(training)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    before = {key: value.clone() for key, value in model.named_parameters()}
+    logits, shown = model(noise(4, 3, 24, 24), True)
+    (logits.square().mean() + shown.square().mean()).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, key
+    optimizer.step()
+    assert all(not torch.equal(value, before[key]) for key, value in model.named_parameters())
+
+
+def test_logits_alone_reach_all_but_the_deviations():
+    model = head("query-normal:3")
+    model(positions(2, 6, 8)).sum().backward()
+    assert {key for key, p in model.named_parameters() if p.grad is None} == {"spread.weight", "spread.bias"}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_order_of_positions_does_not_matter(name):
+    model, x = head(name), positions(2, 9, 8)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    for ours, theirs in zip(model.detailed(x), model.detailed(x[:, order]), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    assert not torch.allclose(model(x), model(positions(2, 9, 8, seed=5)), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_class_does_not_look_at_other_queries(name):
+    model, x = head(name), positions(2, 9, 8)
+    before = model.detailed(x)
+    model.queries.data[[0, 1, 3, 4]] = positions(4, 8, seed=6)
+    after = model.detailed(x)
+    for old, new in zip(before, after, strict=True):
+        torch.testing.assert_close(old[:, 2], new[:, 2], rtol=1e-10, atol=1e-10)
+        assert not torch.allclose(old[:, 1], new[:, 1], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_an_item_does_not_depend_on_its_batch(name):
+    model, x = head(name), positions(4, 9, 8)
+    torch.testing.assert_close(model(x)[2:3], model(x[2:3]))
+
+
+def test_dropout_is_for_training_only():
+    model, x = head("query-normal"), positions(2, 9, 8)
+    assert torch.equal(model(x), model(x))
+    model.train()
+    assert not torch.equal(model(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "name", "size"),
+    [
+        ("tiny", "query", 64),
+        ("tiny", "query-normal", 513),
+        ("resnet18", "query-normal:3", 7),
+        ("vit_tiny_patch16_224", "query-normal:3", 7),
+        ("swin_tiny_patch4_window7_224", "query-normal:3", 7),
+    ],
+)
+def test_any_kind_of_backbone_serves(backbone, name, size):
+    torch.manual_seed(0)
+    model = Classifier.build(backbone, 3, head=name).eval()
+    x = noise(2, 3, 40, 40) if backbone == "tiny" else noise(2, 3, 224, 224)
+    with torch.inference_mode():
+        logits, shown = model(x, True)
+        torch.testing.assert_close(model(x), logits)
+    assert logits.shape == (2, 3) and shown.shape == (2, 3, size)
+
+
+@pytest.mark.parametrize("name", ["query", "query-normal", "query-normal:64"])
+def test_a_stored_model_gives_the_same_logits(name, tmp_path):
+    torch.manual_seed(1)
+    model = Classifier.build("tiny", 2, head=name)
+    info = ModelInfo(["a", "b"], "tiny", PREPROCESSING, [0.5, 0.25], head=name)
+    save_model(tmp_path / "best", model, info)
+    again, described = load_model(tmp_path)
+    x = noise(3, 3, 40, 40)
+    assert described == info and type(again.head) is (QueryHead if name == "query" else QueryNormalHead)
+    model.eval().requires_grad_(False)  # attention takes another path where weights are trained, to the last bits
+    assert torch.equal(again(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("querry", "no head 'querry'; give --head linear or boostlu or query or query-normal"),
+        ("query:64", "no head 'query:64'"),
+        ("linear:3", "no head 'linear:3'"),
+        ("query-normal:", "'' is no size; give a whole number above 0, as in query-normal:64"),
+        ("query-normal:0", "'0' is no size"),
+        ("query-normal:-4", "'-4' is no size"),
+        ("query-normal:many", "'many' is no size"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(name, message):
+    with pytest.raises(UserError, match=message):
+        build_head(name, 8, 3)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_channels_that_cannot_be_shared_out_are_refused(name):
+    with pytest.raises(UserError, match=r"4 equal parts, which 6 channels do not allow; .*--backbone or --head linear"):
+        Classifier.build("linear", 3, features=6, head=name)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_feature_vector_is_one_position(name):
+    torch.manual_seed(0)
+    model = Classifier.build("linear", 3, features=8, head=name).eval()
+    x = torch.randn(4, 8)
+    logits, shown = model(x, True)
+    assert torch.equal(model.head.detailed(x[:, None])[0], logits) and logits.shape == (4, 3) and shown.ndim == 3
+
+
+def vectors(folder):
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((120, 3)) < 0.4, 1, -1).astype(np.int8)
+    x = (labels @ rng.normal(size=(3, 8)) + rng.normal(size=(120, 8)) / 5).astype(np.float32)
+    split = np.repeat(["train", "val", "test"], 40)
+    np.savez(folder / "f.npz", x=x, labels=labels, classes=np.array(list("abc")), split=split)
+    return folder / "f.npz"
+
+
+def test_a_run_on_vectors_takes_the_head_too(tmp_path):
+    settings = Settings(method="an", head="query", lr=1e-3, head_lr=1, batch_size=16, epochs=2, accelerator="cpu")
+    result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
+    assert result["head"] == "query" and result["test_map"] > 0
+
+
+def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(pictures, scenes_file, tmp_path, monkeypatch):
+    from spml.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    words = ["--backbone", "tiny", "--head", "query-normal:4", "--method", "an", "--lr", "1e-3", "--head-lr", "1"]
+    words += ["--epochs", "1", "--accelerator", "cpu", "--quiet"]
+    assert main(["train", str(pictures), *words, "--size", "16", "--out", "run"]) == 0
+    for out in ("one.csv", "two.csv"):
+        assert main(["predict", "run", str(pictures), "--out", out]) == 0
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
+    with (tmp_path / "one.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 12
+    assert main(["train", str(scenes_file), "--labels", "complete", *words, "--out", "scenes"]) == 0
+    assert main(["eval", "scenes", "--split", "test"]) == 0
+    result, evaluated = (json.loads((tmp_path / "scenes" / f"{n}.json").read_text()) for n in ("result", "eval-test"))
+    assert evaluated["metrics"]["map"] == pytest.approx(result["test_map"], abs=1e-6)
+
+
+def test_a_head_of_its_own_size_is_remembered_by_the_run(scenes, quick, tmp_path):
+    settings = replace(quick, method="an", head="query-normal:4", lr=1e-3, head_lr=1, epochs=1)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    model, info = load_model(tmp_path / "run")
+    assert info.head == "query-normal:4" and model.head.mean.out_features == 4

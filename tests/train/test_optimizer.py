@@ -1,0 +1,173 @@
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from spml.errors import UserError
+from spml.model import Classifier, load_model
+from spml.train import Settings, fit
+from spml.train.checkpoint import read_checkpoint
+from spml.train.loop import _Training
+from spml.train.optimizer import make_optimizer, rate, set_rate
+from tests.conftest import contents, outcome
+
+ONE_CYCLE = Settings(schedule="one-cycle")
+
+
+def groups():
+    return [
+        {"params": [torch.nn.Parameter(torch.ones(2))], "lr": 0.1},
+        {"params": [torch.nn.Parameter(torch.ones(3))], "lr": 1.0},
+        {"params": []},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("adam", torch.optim.Adam),
+        ("adamw", torch.optim.AdamW),
+        ("adamax", torch.optim.Adamax),
+        ("sgd", torch.optim.SGD),
+    ],
+)
+def test_the_optimiser_is_the_one_named(name, kind):
+    made = make_optimizer(groups(), 0.5, Settings(optimizer=name, weight_decay=0.01))
+    assert type(made) is kind and [group["lr"] for group in made.param_groups] == [0.1, 1.0]
+    assert all(group["weight_decay"] == 0.01 for group in made.param_groups)
+    assert name != "sgd" or all(group["momentum"] == 0.9 for group in made.param_groups)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adamax", "sgd"])
+def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        "spml.train.setup.make_optimizer", lambda *given: made.append(make_optimizer(*given)) or made[-1]
+    )
+    settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    assert type(made[0]).__name__.lower() == name
+    state = read_checkpoint(tmp_path / "run" / "last.ckpt")["optimizers"][0]["state"]
+    kept = {"adam": "exp_avg_sq", "adamw": "exp_avg_sq", "adamax": "exp_inf", "sgd": "momentum_buffer"}[name]
+    assert state and all(kept in values for values in state.values())
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"] == name
+
+
+def test_a_constant_rate_is_one():
+    assert {rate(Settings(), done) for done in (0.0, 0.1, 0.2, 0.7, 1.0)} == {1.0}
+
+
+def test_a_cycle_rises_over_a_fifth_and_falls_to_nothing():
+    assert rate(ONE_CYCLE, 0.0) == pytest.approx(1 / 25)
+    assert rate(ONE_CYCLE, 0.1) == pytest.approx((1 / 25 + 1) / 2)
+    assert rate(ONE_CYCLE, 0.2) == 1
+    assert rate(ONE_CYCLE, 0.6) == pytest.approx(0.5)
+    assert rate(ONE_CYCLE, 1.0) == pytest.approx(0, abs=1e-12)
+    steps = [rate(ONE_CYCLE, i / 1000) for i in range(1001)]
+    assert all(a < b for a, b in pairwise(steps[:201])) and all(a > b for a, b in pairwise(steps[200:]))
+
+
+def test_it_is_torchs_cycle():
+    """Which counts steps, and ends at a 250,000th part where this ends at nothing."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    steps = 5000
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=steps, pct_start=0.2, cycle_momentum=False)
+    for step in range(steps):
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate(ONE_CYCLE, step / steps), abs=2e-3)
+        optimizer.step()
+        cycle.step()
+
+
+def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
+    made = make_optimizer(groups(), 0.5, Settings())
+    for factor in (0.5, 0.25, 1.0):
+        set_rate(made, factor)
+        assert [group["lr"] for group in made.param_groups] == pytest.approx([0.1 * factor, factor])
+    set_rate(made, 0.5)
+    again = make_optimizer(groups(), 0.5, Settings())
+    again.load_state_dict(made.state_dict())  # in the middle of a cycle
+    set_rate(again, 1.0)
+    assert [group["lr"] for group in again.param_groups] == pytest.approx([0.1, 1.0])
+
+
+def watch_rates(monkeypatch):
+    seen = []
+    monkeypatch.setattr("spml.train.loop.rate", lambda *given: seen.append(rate(*given)) or seen[-1])
+    return seen
+
+
+def test_a_run_goes_through_one_cycle(scenes, quick, tmp_path, monkeypatch):
+    seen = watch_rates(monkeypatch)
+    fit(scenes, replace(quick, schedule="one-cycle", epochs=5), tmp_path / "run", quiet=True)
+    assert len(seen) == 5 * 4  # batches of 32 of 128 items
+    assert seen == [rate(ONE_CYCLE, i / 20) for i in range(20)]
+    assert seen[4] == 1 and seen[-1] == pytest.approx((1 + math.cos(math.pi * 15 / 16)) / 2)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamax"])
+def test_an_interrupted_cycle_goes_on_to_the_same_bytes(scenes, quick, tmp_path, monkeypatch, optimizer):
+    settings = replace(quick, schedule="one-cycle", optimizer=optimizer)
+    fit(scenes, settings, tmp_path / "whole", quiet=True)
+    original = _Training._train_epoch
+
+    def interrupted(self, epoch):
+        if epoch == 2:
+            raise KeyboardInterrupt
+        return original(self, epoch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Training, "_train_epoch", interrupted)
+        fit(scenes, settings, tmp_path / "cut", quiet=True)
+    fit(scenes, settings, tmp_path / "cut", resume=True, quiet=True)
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    fit(scenes, replace(settings, schedule="constant"), tmp_path / "constant", quiet=True)
+    assert contents(tmp_path / "constant") != contents(tmp_path / "whole")
+
+
+def test_a_run_does_not_go_on_under_another_schedule(scenes, quick, tmp_path):
+    settings = replace(quick, epochs=1)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match="begun with schedule = 'constant', not 'one-cycle'"):
+        fit(scenes, replace(settings, schedule="one-cycle"), tmp_path / "run", resume=True, quiet=True)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(scenes, quick, tmp_path, monkeypatch, frozen):
+    built, build = [], Classifier.build
+
+    def noticed(*given):
+        model = build(*given)
+        for name, value in model.backbone.state_dict().items():
+            if "running" in name or value.ndim == 1:
+                value.add_(torch.rand(value.shape, generator=torch.Generator().manual_seed(len(name))) / 10)
+        built.append({name: value.clone() for name, value in model.state_dict().items()})
+        return model
+
+    monkeypatch.setattr(Classifier, "build", noticed)
+    settings = replace(quick, frozen_norm=frozen, epochs=2, weight_decay=0.1, optimizer="adamw")
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    monkeypatch.undo()
+    after = load_model(tmp_path / "run")[0].state_dict()
+    changed = {name for name in after if not torch.equal(after[name], built[0][name])}
+    layers = (1, 4, 7, 10)
+    norms = {f"backbone.{i}.{part}" for i in layers for part in ("weight", "bias", "running_mean", "running_var")}
+    norms |= {f"backbone.{i}.num_batches_tracked" for i in layers}
+    assert norms <= set(after)
+    assert not changed & norms if frozen else norms <= changed
+    assert {"backbone.0.weight", "backbone.9.weight", "head.weight", "head.bias"} <= changed
+
+
+def test_frozen_batch_norm_stays_so_from_mode_to_mode():
+    model = Classifier.build("resnet18", 2)
+    model.frozen_norm = True
+    norms = [module for module in model.backbone.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for mode in (model.train, model.eval, model.train):
+        mode()
+        assert norms and all(not norm.training for norm in norms)
+        assert all(not p.requires_grad for norm in norms for p in norm.parameters())
+    assert model.training and model.head.training and all(p.requires_grad for p in model.head.parameters())
