@@ -20,8 +20,8 @@ FEATURES = {  # what the heads of these methods show of a batch of one's own
 
 
 def embeddings(items: int, classes: int, size: int) -> Tensor:
-    """Of each label; the last number is a deviation and so above 0."""
-    drawn = torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1))
+    """Of each label, in numbers that every precision holds; the last is a deviation and so above 0."""
+    drawn = torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1)).bfloat16().float()
     return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
 
 

@@ -37,6 +37,7 @@ METHODS: dict[str, str] = {
     "gr": "spml.losses.gr",
     "gr_learnable": "spml.methods.gr_learnable",
     "crisp": "spml.methods.crisp",
+    "smile": "spml.methods.smile",
     "full": "spml.losses.cross_entropy",
 }
 
