@@ -14,6 +14,9 @@ BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
 LL_ISSUE = "snucml/LargeLossMatters, issue 4"
 ROLE_PAPER = "Cole et al., CVPR 2021"
 CRISP_PAPER = "Liu et al., CRISP; its training settings are a search's, so the protocol's stand"
+SMILE_IMAGE = (
+    "SMILE on pictures as in the development repository of MIME's author; the released code has feature data only"
+)
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -78,6 +81,12 @@ TRAINING: dict[str, dict[str, tuple[Any, ...]]] = {
         "epochs": (10, 10, 10, 10),
         "head_lr": (10, 10, 10, 10),
     },
+    "smile": {
+        "batch_size": (8, 16, 16, 8),
+        "lr": (1e-5, 1e-5, 1e-5, 1e-5),
+        "epochs": (10, 10, 10, 20),
+        "optimizer": ("adam", "adam", "adam", "adam"),
+    },
 }
 
 
@@ -114,6 +123,7 @@ def _merged(*tables: dict[str, Values]) -> dict[str, Values]:
     return {dataset: {key: value for table in tables for key, value in table[dataset].items()} for dataset in DATASETS}
 
 
+SMILE = {"alpha": 0.1, "beta": 0.01, "theta": 0.01, "kl_embedding": 1e-5, "kl_beta": 1e-5, "warmup": 2}
 EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
 EM = _with_training(_per_dataset("alpha", (0.2, 0.1, 0.1, 0.01), EM_CODE), "em", EM_CODE)
 PRESETS: dict[str, dict[str, Values]] = {
@@ -123,6 +133,15 @@ PRESETS: dict[str, dict[str, Values]] = {
         _per_dataset("delta", (0.01,) * 4, CRISP_PAPER),
         _per_dataset("tau", (0.01,) * 4, CRISP_PAPER),
         _per_dataset("epochs", (10,) * 4, CRISP_PAPER),
+    ),
+    "smile": _with_training(
+        _merged(
+            _per_dataset("lam", (0.1, 0.01, 0.1, 0.001), SMILE_IMAGE),
+            _per_dataset("head", tuple(f"query-normal:{size}" for size in (128, 64, 128, 128)), SMILE_IMAGE),
+            *(_per_dataset(option, (value,) * 4, SMILE_IMAGE) for option, value in SMILE.items()),
+        ),
+        "smile",
+        SMILE_IMAGE,
     ),
     "epr": EXPECTED,
     "role": EXPECTED,

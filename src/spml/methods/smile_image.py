@@ -107,6 +107,7 @@ class ImageForm(nn.Module):
         stored = state_dict.get(f"{prefix}weight")
         if self.queue is None and stored is not None:
             self._make(*stored.shape[1:])
+            self.to(stored)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

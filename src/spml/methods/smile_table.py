@@ -111,10 +111,10 @@ class TableForm(nn.Module):
 
     def classifier_loss(self, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
         """Cross-entropy with mu d + (1 - mu) s as target, where s is pi0 for unknown labels; a known negative is 0."""
-        target = self.mu * d + (1 - self.mu) * torch.where(observed == 1, 1.0, self.pi0)
+        target = self.mu * d + (1 - self.mu) * torch.where(observed == 1, torch.ones_like(d), self.pi0)
         target = torch.where(observed == -1, 0.0, target).to(logits.dtype)
         entries = torch.lerp(F.softplus(logits), F.softplus(-logits), target)
-        return entries * torch.where(observed == 0, self.rate, 1.0)
+        return torch.where(observed == 0, self.rate * entries, entries)
 
     def enhancement_loss(self, level: Tensor, observed: Tensor, index: Tensor, salt: int) -> Tensor:
         """Labels, features and graph as they come out of d, and d's distance from saying nothing."""
