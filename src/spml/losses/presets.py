@@ -35,6 +35,9 @@ LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are th
 EN_PAPER = "Verelst et al., WACV 2023, by the account of Chen et al., IJCAI 2024"
 EN_DEFAULT = f"default, not published where it could be read: {EN_PAPER}"
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
+SMILE_IMAGE = (
+    "SMILE on pictures as in the development repository of MIME's author; the released code has feature data only"
+)
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -126,6 +129,12 @@ TRAINING: dict[str, dict[str, tuple[Any, ...]]] = {
         "frozen_norm": (True,) * 4,
         "head": ("query-normal",) * 4,
     },
+    "smile": {
+        "batch_size": (8, 16, 16, 8),
+        "lr": (1e-5, 1e-5, 1e-5, 1e-5),
+        "epochs": (10, 10, 10, 20),
+        "optimizer": ("adam", "adam", "adam", "adam"),
+    },
 }
 
 
@@ -199,6 +208,9 @@ def _recipe(source: str, **values: Any) -> dict[str, Values]:
 
 
 COLE = _merged(_all(ROLE_CODE, epochs=10), _searched(ROLE_CODE, lr=RATES, batch_size=(8, 16)))
+
+
+SMILE = {"alpha": 0.1, "beta": 0.01, "theta": 0.01, "kl_embedding": 1e-5, "kl_beta": 1e-5, "warmup": 2}
 EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
 MIME = _merged(
     _per_dataset("theta", (0.95,) * 4, MIME_CODE),
@@ -240,6 +252,15 @@ PRESETS: dict[str, dict[str, Values]] = {
     ),
     "lagc": dict.fromkeys(DATASETS, _lagc()),
     "em": _merged(EM, _all(EM_CODE, patience_drop=0)),
+    "smile": _with_training(
+        _merged(
+            _per_dataset("lam", (0.1, 0.01, 0.1, 0.001), SMILE_IMAGE),
+            _per_dataset("head", tuple(f"query-normal:{size}" for size in (128, 64, 128, 128)), SMILE_IMAGE),
+            *(_per_dataset(option, (value,) * 4, SMILE_IMAGE) for option, value in SMILE.items()),
+        ),
+        "smile",
+        SMILE_IMAGE,
+    ),
     "em_apl": _merged(  # without em's patience_drop, which may end training before the first pseudo-labels
         EM,
         _per_dataset("beta", (0.02, 0.9, 0.2, 0.4), EM_CODE),
