@@ -13,7 +13,6 @@ from spml.errors import UserError
 ATTENTION_HEADS = 4
 DECODERS = 2
 WIDENING = 4  # of the feed-forward layers
-DROPOUT = 0.1
 SAMPLES = 10  # of the embedding, whose mean a logit is made of in training
 LOG_DEVIATION = 6.0  # log of a deviation stays within plus and minus this
 
@@ -26,18 +25,15 @@ class Layer(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.attention = nn.MultiheadAttention(width, ATTENTION_HEADS, DROPOUT, batch_first=True)
-        self.feed = nn.Sequential(
-            nn.Linear(width, WIDENING * width), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(WIDENING * width, width)
-        )
+        self.attention = nn.MultiheadAttention(width, ATTENTION_HEADS, batch_first=True)
+        self.feed = nn.Sequential(nn.Linear(width, WIDENING * width), nn.ReLU(), nn.Linear(WIDENING * width, width))
         self.after_attention, self.after_feed = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """(B, number, width) from vectors of the same shape and (B, positions, width)."""
         seen, _ = self.attention(vectors, positions, positions, need_weights=False)
-        vectors = self.after_attention(vectors + self.dropout(seen))
-        refined: Tensor = self.after_feed(vectors + self.dropout(self.feed(vectors)))
+        vectors = self.after_attention(vectors + seen)
+        refined: Tensor = self.after_feed(vectors + self.feed(vectors))
         return refined
 
 
@@ -46,7 +42,8 @@ class QueryHead(nn.Module):
 
     As in Xie et al. (NeurIPS 2022): width is the backbone's number of channels (2048 on ResNet-50, and the three layers
     then have 151 million parameters), and queries do not look at each other. Positions are not encoded, so that their
-    order does not matter; a feature vector is a map of one position.
+    order does not matter; a feature vector is a map of one position. There is no dropout: what an item gives depends on
+    nothing but the item, in one process or many.
     """
 
     per_position: ClassVar[bool] = True
