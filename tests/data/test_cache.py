@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from spml.data import LabelTable
-from spml.data import cache as module
+from spml.data import cache_build as module
 from spml.data.cache import open_cache
 from spml.data.cache_pictures import free_memory, in_words
 from spml.data.feed import Feed

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import threading
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.data.cache_pool import Pool
+from spml.data.cache_pool import Pixels, Pool, Record
 from spml.data.pictures import decode
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
+if TYPE_CHECKING:
+    from spml.data.cache_build import Build
+
 Mode = Literal["none", "disk", "memory", "device"]
 Rows = npt.NDArray[np.int64]
-CHUNK = 256  # pictures copied at a time
 DEVICE_SHARE, MEMORY_SHARE = 0.6, 0.8  # of what is free: training needs the rest
 
 
@@ -37,8 +42,28 @@ class Teller(Protocol):
         """So many more are done."""
 
 
+@dataclass
+class Staged:
+    """A batch on its way to the device.
+
+    Attributes:
+        rows: of the batch.
+        lacking: those of them whose pictures are not on the device.
+        host: their pictures, to be read.
+        errors: why some cannot be.
+    """
+
+    rows: Rows
+    lacking: Rows
+    host: Tensor
+    errors: dict[int, DataError] = field(default_factory=dict)
+
+
 class Pictures:
-    """Batches of a table's pictures from a pool that holds them all.
+    """Batches of a table's pictures from a pool that holds them all, or soon will.
+
+    Copies in memory or on the device are made of each picture when it is first asked for. Worker threads may `read`;
+    all that touches the device, pinned memory included, is done by those who call `stage` and `send`.
 
     Args:
         pool: with its index read.
@@ -47,44 +72,162 @@ class Pictures:
         device: that trains.
         upright: as the pool's pictures are.
         tell: of what is copied and what was damaged.
+        build: that decodes what the pool lacks.
+        promised: bytes of memory that other tables' copies will still take.
     """
 
     def __init__(
-        self, pool: Pool, table: LabelTable, mode: Mode, device: torch.device, *, upright: bool, tell: Teller
+        self,
+        pool: Pool,
+        table: LabelTable,
+        mode: Mode,
+        device: torch.device,
+        *,
+        upright: bool,
+        tell: Teller,
+        build: Build | None = None,
+        promised: int = 0,
     ) -> None:
         self.pool, self.table, self.device, self.upright, self.tell = pool, table, device, upright, tell
-        self.records = [pool.files[path_of(table, row)] for row in range(len(table))]
-        self.slots = np.array([record.slot for record in self.records], np.int64)
+        self.build = build
+        self.records = [self._known(row) for row in range(len(table))]
+        self.slots = np.array([-1 if record is None else record.slot for record in self.records], np.int64)
         self.checked = np.zeros(len(table), bool)
-        self.pixels = pool.view()
+        self.copied = np.zeros(len(table), bool)  # to memory or to the device
+        self.memory: Pixels | None = None
         self.resident: Tensor | None = None
-        if mode == "device" and device.type != "cpu":
-            self._copy_to(device)
-        elif mode in ("memory", "device"):
-            self._copy_to(torch.device("cpu"))
+        self.complete = False  # whether all pictures are on the device
+        self._mapped: Pixels = np.empty((0, *pool.shape), np.uint8)
+        self._mutex = threading.Lock()
+        on_device = mode == "device" and device.type != "cpu"
+        self._stream: torch.cuda.Stream | None = None  # of copies to the device
+        self._last_copy: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        if on_device and self._fits(device, 0):
+            self.resident = torch.empty((len(table), *pool.shape), dtype=torch.uint8, device=device)
+        elif mode in ("memory", "device") and not on_device and self._fits(torch.device("cpu"), promised):
+            self.memory = np.empty((len(table), *pool.shape), np.uint8)
+
+    @property
+    def promised(self) -> int:
+        """Bytes of memory that the copy will still take."""
+        return 0 if self.memory is None else int(np.count_nonzero(~self.copied)) * self.pool.slot_bytes
 
     def batch(self, rows: Rows) -> tuple[Tensor, dict[int, DataError]]:
         """The pictures of the rows, without those that were damaged in the cache and now cannot be decoded; and why."""
-        if self.resident is not None:
-            return self.resident.index_select(0, torch.from_numpy(rows).to(self.device, non_blocking=True)), {}
-        pinned = self.device.type == "cuda"
-        out = torch.empty((len(rows), *self.pool.shape), dtype=torch.uint8, pin_memory=pinned)
-        copies = out.numpy()
-        for copied, slot in zip(copies, self.slots[rows], strict=True):
-            copied[...] = self.pixels[slot]  # by numpy, which uses this thread alone
+        staged = self.stage(rows)
+        staged.errors = self.read(staged.lacking, staged.host.numpy())
+        return self.send(staged), staged.errors
+
+    def stage(self, rows: Rows) -> Staged:
+        """Room for those pictures of a batch that must be read."""
+        lacking = rows if self.resident is None else rows[~self.copied[rows]]
+        shape, pinned = (len(lacking), *self.pool.shape), self.device.type == "cuda" and len(lacking) > 0
+        return Staged(rows, lacking, torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
+
+    def read(self, rows: Rows, out: Pixels, gone: Callable[[], bool] | None = None) -> dict[int, DataError]:
+        """Write the pictures of the rows to `out`; why some cannot be read. Waits for those that are not yet decoded.
+
+        Args:
+            rows: of the table.
+            out: uint8 (rows, 3, size, size).
+            gone: whether nobody wants them any more, which ends the waiting.
+        """
         errors: dict[int, DataError] = {}
-        for place in np.flatnonzero(~self.checked[rows]):
-            row = int(rows[place])
+        self._find(rows, gone)
+        for row, pixels in zip(rows.tolist(), out, strict=True):
+            if self.memory is not None and self.copied[row]:
+                pixels[...] = self.memory[row]  # by numpy, which uses this thread alone
+                continue
+            pixels[...] = self._slot(self.slots[row])
             try:
-                if zlib.crc32(copies[place].data) != self.records[row].checksum:
-                    out[place] = self._again(row)
-                else:
-                    self.checked[row] = True
+                if not self.checked[row]:
+                    self._check(row, pixels)
             except DataError as error:
                 errors[row] = error
-        return (out[[int(row) not in errors for row in rows]] if errors else out), errors
+                continue
+            if self.memory is not None:
+                self.memory[row] = pixels
+                self.copied[row] = True
+        return errors
 
-    def _again(self, row: int) -> Tensor:
+    def send(self, staged: Staged) -> Tensor:
+        """The pictures of a batch on the device, once those it lacked are read."""
+        rows, lacking, host, errors = staged.rows, staged.lacking, staged.host, staged.errors
+        if errors:
+            good = [row not in errors for row in lacking.tolist()]
+            lacking, host = lacking[good], host[good]
+            rows = rows[[row not in errors for row in rows.tolist()]]
+        sent = self._to_device(host)
+        if self.resident is None:
+            return sent
+        with self._mutex:  # copies of several streams, if there are several, follow each other
+            self.wait_for_copies()
+            if len(lacking):
+                self.resident.index_copy_(0, self.index(lacking), sent)
+                self.copied[lacking] = True
+                self.complete = bool(self.copied.all())
+                if self._last_copy is not None:
+                    self._last_copy.record(torch.cuda.current_stream(self.device))
+        return sent if len(lacking) == len(rows) else self.resident.index_select(0, self.index(rows))
+
+    def index(self, rows: Rows) -> Tensor:
+        """Row numbers on the device."""
+        numbers = torch.from_numpy(rows)
+        if self.device.type == "cuda":  # a pinned tensor is not used anew before its copy is done
+            return numbers.pin_memory().to(self.device, non_blocking=True)
+        return numbers.to(self.device)
+
+    def wait_for_copies(self) -> None:
+        """Let the current stream come after what was copied to the device."""
+        if self._last_copy is not None:
+            self._last_copy.wait(torch.cuda.current_stream(self.device))
+
+    def _to_device(self, host: Tensor) -> Tensor:
+        """A copy on the device, made beside what is computed there."""
+        if self._stream is None or not len(host):
+            return host.to(self.device)
+        stream = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self._stream):
+            sent = host.to(self.device, non_blocking=True)
+        stream.wait_stream(self._stream)
+        sent.record_stream(stream)
+        return sent
+
+    def _known(self, row: int) -> Record | None:
+        """The record of a row's file; None while it is not decoded."""
+        path = path_of(self.table, row)
+        if self.build is not None and path in self.build.places:
+            return self.build.found.get(path)
+        return self.pool.files[path]
+
+    def _find(self, rows: Rows, gone: Callable[[], bool] | None) -> None:
+        """Learn where the pictures of the rows are, which waits until they are decoded."""
+        unknown = rows[self.slots[rows] < 0]
+        if self.build is not None and len(unknown):
+            records = self.build.wait([path_of(self.table, row) for row in unknown.tolist()], gone)
+            for row, record in zip(unknown.tolist(), records, strict=True):
+                self.records[row], self.slots[row] = record, record.slot
+
+    def _slot(self, slot: int) -> Pixels:
+        """A slot of the file, which grows while pictures are decoded."""
+        mapped = self._mapped
+        if slot >= len(mapped):
+            mapped = self._mapped = self.pool.view()
+        pixels: Pixels = mapped[slot]
+        return pixels
+
+    def _check(self, row: int, pixels: Pixels) -> None:
+        """Put right what the cache does not hold as it was written."""
+        record = self.records[row]
+        if record is not None and zlib.crc32(pixels.data) != record.checksum:
+            pixels[...] = self._again(row, record).numpy()
+        else:
+            self.checked[row] = True
+
+    def _again(self, row: int, record: Record) -> Tensor:
         """The pixels of a picture whose slot is damaged, which is mended if that can be done."""
         path = path_of(self.table, row)
         self.tell.line(f"cache: {path} is damaged in the cache and is decoded again")
@@ -93,31 +236,21 @@ class Pictures:
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error
         with suppress(OSError):  # the cache may be another's, to read only
-            self.pool.mend(self.records[row], picture.numpy())
+            self.pool.mend(record, picture.numpy())
         return picture
 
-    def _copy_to(self, device: torch.device) -> None:
-        """Put a copy of the table's pictures where they are used, if there is room."""
+    def _fits(self, device: torch.device, promised: int) -> bool:
+        """Whether there is room for a copy of the table's pictures where they are used."""
         size, free = len(self.table) * self.pool.slot_bytes, free_memory(device)
         share = DEVICE_SHARE if device.type == "cuda" else MEMORY_SHARE
-        if free is not None and size > share * free:
-            room = f"{in_words(size)} do not fit well in the {in_words(free)} that are free"
+        if free is not None and size > share * (free - promised):
+            room = f"{in_words(size)} do not fit well in the {in_words(max(free - promised, 0))} that are free"
             if device.type == "cpu":
                 raise UserError(f"cache in memory: {room}; give --cache disk")
             self.tell.line(f"cache: {room} on {device}; the pictures are read from disk")
-            return
+            return False
         self.tell.line(f"cache: {in_words(size)} copied to {'memory' if device.type == 'cpu' else device}")
-        copy = torch.empty((len(self.table), *self.pool.shape), dtype=torch.uint8, device=device)
-        for start in range(0, len(self.table), CHUNK):
-            rows = np.arange(start, min(start + CHUNK, len(self.table)))
-            pictures, errors = self.batch(rows)
-            for error in errors.values():
-                raise error
-            copy[start : start + len(rows)] = pictures.to(device, non_blocking=True)
-        if device.type == "cpu":
-            self.pixels, self.slots, self.checked[:] = copy.numpy(), np.arange(len(self.table)), True
-        else:
-            self.resident = copy
+        return True
 
 
 def path_of(table: LabelTable, row: int) -> str:

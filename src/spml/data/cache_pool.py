@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 
+ASK_SECONDS = 0.05  # between two tries to get the right to write
 FORMAT = 1  # of the files below, and of what `decode` and `resize` give
 Pixels = npt.NDArray[np.uint8]
 
@@ -93,24 +95,26 @@ class Pool:
             self._claimed = {}
 
     @contextmanager
-    def locked(self, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
-        """The right to write, with the index as it is now.
+    def locked(self, waiting: Callable[[], bool] | None = None) -> Iterator[bool]:
+        """The right to write, with the index as it is now; False where it was not to be had.
 
         Args:
-            waiting: called before it waits for another process that has the right; without it, gives False at once.
+            waiting: called again and again while another process has the right, says whether to go on waiting; without
+                it there is no waiting.
         """
         import fcntl
 
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("ab") as file:  # closing it, or the end of the process, gives the right back
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waiting is None:
-                    yield False
-                    return
-                waiting()
-                fcntl.flock(file, fcntl.LOCK_EX)
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if waiting is None or not waiting():
+                        yield False
+                        return
+                    time.sleep(ASK_SECONDS)
             self.load()
             yield True
 

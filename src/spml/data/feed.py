@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from spml.data.cache import Cache
+from spml.data.cache_pictures import Pictures, Staged
 from spml.data.pictures import decode, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
@@ -24,6 +26,8 @@ OnError = Callable[[int, DataError], None]
 Batch = tuple[Tensor, Rows]
 Ready = tuple[Tensor, dict[int, DataError]]  # pictures of a batch, and why those of other rows are not there
 AHEAD = 4  # batches being made ready while one is used
+MOST = 512  # pictures in them, beyond two batches
+PART = 16  # pictures of a batch that a thread copies at a time
 
 
 class Feed:
@@ -69,9 +73,8 @@ class Feed:
             for rows in order:
                 x = self.x[torch.from_numpy(rows)]
                 yield (resize(x, self.size) if self.size and x.ndim == 4 else x), rows
-        elif self.cached is not None and self.cached.resident is not None:
-            for rows in order:
-                yield self.cached.batch(rows)[0], rows
+        elif self.resident is not None:
+            yield from self._selected(self.resident, order)
         else:
             yield from self._ahead(order, on_error)
 
@@ -81,25 +84,46 @@ class Feed:
         order = (np.arange(start, min(start + batch_size, len(self.table))) for start in starts)
         return self.batches(order, on_error)
 
+    @property
+    def resident(self) -> Tensor | None:
+        """All pictures on the device, (items, 3, H, W), once they are there: cache mode device, after an epoch."""
+        return self.cached.resident if self.cached is not None and self.cached.complete else None
+
+    def _selected(self, resident: Tensor, order: Iterable[Rows]) -> Iterator[Batch]:
+        """Batches out of the copy on the device, to which the numbers of all rows go at once."""
+        batches = list(order)
+        if self.cached is not None and batches:
+            self.cached.wait_for_copies()
+            numbers = self.cached.index(np.concatenate(batches))
+            ends = np.cumsum([len(rows) for rows in batches]).tolist()
+            for rows, index in zip(batches, numbers.tensor_split(ends[:-1]), strict=True):
+                yield resident.index_select(0, index), rows
+
     def _ahead(self, order: Iterable[Rows], on_error: OnError | None) -> Iterator[Batch]:
         """Batches that threads make ready while earlier ones are used."""
+        gone = threading.Event()
         with ThreadPoolExecutor(self.threads) as pool:  # torch.set_num_threads in them would be for the whole process
             pending: deque[tuple[Rows, Callable[[], Ready]]] = deque()
             try:
                 for rows in order:
-                    pending.append((rows, self._begin(pool, rows)))
-                    if len(pending) > AHEAD:
+                    pending.append((rows, self._begin(pool, rows, gone.is_set)))
+                    while len(pending) > AHEAD or (len(pending) > 2 and _count(pending) > MOST):
                         yield from _good(*pending.popleft(), on_error)
                 while pending:
                     yield from _good(*pending.popleft(), on_error)
             finally:
+                gone.set()
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, pool: ThreadPoolExecutor, rows: Rows) -> Callable[[], Ready]:
+    def _begin(self, pool: ThreadPoolExecutor, rows: Rows, gone: Callable[[], bool]) -> Callable[[], Ready]:
         """Hand the rows to the threads; what it gives waits for them."""
-        if self.cached is not None:
-            return pool.submit(self.cached.batch, rows).result
-        return partial(_stack, rows, [pool.submit(self._picture, int(row)) for row in rows])
+        if self.cached is None:
+            return partial(_stack, rows, [pool.submit(self._picture, int(row)) for row in rows])
+        staged = self.cached.stage(rows)
+        parts = [slice(start, start + PART) for start in range(0, len(staged.lacking), PART)]
+        out = staged.host.numpy()
+        reading = [pool.submit(self.cached.read, staged.lacking[part], out[part], gone) for part in parts]
+        return partial(_sent, self.cached, staged, reading)
 
     def _picture(self, row: int) -> Tensor:
         path = Path(self.table.items[row])
@@ -108,6 +132,16 @@ class Feed:
             return decode(path, self.size, upright=self.upright)
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error.__cause__
+
+
+def _count(pending: deque[tuple[Rows, Callable[[], Ready]]]) -> int:
+    return sum(len(rows) for rows, _ in pending)
+
+
+def _sent(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataError]]]) -> Ready:
+    for part in reading:
+        staged.errors.update(part.result())
+    return cached.send(staged), staged.errors
 
 
 def _stack(rows: Rows, pictures: list[Future[Tensor]]) -> Ready:
