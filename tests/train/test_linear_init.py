@@ -197,7 +197,7 @@ def test_a_method_that_looks_at_features_gets_them(scenes, init, tmp_path, monke
     assert after_stage(scenes, settings, tmp_path / "run", monkeypatch)["epoch"] == 0
 
 
-def test_dropout_of_a_head_is_for_its_training_only(scenes, init, tmp_path, monkeypatch):
+def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path, monkeypatch):
     modes = {"_detailed": set(), "_scores": set()}
     for name, seen in modes.items():
         original = getattr(LinearInit, name)

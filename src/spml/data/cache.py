@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +34,14 @@ class Cache:
     ) -> None:
         self.pool, self.mode, self.device, self.upright, self.tell = pool, mode, device, upright, tell
         self.build = build
-        self._given: WeakSet[Pictures] = WeakSet()
+        self._given: dict[int, Pictures] = {}
 
     def pictures(self, table: LabelTable) -> Pictures:
-        """Batches of a table that the cache was opened with."""
-        given = Pictures(
+        """Batches of a table that the cache was opened with; tables of the same files share their copies."""
+        files = hash((str(table.root), *table.items))
+        if files in self._given:
+            return self._given[files]
+        given = self._given[files] = Pictures(
             self.pool,
             table,
             self.mode,
@@ -47,9 +49,8 @@ class Cache:
             upright=self.upright,
             tell=self.tell,
             build=self.build,
-            promised=sum(pictures.promised for pictures in self._given),
+            promised=sum(pictures.promised for pictures in self._given.values()),
         )
-        self._given.add(given)
         return given
 
     def finish(self) -> None:

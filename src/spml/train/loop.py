@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from spml import losses
 from spml.data import Experiment
-from spml.data.cache import open_cache
+from spml.data.cache import Cache, open_cache
 from spml.data.feed import Feed
 from spml.errors import UserError
 from spml.keyed import key
@@ -46,6 +47,7 @@ def fit(
     overwrite: bool = False,
     quiet: bool = False,
     extra_config: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
 ) -> dict[str, Any]:
     """Train, choose the epoch by the declared labels, evaluate it once on test, and write the run folder.
 
@@ -58,6 +60,7 @@ def fit(
         overwrite: replace the run that is in `out`.
         quiet: show nothing.
         extra_config: more to keep in config.json, such as the command.
+        cache: of decoded pictures, where several runs on the same data share one; otherwise the settings' own.
 
     Returns:
         What result.json holds.
@@ -88,7 +91,7 @@ def fit(
             return read_json(run.path / "result.json")
         if note:
             display.line(note)
-        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display)
+        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display, cache)
         if not going_on and processes.first:
             run.begin(config)
         processes.wait()
@@ -119,6 +122,7 @@ class _Training:
         fabric: Any,
         processes: Processes,
         display: Display,
+        cache: Cache | None,
     ) -> None:
         self.started = self.saved = time.perf_counter()
         self.experiment, self.settings, self.options = experiment, settings, options
@@ -135,15 +139,19 @@ class _Training:
         self.val_truth = experiment.validation_labels(str(settings.selection))
         val = experiment.observed.take(experiment.val_rows)
         mode = settings.cache or ("device" if device.type == "cuda" else "disk")
+        meanwhile = device.type == "cuda" and processes.count == 1  # elsewhere decoding would slow training down
         with fabric.rank_zero_first(local=True):
-            self.cache = open_cache(
+            self.cache = cache or open_cache(
                 [table for table in (self.train_labels, val, experiment.test) if table is not None],
                 settings.size,
                 mode,
                 folder=settings.cache_dir,
                 device=device,
                 tell=display,
+                background=meanwhile,
+                first=[(val, range(len(val))), (self.train_labels, self._order(1))],
             )
+        self.own_cache = self.cache if cache is None else None
         self.train = Feed(self.train_labels, settings.size, cache=self.cache)
         self.val = Feed(val, settings.size, cache=self.cache)
         precision = str(fabric._precision.precision)
@@ -160,7 +168,7 @@ class _Training:
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate; a wish to stop is granted once what is done is saved."""
-        with self.stop:
+        with self.stop, self.own_cache or nullcontext():
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
@@ -191,7 +199,7 @@ class _Training:
     def _train_epoch(self, epoch: int) -> None:
         """All batches of the epoch, or those that are left of it."""
         settings, device = self.settings, self.fabric.device
-        order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.train))
+        order = self._order(epoch)
         batches = np.split(order, range(size := settings.batch_size or 1, len(order), size))
         if not self.within:
             torch.manual_seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
@@ -212,6 +220,10 @@ class _Training:
             self._save_within(epoch, number + 1 == len(batches))
         self.guard.finish()
         self.spent["train_seconds"] += time.perf_counter() - began
+
+    def _order(self, epoch: int) -> Any:
+        """Of the training rows in an epoch."""
+        return np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.train_labels))
 
     def _batch(self, x: Tensor, rows: Any, epoch: int, number: int) -> Tensor | None:
         """One step on this process's share of the rows; its loss, or None where it was left out."""
