@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from spml.errors import UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LITTLE = 64 << 20  # bytes: with less left on the disk, that is why a file could not be written
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block ends well and vanishes when it does not."""
+    """A path to write to, which becomes `path` when the block ends well and vanishes when it does not.
+
+    What the system says against writing to it is a UserError that names `path`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -20,8 +30,23 @@ def replacing(path: Path) -> Iterator[Path]:
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)
+    except OSError as error:
+        if error.filename is not None and str(error.filename) != str(beside):
+            raise
+        raise unwritten(path, error) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
+
+
+def unwritten(path: Path, error: Exception) -> UserError:
+    """A line on a file that could not be written, from the error of the system or of a library."""
+    if isinstance(error, OSError):
+        full, reason = error.errno in FULL, error.strerror or str(error)
+    else:
+        full, reason = shutil.disk_usage(path.parent).free < LITTLE, " ".join(str(error).split())[:150]
+    kept = "; the one written before is whole" if path.exists() else ""
+    return UserError(f"{path} cannot be written: {'the disk is full' if full else reason}{kept}")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,5 +5,9 @@ class UserError(ValueError):
     """A request that cannot be carried out as given; the message says what to change."""
 
 
+class Interruption(KeyboardInterrupt):
+    """The user ended a run, which can be gone on with."""
+
+
 class DataError(UserError):
     """Something in the user's data; the message says where (file, line, value) and what to do."""

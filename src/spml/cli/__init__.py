@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spml.errors import UserError
+from spml.launch import started_first
 
 
 class Command(Protocol):
@@ -58,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(_one_line(error))
         return 2
     except KeyboardInterrupt as error:
-        print(f"\nspml: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
+        if started_first():  # of a run's processes
+            print(f"\nspml: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
         return 130
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2

@@ -51,7 +51,8 @@ class Train(Settings):
             print_options(self.method)
             return
         from spml.data import load
-        from spml.errors import UserError
+        from spml.errors import Interruption, UserError
+        from spml.launch import started_first
         from spml.report import write_report
         from spml.train import Settings, fit
 
@@ -81,11 +82,10 @@ class Train(Settings):
                 quiet=self.quiet,
                 extra_config={**self._sources(), "command": self.command()},
             )
-        except KeyboardInterrupt:
-            if (out / "last.ckpt").exists():
-                raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
-            raise
-        write_report([out], out / "report.html")
+        except Interruption:
+            raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
+        if started_first():
+            write_report([out], out / "report.html")
 
     def _sources(self) -> dict[str, str | None]:
         """Where the data come from, as `spml eval` finds them again."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from spml.atomic import replacing, write_json
+from spml.atomic import replacing, unwritten, write_json
 from spml.errors import UserError
 from spml.model.backbones import read_tensors
 from spml.model.classifier import Classifier
 
 FORMAT = 1
+CHECKSUM = "sha256"  # in the file of weights, so that one file is moved into place, not two
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,16 @@ class ModelInfo:
 
 def save_model(folder: Path, model: Classifier, info: ModelInfo) -> None:
     """Write both files; a reader sees the old pair or the new weights with a description that fits either."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    with replacing(folder / "model.safetensors") as beside:
-        save_file(tensors, beside)
+    weights = folder / "model.safetensors"
+    try:
+        with replacing(weights) as beside:
+            save_file(tensors, beside, {CHECKSUM: _digest(tensors)})
+    except SafetensorError as error:  # its word for a write that failed
+        raise unwritten(weights, error) from error
     write_json(folder / "model.json", asdict(info))
 
 
@@ -62,12 +71,31 @@ def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
     features = info.preprocessing.get("features")
     model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
     tensors = read_tensors(at / "model.safetensors")
+    if _checksum(at / "model.safetensors") not in (None, _digest(tensors)):
+        raise UserError(f"{at / 'model.safetensors'}: its checksum does not fit: it was changed or is damaged")
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{at / 'model.safetensors'} does not fit its model.json ({reason})") from error
     return model.eval().requires_grad_(False), info
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _checksum(path: Path) -> str | None:
+    """What the file says that its tensors' digest is; None where it was stored without."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        return (file.metadata() or {}).get(CHECKSUM)
 
 
 def _read_info(path: Path) -> ModelInfo:

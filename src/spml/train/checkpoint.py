@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
+import pickle
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
-from spml.atomic import replacing
+from spml.atomic import replacing, unwritten
 from spml.errors import UserError
 
 MARK = b"spml1\n"  # after what torch.save writes, before the SHA-256 of it; torch.load does not mind either
 TRAILER = len(MARK) + 32
 BLOCK = 1 << 20
-LITTLE = 64 << 20  # bytes: with less left on the disk, that is why a file could not be written
 
 
 def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -29,8 +28,7 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
             file.seek(length)
             file.write(MARK + digest)
     except RuntimeError as error:  # torch's word for a write that failed
-        reason = "the disk is full" if shutil.disk_usage(path.parent).free < LITTLE else _short(error)
-        raise UserError(f"{path} cannot be written: {reason}; the one written before is whole") from error
+        raise unwritten(path, error) from error
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -48,6 +46,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             raise ValueError("it holds no training state")
     except OSError:
         raise
+    except pickle.UnpicklingError as error:  # of which torch would say how to load it all the same
+        reason = "it holds more than tensors and plain values, which may be a program; nothing of it was run"
+        raise UserError(f"{path} cannot be read ({reason}); give --overwrite to begin anew") from error
     except Exception as error:  # torch has many errors for a broken file
         raise UserError(f"{path} cannot be read ({_short(error)}); give --overwrite to begin anew") from error
     return state

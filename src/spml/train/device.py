@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from spml.errors import UserError
-from spml.train.processes import launched
+from spml.launch import launched
 from spml.train.settings import Settings
 
 COMPILE_FROM = 300_000  # pictures trained on: below, the time that compiling takes is not won back

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
+from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spml.data.feed import Rows
 from spml.errors import UserError
@@ -23,13 +24,18 @@ class Guard:
     """Ends the run at a loss that is NaN or infinite, without waiting for the device in any step.
 
     On a GPU, loss and range of logits are copied away while training goes on, and read once they have come.
+
+    Args:
+        model: that is trained; a checkpoint of weights that are not finite would be of no use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.where = model, "the beginning"
         self.on_their_way: deque[tuple[Any, Tensor, Rows, str]] = deque()
 
     def watch(self, loss: Tensor, logits: Tensor, rows: Rows, where: str) -> None:
         """A step's loss and logits; `where` says which step it was."""
+        self.where = where
         seen = torch.stack([loss.detach().float(), *(end.float() for end in logits.detach().aminmax())])
         if not seen.is_cuda:
             self._judge(seen, rows, where)
@@ -43,9 +49,11 @@ class Guard:
             self._next()
 
     def finish(self) -> None:
-        """Judge all that is still on its way."""
+        """Judge all that is still on its way, and the weights that it has led to."""
         while self.on_their_way:
             self._next()
+        if not all_finite(value for value in self.model.state_dict().values() if value.is_floating_point()):
+            raise UserError(f"weights are not finite after {self.where}, though its loss was; {ADVICE}")
 
     def _next(self) -> None:
         event, copied, rows, where = self.on_their_way.popleft()
@@ -63,8 +71,31 @@ class Guard:
         )
 
 
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether no value is NaN or infinite; waits for the device once."""
+    finite = [tensor.isfinite().all() for tensor in tensors]
+    return not finite or bool(torch.stack(finite).all())
+
+
+def finite_gradients(optimizers: Iterable[Any]) -> bool:
+    """Whether a step of these would leave all parameters finite."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    gradients = [parameter.grad for group in groups for parameter in group["params"]]
+    return all_finite(gradient for gradient in gradients if gradient is not None)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether a device, or the machine, had no room for a batch."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
 class Stop:
-    """Notes a first Ctrl-C or SIGTERM, so that the run can save before it ends; a second one interrupts at once."""
+    """Notes a first Ctrl-C or SIGTERM, so that the run can save before it ends; a second one interrupts at once.
+
+    The loss of the terminal is such a wish too. A signal that the program was started to ignore stays ignored.
+    """
 
     def __init__(self) -> None:
         self.asked = False
@@ -72,8 +103,10 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._former[number] = signal.signal(number, self._note)
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                    self._former[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(

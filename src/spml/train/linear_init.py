@@ -18,7 +18,7 @@ from spml.keyed import key
 from spml.model import Classifier
 from spml.train.display import Display
 from spml.train.evaluate import score
-from spml.train.guard import Stop
+from spml.train.guard import Guard, Stop
 from spml.train.optimizer import make_optimizer
 from spml.train.settings import Settings
 
@@ -36,13 +36,22 @@ class LinearInit:
         fabric: of Lightning, with the device and the precision.
         display: told of size and progress.
         stop: asked between batches; what is done is then lost.
+        guard: told of losses.
     """
 
     def __init__(
-        self, model: Classifier, method: losses.Method, settings: Settings, fabric: Any, display: Display, stop: Stop
+        self,
+        model: Classifier,
+        method: losses.Method,
+        settings: Settings,
+        fabric: Any,
+        display: Display,
+        stop: Stop,
+        guard: Guard,
     ) -> None:
         self.model, self.method, self.settings = model, method, settings
-        self.fabric, self.display, self.stop = fabric, display, stop
+        self.fabric, self.display, self.stop, self.guard = fabric, display, stop, guard
+        self.skip, self.skipped = settings.on_nan == "skip", 0
         self.epochs = settings.linear_init
         self.batch = settings.linear_batch_size or 1
         self.whole = "features" in method.needs  # the method looks at them, not the head alone
@@ -64,6 +73,8 @@ class LinearInit:
         self.model.head.load_state_dict(kept[0])
         self.method.load_state_dict(kept[1])
         self.method.carry_over()
+        if self.skipped:
+            best["skipped"] = self.skipped
         self.display.line(f"linear init: epoch {best['epoch']} of {self.epochs}, validation {best['val_map']:.2f}")
         return best
 
@@ -74,7 +85,7 @@ class LinearInit:
         self.method.begin_epoch(epoch, self.epochs)
         self.model.head.train()  # the backbone stays as it is
         self.display.begin(f"linear init {epoch}/{self.epochs}", len(order))
-        for rows in np.split(order, range(self.batch, len(order), self.batch)):
+        for number, rows in enumerate(np.split(order, range(self.batch, len(order), self.batch)), start=1):
             index = torch.from_numpy(rows)
             part = features[index].to(device, non_blocking=True)
             observed = torch.from_numpy(labels.rows(rows)).to(device, non_blocking=True)
@@ -85,10 +96,15 @@ class LinearInit:
             )
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none=True)
+            if self.skip and not bool(loss.isfinite()):
+                self.skipped += 1
+                continue
             self.fabric.backward(loss)
             for optimizer in optimizers:
                 optimizer.step()
+            self.guard.watch(loss, logits, rows, f"linear init, epoch {epoch}, batch {number}")
             self._advance(len(rows), loss.detach())
+        self.guard.finish()
         self.model.head.eval()
         if self.method.wants_pass(epoch, self.epochs):
             for rows_in_order in torch.split(torch.arange(len(features)), AT_ONCE):

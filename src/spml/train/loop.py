@@ -16,22 +16,24 @@ from spml import losses
 from spml.data import Experiment
 from spml.data.cache import Cache, open_cache
 from spml.data.feed import Feed
-from spml.errors import UserError
+from spml.errors import Interruption, UserError
 from spml.keyed import key
+from spml.launch import started_first
 from spml.model import Classifier, load_model, save_model
 from spml.train import record
 from spml.train.device import described, eval_batch, how_to_run, make_fabric
 from spml.train.display import Display
 from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
-from spml.train.guard import Guard, Stop
+from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
 from spml.train.linear_init import LinearInit
 from spml.train.optimizer import rate, set_rate
-from spml.train.processes import Processes, follow_parent, launched, started_first
+from spml.train.processes import Processes
 from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
 from spml.train.setup import example, given, make_model, optimizer_for, synchronised, train_labels
 from spml.train.step import Step
+from spml.train.together import Together, follow_parent
 from spml.train.trial import memory_note, try_method, try_model
 
 POLLED = 10  # steps after which several processes agree whether to stop
@@ -80,31 +82,31 @@ def fit(
     first = started_first()
     going_on = run.check(config, resume=resume, overwrite=overwrite) if first else False
     fabric = make_fabric(settings, unused="features" in method.needs)
+    follow_parent()
     fabric.launch()
     processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
-    if processes.count > 1 and not first and launched() is None:
-        follow_parent()
-    going_on = processes.agreed(going_on)
-    with Display(quiet or not processes.first) as display:
+    with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:
+        going_on = processes.agreed(going_on)
         if going_on and (run.path / "result.json").exists():
             display.line(f"{run.path} is finished")
             return read_json(run.path / "result.json")
         if note:
             display.line(note)
         training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display, cache)
-        if not going_on and processes.first:
-            run.begin(config)
-        processes.wait()
         try:
+            if not going_on and processes.first:
+                run.begin(config)
+            processes.wait()
             return training.run_all()
-        except torch.OutOfMemoryError as error:
-            told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
-            raise UserError(
-                f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
-            ) from error
-        except BaseException:
-            if processes.first:
-                run.abandon()
+        except BaseException as error:
+            gone = processes.first and run.abandon()
+            if isinstance(error, KeyboardInterrupt) and not gone:
+                raise Interruption from None
+            if out_of_memory(error):
+                told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
+                raise UserError(
+                    f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
+                ) from error
             raise
 
 
@@ -127,11 +129,11 @@ class _Training:
         self.started = self.saved = time.perf_counter()
         self.experiment, self.settings, self.options = experiment, settings, options
         self.run, self.fabric, self.processes = run, fabric, processes
-        self.display, self.stop, self.guard = display, Stop(), Guard()
+        self.display, self.stop = display, Stop()
         device = fabric.device
         if processes.count > 1 and device.type == "cuda":
             model = synchronised(model)
-        self.classifier = model
+        self.classifier, self.guard = model, Guard(model)
         self.method = method.to(device)
         self.model, self.optimizer = fabric.setup(model, optimizer_for(model, self.method, settings))
         self.optimizers = [self.optimizer, *([] if (own := self.method.optimizer()) is None else [own])]
@@ -155,6 +157,7 @@ class _Training:
         self.train = Feed(self.train_labels, settings.size, cache=self.cache)
         self.val = Feed(val, settings.size, cache=self.cache)
         precision = str(fabric._precision.precision)
+        self.scaled = precision == "16-mixed"  # whose gradients may overflow, and are then left out by Lightning
         pictures = model.mean.ndim == 4
         how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
         detailed = "features" in method.needs
@@ -165,6 +168,7 @@ class _Training:
         self.best: dict[str, Any] = {}
         self.within: dict[str, Any] = {}  # how far the epoch in hand has come, where it is not at its beginning
         self.spent = {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
+        self.scored = 0  # batches
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate; a wish to stop is granted once what is done is saved."""
@@ -178,6 +182,8 @@ class _Training:
             if self.processes.first:
                 self.run.write_labels(self.experiment, self.val_truth)
             self._begin()
+        elif not self.within:
+            self._keep_best(last)
         for epoch in range((last or 0) + 1, _epochs(self.settings) + 1):
             if self._should_stop():
                 break
@@ -186,13 +192,15 @@ class _Training:
             self._validate(epoch, self.within["line"])
             self.within = {}
             self._save(epoch)
+            self._keep_best(epoch)
         return self._finish()
 
     def _begin(self) -> None:
         """What comes before the first epoch: training of the head alone, where it is wanted, and a validation."""
         if not self.settings.linear_init:
             return self._validate(0, {})
-        stage = LinearInit(self.classifier, self.method, self.settings, self.fabric, self.display, self.stop)
+        told = self.display, self.stop, self.guard
+        stage = LinearInit(self.classifier, self.method, self.settings, self.fabric, *told)
         self._validate(0, {"linear_init": stage.run(self.train, self.train_labels, self.val, self.val_truth)})
         return self._save(0)
 
@@ -204,7 +212,7 @@ class _Training:
         if not self.within:
             torch.manual_seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
             self.method.begin_epoch(epoch, _epochs(settings))
-            self.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0}
+            self.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0, "left_out": 0}
         self.model.train()
         done = self.within["step"]
         self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order), sum(map(len, batches[:done])))
@@ -230,13 +238,19 @@ class _Training:
         device, within = self.fabric.device, self.within
         index = torch.from_numpy(rows).to(device, non_blocking=True)
         observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
+        skip = self.settings.on_nan == "skip"
+        buffers = [buffer.clone() for buffer in self.classifier.buffers()] if skip else []
         loss = self.step.loss(x, observed, index, rows, epoch)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        if loss is None:
+        if loss is not None:
+            self.fabric.backward(loss)
+        if loss is None or (skip and not self.scaled and not finite_gradients(self.optimizers)):
+            for buffer, kept in zip(self.classifier.buffers(), buffers, strict=True):
+                buffer.copy_(kept)  # statistics of a batch that was not finite
             within["skipped"] += 1
+            within["left_out"] += len(rows)
             return None
-        self.fabric.backward(loss)
         for optimizer in self.optimizers:
             optimizer.step()
         self.guard.watch(loss, self.step.logits, rows, f"epoch {epoch}, batch {number + 1}")
@@ -259,8 +273,10 @@ class _Training:
                 self.method.take_scores(logits, torch.from_numpy(rows).to(self.fabric.device))
                 self._advance(len(rows), epoch)
         self.method.end_epoch(epoch, _epochs(self.settings))
-        skipped = self.within["skipped"]
-        line = {"loss": float(self.within["total"]) / len(self.train), **({"skipped": skipped} if skipped else {})}
+        skipped, counted = self.within["skipped"], len(self.train) - self.within.get("left_out", 0)
+        if not counted:
+            raise UserError(f"no batch of epoch {epoch} had a finite loss; {ADVICE}")
+        line = {"loss": float(self.within["total"]) / counted, **({"skipped": skipped} if skipped else {})}
         self.within["line"] = line
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
@@ -274,14 +290,20 @@ class _Training:
             return
         self.run.write_scores(f"val-{epoch:02d}", logits)
         self.run.write_history(self.history)
-        if better:
-            info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.best)
-            save_model(self.run.best, self.classifier, info)
         if epoch:
             mark = "  best" if better else ""
             name = "val mAP" if self.settings.selection == "complete" else "val estimate"
             left = f"  {line['skipped']} batches left out" if "skipped" in line else ""
             self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}  {name} {figure:.2f}{mark}{left}")
+
+    def _keep_best(self, epoch: int) -> None:
+        """Write the model, if this epoch is the best, once a checkpoint holds it.
+
+        A run that is killed in between writes it when it goes on: what is said of a model is of that very model.
+        """
+        if self.processes.first and self.best.get("epoch") == epoch:
+            info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.best)
+            save_model(self.run.best, self.classifier, info)
 
     def _scored(self, feed: Feed) -> Any:
         batch = eval_batch(self.settings, self.fabric.device) * self.processes.count
@@ -298,20 +320,25 @@ class _Training:
     def _advance(self, count: int, epoch: int) -> None:
         """So many items were scored; a wish to stop is granted between batches."""
         self.display.advance(count)
-        if self.stop.asked and self.processes.count == 1:
+        self.scored += 1
+        if self._wished(self.scored % POLLED == 0):
             self._stop(epoch)
 
     def _save_within(self, epoch: int, last: bool) -> None:
         """Between two steps: save if it is time to, and stop if that is wished."""
-        polled = self.processes.count == 1 or self.within["step"] % POLLED == 0 or last
-        if polled and self.processes.agreed(self.stop.asked):
+        if self._wished(self.within["step"] % POLLED == 0 or last):
             self._stop(epoch)
         if time.perf_counter() - self.saved > 60 * self.settings.checkpoint_minutes:
             self._save(epoch - 1)
 
+    def _wished(self, polled: bool) -> bool:
+        """Whether to stop; several processes agree on that where all of them are told to."""
+        return (polled or self.processes.count == 1) and self.processes.agreed(self.stop.asked)
+
     def _stop(self, epoch: int) -> None:
         if epoch:
             self._save(epoch - 1)
+        self.processes.wait()  # until it is written
         raise KeyboardInterrupt
 
     def _should_stop(self) -> bool:
@@ -345,6 +372,15 @@ class _Training:
         state = self.run.load_checkpoint()
         if state is None:
             return None
+        try:
+            return self._take(state)
+        except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:  # as torch words it
+            if out_of_memory(error):
+                raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
+            raise UserError(f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite") from error
+
+    def _take(self, state: dict[str, Any]) -> int:
         self.within = dict(state.get("within", {}))
         if self.within:  # what a method draws at the beginning of an epoch, it draws again; the rest it remembers
             torch.manual_seed(key(self.settings.seed, state["epoch"] + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from spml.train.settings import UNNAMED
 
 FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
 FOLDERS = ("best", "scores")
+WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "scores/*.npz")
+NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class RunFolder:
     def check(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
         """Whether there is a run to go on with; what is there is refused unless it is to be resumed or replaced."""
         self._bring_back()
+        self._tidy()
         there = (self.path / "config.json").exists()
         if there and resume:
             self._check_same(config)
@@ -72,14 +76,18 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", config)
 
-    def abandon(self) -> None:
-        """Take back a run that has no checkpoint, and bring back the one it was to replace."""
+    def abandon(self) -> bool:
+        """Take back a run that has no checkpoint, and bring back the one it was to replace; whether it is gone."""
+        if self._moving.is_dir():  # it has hardly begun
+            self._bring_back()
+            return True
         if self.checkpoint.exists():
-            return
+            return False
         self._remove()
         self._bring_back()
         if self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
+        return True
 
     def _bring_back(self) -> None:
         """Undo what a run that was killed before its first checkpoint had moved; nothing old is removed on the way."""
@@ -93,6 +101,13 @@ class RunFolder:
             for old in self._moving.iterdir():
                 old.rename(self.path / old.name)
             self._moving.rmdir()
+
+    def _tidy(self) -> None:
+        """Remove what a killed process had not finished writing."""
+        for name in WRITTEN:
+            path = self.path / name
+            for part in path.parent.glob(f".{path.name}.*.part"):
+                part.unlink()
 
     def _remove(self) -> None:
         for owned in self._owned():
@@ -108,7 +123,7 @@ class RunFolder:
     def _check_same(self, config: dict[str, Any]) -> None:
         stored = _flat({**UNNAMED, **read_json(self.path / "config.json")})
         for name, new in _flat(json.loads(json.dumps(config))).items():
-            if name.partition(".")[0] not in ("versions", "command") and stored.get(name) != new:
+            if name.partition(".")[0] not in NOT_OF_THE_RUN and stored.get(name) != new:
                 was = "other data" if name == "data_sha256" else f"{name} = {stored.get(name)!r}, not {new!r}"
                 raise UserError(
                     f"{self.path} was begun with {was}; resume it with the same settings and data, or give --overwrite"
@@ -145,12 +160,26 @@ class RunFolder:
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """last.ckpt: tensors and plain values."""
-        write_checkpoint(self.checkpoint, state)
+        write_checkpoint(self.checkpoint, {**state, "run": self._identity()})
         shutil.rmtree(self._aside, ignore_errors=True)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """What save_checkpoint wrote, or None where nothing was."""
-        return read_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
+        if not self.checkpoint.exists():
+            return None
+        state = read_checkpoint(self.checkpoint)
+        if state.get("run") not in (None, self._identity()):
+            raise UserError(
+                f"{self.checkpoint} is that of another run: it was written with other settings or data than those in "
+                "config.json; put its own back, or give --overwrite to begin anew"
+            )
+        return state
+
+    def _identity(self) -> str:
+        """SHA-256 of what the run was begun with."""
+        config = read_json(self.path / "config.json")
+        own = {name: value for name, value in config.items() if name not in NOT_OF_THE_RUN}
+        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
         with replacing(self.path / name) as beside, beside.open("wb") as file:

@@ -59,7 +59,7 @@ class Step:
         if told:
             more["features"] = told[0]
         self.logits = logits.detach()
-        if self._left_out(self.logits):
+        if any(self._left_out(part) for part in (logits, *more.values())):
             return None
         loss: Tensor = self.method(logits, observed, epoch=epoch, epochs=self.epochs, **more)
         return None if self._left_out(loss) else loss

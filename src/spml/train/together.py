@@ -1,0 +1,99 @@
+"""The processes of a run end together: none waits for ever for one that has ended, and an error is told once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from spml.errors import UserError
+from spml.train.processes import Processes
+
+PARENT = "SPML_PARENT"  # variable of the environment: the process that has started this one
+TICK = 0.5  # seconds between two looks at the others
+GRACE = 5.0  # seconds in which the others may end of themselves
+LOST = ("closed by peer", "onnection reset", "roken pipe", "onnection refused", "NCCL", "remote process")
+
+
+def follow_parent() -> None:
+    """End this process as soon as the one that started it has: a collective would wait for that for ever.
+
+    To be called before processes are started: it also notes whom those will have to follow.
+    """
+    own, parent = str(os.getpid()), os.environ.get(PARENT)
+    if "LOCAL_RANK" not in os.environ:
+        os.environ[PARENT] = own
+    elif parent is not None and parent != own:
+        threading.Thread(target=_follow, args=(int(parent),), daemon=True, name="follow-parent").start()
+
+
+def _follow(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(TICK)
+    os._exit(1)
+
+
+class Together:
+    """A block that the processes of a run are in together. Where one of them ends, so do the others.
+
+    The first tells why; another one waits a little with an error, which may be that of all and is then told by the
+    first, whose end is the end of those that it has started.
+
+    Args:
+        processes: of the run.
+        fabric: of Lightning; knows the processes that this one has started.
+        abandon: called before this process is ended from without.
+    """
+
+    def __init__(self, processes: Processes, fabric: Any, abandon: Callable[[], object]) -> None:
+        self.processes, self.abandon = processes, abandon
+        self.children: list[Any] = list(getattr(getattr(fabric, "_launcher", None), "procs", ()))
+        self._over = threading.Event()
+
+    def __enter__(self) -> Together:
+        if self.children:
+            for thread in threading.enumerate():
+                if thread.name == "child-process-observer":  # Lightning's, which kills all without a word
+                    observer: Any = thread
+                    observer._child_processes = []
+            threading.Thread(target=self._watch, daemon=True, name="watch-children").start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self.processes.count == 1 or not isinstance(error, Exception):
+            return
+        if not self.processes.first:
+            time.sleep(GRACE)
+        lost = any(sign in str(error) for sign in LOST)
+        if self.children and lost:
+            time.sleep(TICK)  # until it is known which
+        if (told := self._dead()) is not None:
+            raise UserError(told) from error
+        if lost and not isinstance(error, UserError):
+            raise UserError("another process of the run has ended; its own error says why") from error
+
+    def _dead(self) -> str | None:
+        """Which process ended ill, and how."""
+        for number, child in enumerate(self.children, start=1):
+            if child.poll():
+                code = child.returncode
+                how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+                return f"process {number + 1} of {self.processes.count} {how}; go on with --resume from what is saved"
+        return None
+
+    def _watch(self) -> None:
+        """End this process some time after a child, where it does not itself: it may wait for the child for ever."""
+        while not self._over.wait(TICK):
+            told = self._dead()
+            if told is not None and not self._over.wait(GRACE):
+                self.abandon()
+                print(f"spml: {told}", file=sys.stderr, flush=True)
+                os._exit(2)

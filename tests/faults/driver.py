@@ -1,0 +1,96 @@
+"""Starts `spml` in processes of their own, with faults. One server has imported all, and each process is its fork."""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.faults.faults import Fault
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 300  # seconds until a program counts as hanging
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["spml.cli.train", "spml.train.loop", "spml.report", "lightning.fabric", __name__])
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: its exit code, negative for a signal, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    def refused(self, *said: str) -> None:
+        """It ended with one clear line, which says all this."""
+        assert self.code == 2, self
+        assert self.err.startswith("spml: ") and self.err.count("\n") == 1, self.err
+        assert all(part in self.err for part in said), self.err
+
+    def interrupted(self) -> None:
+        """It ended on the user's wish and says how to go on."""
+        assert self.code == 130, self
+        assert self.err.count("interrupted") == 1 and "Traceback" not in self.err, self.err
+
+
+def spml(*words: object, faults: tuple[Fault, ...] = (), cwd: Path = ROOT) -> Ended:
+    """The command with these words, in a fork."""
+    pipes = [FORKED.Pipe(duplex=False) for _ in range(2)]
+    given = [str(word) for word in words], faults, [pipe[1] for pipe in pipes], cwd
+    process = FORKED.Process(target=_forked, args=given)
+    process.start()
+    process.join(LIMIT)
+    if hanging := process.is_alive():
+        process.kill()
+        process.join()
+    said = []
+    for reading, writing in pipes:
+        writing.close()
+        with open(reading.fileno(), closefd=False) as file:
+            said.append(file.read())
+    assert not hanging, f"hangs: {said}"
+    return Ended(process.exitcode, *said)
+
+
+def _forked(words: list[str], faults: tuple[Fault, ...], pipes: list, cwd: Path) -> None:
+    for number, pipe in enumerate(pipes, start=1):
+        os.dup2(pipe.fileno(), number)
+        pipe.close()
+    import torch
+
+    from spml.cli import entry
+
+    torch.set_num_threads(1)
+    os.chdir(cwd)
+    for fault in faults:
+        fault.install()
+    sys.argv = ["spml", *words]
+    entry()
+
+
+def program(*words: object, faults: tuple[Fault, ...] = (), launcher: tuple[str, ...] = ()) -> subprocess.Popen:
+    """The same as a program of its own, which can start others; a group of its own, as a terminal has it."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER", "LOCAL_RANK", "RANK"))}
+    env |= {"OMP_NUM_THREADS": "1", "FAULTS": json.dumps([asdict(fault) for fault in faults])}
+    return subprocess.Popen(
+        [sys.executable, *launcher, "-m", "tests.faults.program", *map(str, words)],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: subprocess.Popen, limit: float = LIMIT) -> Ended:
+    """How it ended; one that does not is killed, with all that it started."""
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        raise AssertionError(f"hangs: {process.communicate()}") from None
+    return Ended(process.returncode, out, err)

@@ -1,0 +1,99 @@
+"""Killed at any moment and resumed, a run ends with the very bytes of one that was left in peace."""
+
+import random
+
+import pytest
+
+from tests.conftest import contents, outcome
+from tests.faults.conftest import EVERY_STEP
+from tests.faults.driver import spml
+from tests.faults.faults import Fault
+
+SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
+STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:_Training._advance"
+WRITE, FLUSH, MOVE = "spml.train.run:write_checkpoint", "os:fsync", "pathlib:Path.replace"
+AT_ONCE = Fault("at_once", "spml.train.loop:open_cache")
+MOMENTS = {
+    "in an epoch, after a checkpoint": Fault("kill", STEP, 8),
+    "in validation": Fault("kill", SCORED, 5),
+    "in the midst of writing a checkpoint": Fault("cut", WRITE, 7, "20000"),
+    "before a checkpoint is moved into place": Fault("kill", MOVE, 12),
+    "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
+    "while the cache is being built": Fault("kill", "spml.data.cache_pool:Pool.commit", 3),
+}
+
+
+def same(run, expected):
+    """Results and all files but those with timings are equal."""
+    assert outcome(run) == outcome(expected)
+    assert contents(run) == contents(expected)
+
+
+@pytest.mark.parametrize("fault", MOMENTS.values(), ids=MOMENTS)
+def test_a_run_killed_goes_on_to_the_same_bytes(training, undisturbed, tmp_path, fault):
+    words = (*training("em_apl", tmp_path), *EVERY_STEP)
+    killed = spml(*words, faults=(fault, AT_ONCE))
+    assert killed.code in SIGNALS, killed
+    resumed = spml(*words, "--resume")
+    assert resumed.code == 0, resumed
+    same(tmp_path / "run", undisturbed("em_apl"))
+
+
+def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undisturbed, tmp_path):
+    first = training("drawn", tmp_path)
+    assert spml(*first).code == 0
+    old = contents(tmp_path / "run", without=())
+    words = (*training("em_apl", tmp_path), "--overwrite")
+    assert spml(*words, faults=(Fault("kill", "spml.train.run:RunFolder.begin", after=True),)).code == -9
+    spml(*training("em_apl", tmp_path), "--resume").refused("was begun with")
+    assert contents(tmp_path / "run", without=()) == old  # and the old run is back
+    assert spml(*words, faults=(Fault("kill", "spml.train.run:RunFolder.begin", after=True),)).code == -9
+    assert spml(*words).code == 0
+    same(tmp_path / "run", undisturbed("em_apl"))
+
+
+PLACES = {  # where the random moments fall, and in how many calls of an undisturbed run
+    "training": (STEP, False),
+    "validation": (SCORED, False),
+    "the cache": ("spml.data.cache_pool:Pool.put", False),
+    "the cache's index": ("spml.data.cache_pool:Pool.commit", True),
+    "writing": (WRITE, False),
+    "before writing is done": (FLUSH, False),
+    "written": (MOVE, True),
+}
+
+
+@pytest.fixture(scope="module")
+def calls(training, tmp_path_factory):
+    """How often each place is passed in an undisturbed run with a checkpoint after each step."""
+
+    def count(method):
+        folder = tmp_path_factory.mktemp("calls")
+        notes = [Fault("note", where, 0, str(folder / name)) for name, (where, _) in PLACES.items()]
+        ended = spml(*training(method, folder), *EVERY_STEP, faults=(*notes, AT_ONCE))
+        assert ended.code == 0, ended
+        return {name: len((folder / name).read_text().splitlines()) for name in PLACES}
+
+    return {method: count(method) for method in ("em_apl", "drawn")}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("method", ["em_apl", "drawn"])
+@pytest.mark.parametrize("number", range(20))
+def test_killed_at_random_moments(training, undisturbed, calls, tmp_path, method, number):
+    """Two kills, the second in the resumed run, which may be over before it comes."""
+    draw = random.Random(f"{method} {number}")
+    often = EVERY_STEP if draw.random() < 0.7 else ()
+    words = (*training(method, tmp_path), *often)
+    faults = []
+    for place in (sorted(PLACES)[number % len(PLACES)], draw.choice(sorted(PLACES))):
+        where, after = PLACES[place]
+        what = "cut" if place == "writing" and draw.random() < 0.7 else "kill"
+        faults.append(Fault(what, where, draw.randint(1, calls[method][place]), str(draw.randint(1, 40000)), after))
+    codes = [spml(*words, faults=(faults[0], AT_ONCE)).code, spml(*words, "--resume", faults=(faults[1], AT_ONCE)).code]
+    assert codes[0] in (0, *SIGNALS) and codes[1] in (0, *SIGNALS), codes
+    assert not often or codes[0] in SIGNALS
+    if codes[1]:
+        resumed = spml(*words, "--resume")
+        assert resumed.code == 0, resumed
+    same(tmp_path / "run", undisturbed(method))

@@ -1,0 +1,88 @@
+"""Ctrl-C and SIGTERM: what is done is saved, the command to go on is told, and nothing is done twice."""
+
+import shlex
+
+import pytest
+
+from tests.conftest import contents, outcome
+from tests.faults.driver import spml
+from tests.faults.faults import Fault
+from tests.faults.test_kill import STEP, same
+
+SCORED, DECODED = "spml.train.loop:_Training._advance", "spml.data.cache_build:_add"
+LINEAR = ("--linear-init", 2)
+
+
+def steps(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture(scope="module")
+def in_peace(training, tmp_path_factory):
+    """The steps of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("peace")
+    assert spml(*training("em_apl", folder), faults=(Fault("note_step", STEP, 0, str(folder / "steps")),)).code == 0
+    return steps(folder / "steps")
+
+
+MOMENTS = {  # and the steps that are done by then; 40 items are scored in 2 batches, 12 in 1
+    "training": (Fault("terminate", STEP, 8), 8),
+    "the last batch of an epoch": (Fault("interrupt", STEP, 5), 5),
+    "the pass over the training split": (Fault("interrupt", SCORED, 2), 5),
+    "validation": (Fault("terminate", SCORED, 4), 5),
+    "the test": (Fault("interrupt", SCORED, 9), 15),
+}
+
+
+@pytest.mark.parametrize("fault,done", MOMENTS.values(), ids=MOMENTS)
+def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault, done):
+    words, log = training("em_apl", tmp_path), tmp_path / "steps"
+    count = Fault("note_step", STEP, 0, str(log))
+    stopped = spml(*words, faults=(count, fault))
+    stopped.interrupted()
+    assert steps(log) == in_peace[:done] and not (tmp_path / "run/result.json").exists()
+    command = stopped.err.partition("go on with: spml ")[2]
+    resumed = spml(*shlex.split(command), faults=(count,))
+    assert resumed.code == 0, resumed
+    batch = f", batch {done % 5 or 5} of the next" if done < 15 else ""
+    assert f"going on after epoch {3 if done == 15 else (done - 1) // 5} of 3{batch}" in resumed.out
+    assert steps(log) == in_peace
+    same(tmp_path / "run", undisturbed("em_apl"))
+
+
+NOTHING_YET = {
+    "decoding pictures": (Fault("interrupt", DECODED, 9), ()),
+    "decoding, by SIGTERM": (Fault("terminate", DECODED, 9), ()),
+    "the first validation": (Fault("terminate", SCORED, 1), ()),
+    "features of the linear start": (Fault("interrupt", "spml.train.linear_init:LinearInit._look", 3), LINEAR),
+    "the linear start": (Fault("terminate", "spml.train.linear_init:LinearInit._detailed", 7), LINEAR),
+}
+
+
+@pytest.mark.parametrize("fault,more", NOTHING_YET.values(), ids=NOTHING_YET)
+def test_where_nothing_is_done_nothing_is_left(training, undisturbed, tmp_path, fault, more):
+    words = (*training("em_apl", tmp_path), *more)
+    stopped = spml(*words, faults=(fault,))
+    stopped.interrupted()
+    assert "go on with" not in stopped.err and not (tmp_path / "run").exists()
+    if not more:
+        assert spml(*words, "--resume").code == 0
+        same(tmp_path / "run", undisturbed("em_apl"))
+
+
+def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
+    words, log = training("em_apl", tmp_path), tmp_path / "steps"
+    faults = (*(Fault("interrupt", STEP, 8) for _ in range(2)), Fault("note_step", STEP, 0, str(log)))
+    stopped = spml(*words, faults=faults)
+    stopped.interrupted()
+    assert "--resume" in stopped.err and len(steps(log)) == 8  # the eighth was begun, and is not saved
+    resumed = spml(*words, "--resume")
+    assert resumed.code == 0 and "going on after epoch 1 of 3\n" in resumed.out
+    same(tmp_path / "run", undisturbed("em_apl"))
+
+
+def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbed, tmp_path):
+    words = training("em_apl", tmp_path)
+    assert spml(*words, faults=(Fault("terminate", "spml.train.run:RunFolder.write_result"),)).code == 0
+    assert outcome(tmp_path / "run") == outcome(undisturbed("em_apl"))
+    assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
