@@ -150,7 +150,7 @@ def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callabl
     how = how_to_run(settings, device, 1, (settings.epochs or 1) * len(experiment.train_rows))
     precision = str(fabric._precision.precision)
     forward = Forward(model, classifier, how, precision, detailed=False, display=Display(quiet=True))
-    step, guard = LoopStep(forward, method, settings, Processes()), Guard()
+    step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)
     batch, size = settings.batch_size or 1, settings.size or 1
     rows = np.arange(batch)
     x = torch.randint(256, (batch, 3, size, size), dtype=torch.uint8, device=device)
