@@ -26,9 +26,12 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
         settings: resolved.
         unused: some parameters may get no gradient in a step.
     """
+    import logging
+
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what is chosen is told in one line of ours
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
     many = devices * nodes > 1
