@@ -17,7 +17,7 @@ from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
 from spml.train.settings import RUNNING, Settings
 
-SIDE_INFORMATION = ("expected_positives", "priors")  # options whose values come from complete labels
+SIDE_INFORMATION = ("expected_positives", "priors", "a")  # options whose values come from complete labels
 NOT_OF_THE_RUN = ("cache", "cache_dir", "compile", *RUNNING)  # change no result: a run may go on with others
 
 
