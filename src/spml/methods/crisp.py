@@ -9,11 +9,13 @@ from torch import Tensor
 
 from spml.losses.cross_entropy import an
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts
 from spml.methods.priors import estimate_priors
 
 
+@searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
 class crisp(Method):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: positives are learned, the mean prediction is held to the prior (Liu et al., 2024).
 
