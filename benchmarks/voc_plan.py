@@ -81,6 +81,7 @@ def plans(pixels: str) -> list[Plan]:
     methods = [*paper_methods(), "full"]
     return [
         Plan("Table A", data, method_cases(list(TABLE_A), TABLE_A), (0,), AT_LR),
+        Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
         Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
         *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),

@@ -115,7 +115,17 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record:
         settings = Settings(**{**given, "method": run.method, "seed": run.seed})
         folder = job.shelf.run_folder(run.id)
         about = {**job.about, **_named(run)}
-        fit(loaded[run.data], settings, folder, options=run.options, resume=True, quiet=True, extra_config=about)
+        shared = _shared_cache(run.data, settings, loaded)
+        fit(
+            loaded[run.data],
+            settings,
+            folder,
+            options=run.options,
+            resume=True,
+            quiet=True,
+            extra_config=about,
+            cache=shared,
+        )
         return condensed(folder, job.resamples)
     except UserError as error:
         return {"error": " ".join(str(error).split())}
@@ -124,6 +134,23 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record:
         return {"error": f"{type(error).__name__}: {error}", "where": where}
     finally:
         gc.collect()
+
+
+def _shared_cache(data: str, settings: Any, loaded: dict[str, Any]) -> Any:
+    """Pictures on the device, for all runs of this process on the same data; None where there is nothing to share."""
+    import torch
+
+    from spml.data.cache import open_cache
+    from spml.train.settings import resolve
+
+    if not torch.cuda.is_available() or settings.cache is not None or settings.accelerator not in ("auto", "cuda"):
+        return None
+    experiment = loaded[data]
+    size = resolve(settings, experiment).size
+    if f"{data} {size}" not in loaded:
+        tables = [table for table in (experiment.observed, experiment.test) if table is not None]
+        loaded[f"{data} {size}"] = open_cache(tables, size, "device", folder=settings.cache_dir, device="cuda")
+    return loaded[f"{data} {size}"]
 
 
 def _named(run: Run) -> dict[str, Any]:
@@ -180,12 +207,12 @@ class Workers:
 
 def _worker(job: Work) -> None:
     """A process of its own: out of reach of the terminal's Ctrl-C, stopped by the process that started it."""
-    from spml.train.processes import follow_parent
+    from spml.train.together import follow
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     signal.signal(signal.SIGTERM, _interrupt)
-    follow_parent()
+    follow(os.getppid())
     if job.threads is not None:
         import torch
 
