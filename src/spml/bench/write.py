@@ -55,7 +55,9 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
         own = f"{NAMES.get(table.data.partition('@')[0])}, quoted"
         kept = [pair for pair in kept if pair[0] in (*BRIEF, table.figure, f"− {table.against}", own)]
     rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
-    return Cells(_title(table), [head for head, _ in kept], rows, [*_notes(table), *notes.texts()])
+    return Cells(
+        _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *([] if brief else notes.texts())]
+    )
 
 
 def _title(table: Table) -> str:
@@ -66,16 +68,17 @@ def _quoted(name: str, data: str) -> str:
     return f"{NAMES[name]}, quoted" + ("" if data.partition("@")[0] == name else ", not run")
 
 
-def _notes(table: Table) -> list[str]:
+def _notes(table: Table, brief: bool) -> list[str]:
     notes = ["Mean ± sample standard deviation over seeds."]
     if table.selection:
         notes[0] += f" Epochs were chosen on {table.selection} validation labels."
     if table.against:
         notes.append(
-            f"− {table.against}: difference over the same seeds, with the interval that holds 95 % of it when test "
-            "images are resampled, and p; how far it depends on the seeds is not in it."
+            f"− {table.against}: difference over the same seeds, "
+            + ("" if brief else "with the interval that holds 95 % of it when test images are resampled, ")
+            + "and p by resampled test images; how far it depends on the seeds is not in it."
         )
-    if any(row.thirds[THIRDS[0]].num for row in table.rows):
+    if not brief and any(row.thirds[THIRDS[0]].num for row in table.rows):
         notes.append(
             "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
         )
