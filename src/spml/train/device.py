@@ -31,7 +31,10 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what is chosen is told in one line of ours
+    for name in ("lightning.fabric", "lightning.fabric.utilities.rank_zero", "lightning.pytorch.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # what is chosen is told in one line of ours
+    if uses_cuda(settings):
+        torch.set_float32_matmul_precision("high")  # of what is not in bfloat16 anyway
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
     many = devices * nodes > 1

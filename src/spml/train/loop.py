@@ -35,6 +35,7 @@ from spml.train.setup import example, given, make_model, optimizer_for, synchron
 from spml.train.step import Step
 from spml.train.together import Together, follow_parent
 from spml.train.trial import memory_note, try_method, try_model
+from spml.train.writer import Writer
 
 POLLED = 10  # steps after which several processes agree whether to stop
 
@@ -131,6 +132,7 @@ class _Training:
         self.run, self.fabric, self.processes = run, fabric, processes
         self.display, self.stop = display, Stop()
         device = fabric.device
+        self.writer = Writer(beside=device.type == "cuda")
         if processes.count > 1 and device.type == "cuda":
             model = synchronised(model)
         self.classifier, self.guard = model, Guard(model)
@@ -172,7 +174,7 @@ class _Training:
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate; a wish to stop is granted once what is done is saved."""
-        with self.stop, self.own_cache or nullcontext():
+        with self.stop, self.own_cache or nullcontext(), self.writer:
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
@@ -303,7 +305,7 @@ class _Training:
         """
         if self.processes.first and self.best.get("epoch") == epoch:
             info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.best)
-            save_model(self.run.best, self.classifier, info)
+            self.writer.do(save_model, self.run.best, self.writer.copy(dict(self.classifier.state_dict())), info)
 
     def _scored(self, feed: Feed) -> Any:
         batch = eval_batch(self.settings, self.fabric.device) * self.processes.count
@@ -338,6 +340,7 @@ class _Training:
     def _stop(self, epoch: int) -> None:
         if epoch:
             self._save(epoch - 1)
+        self.writer.wait()
         self.processes.wait()  # until it is written
         raise KeyboardInterrupt
 
@@ -354,18 +357,17 @@ class _Training:
         if not self.processes.first:
             return
         cuda = {"cuda_rng": torch.cuda.get_rng_state()} if self.fabric.device.type == "cuda" else {}
-        self.run.save_checkpoint(
-            {
-                "epoch": finished,
-                "within": {**self.within, "rng": torch.get_rng_state(), **cuda} if self.within else {},
-                "model": self.classifier.state_dict(),
-                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-                "method": self.method.state_dict(),
-                "history": self.history,
-                "best": self.best,
-                "spent": {**self.spent, "seconds": self.spent["seconds"] + now - self.started},
-            }
-        )
+        state = {
+            "epoch": finished,
+            "within": {**self.within, "rng": torch.get_rng_state(), **cuda} if self.within else {},
+            "model": self.classifier.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "method": self.method.state_dict(),
+            "history": self.history,
+            "best": self.best,
+            "spent": {**self.spent, "seconds": self.spent["seconds"] + now - self.started},
+        }
+        self.writer.do(self.run.save_checkpoint, self.writer.copy(state))
 
     def _restore(self) -> int | None:
         """The last finished epoch; None where nothing is done."""
@@ -401,6 +403,7 @@ class _Training:
     def _finish(self) -> dict[str, Any]:
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
         test = self.experiment.test
+        self.writer.wait()
         self.processes.wait()
         if test is not None:
             best, _ = load_model(self.run.best)
