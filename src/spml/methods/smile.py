@@ -14,7 +14,7 @@ from spml.methods.smile_table import TableForm
 
 
 class smile(Method):  # noqa: N801  (methods are called by their names)
-    """Single positives with label enhancement: a distribution over labels is learned beside the classifier (Xu, 2022).
+    """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
 
     There are two forms. On feature vectors it is that of the published code: a graph of near items gives d, the degree
     to which each label describes an item; labels, features and graph must come out of d again; and the classifier's
