@@ -9,10 +9,17 @@ from spml.train import fit
 from spml.train.loop import _Training
 from tests.conftest import contents, outcome
 
+OPTIONS = {  # with which there is something to remember after the second of three epochs
+    "em_apl": {"warmup": 1},
+    "crisp": {"warmup": 1},
+    "ll_cp": {"delta": 0.01},
+    "lagc": {"first": 0.3},
+}
+
 
 @pytest.mark.parametrize("name", [name for name in losses.names() if losses.needs(name)])
 def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, monkeypatch, name):
-    options = {"warmup": 1} if name in ("em_apl", "crisp") else {"delta": 0.01} if name == "ll_cp" else {}
+    options = OPTIONS.get(name, {})
     settings = replace(quick, method=name)
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
     original = _Training._train_epoch
