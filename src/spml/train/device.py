@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -29,6 +30,8 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
+    for name in ("lightning.fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # what is chosen is told in a line of ours
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
     many = devices * nodes > 1
