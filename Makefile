@@ -3,13 +3,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test test-faults lint format docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/spml demo --out demo
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+test-faults: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest tests/faults tests/train/test_guard.py tests/train/test_checkpoint.py -m "faults or not faults"
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

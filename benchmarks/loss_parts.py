@@ -1,6 +1,6 @@
 """What a loss does to labels of each kind, epoch by epoch: for methods that do not beat assume-negative on digits.
 
-python benchmarks/loss_parts.py --out benchmarks/results/loss-parts.json     # trains on digits, seed 0; finished ones stay
+python benchmarks/loss_parts.py --out benchmarks/results/loss-parts.json   # trains on digits; finished ones stay
 python benchmarks/loss_parts.py --docs docs/methods.md                       # writes the tables from the results
 
 From the scores that a run keeps of its validation rows: mean probability, and the parts of the loss, of observed

@@ -3,12 +3,14 @@
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.faults.faults import Fault
+from tests.faults.faults import Fault, install
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 300  # seconds until a program counts as hanging
@@ -65,8 +67,7 @@ def _forked(words: list[str], faults: tuple[Fault, ...], pipes: list, cwd: Path)
 
     torch.set_num_threads(1)
     os.chdir(cwd)
-    for fault in faults:
-        fault.install()
+    install(faults)
     sys.argv = ["spml", *words]
     entry()
 
@@ -91,6 +92,8 @@ def ended(process: subprocess.Popen, limit: float = LIMIT) -> Ended:
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        raise AssertionError(f"hangs: {process.communicate()}") from None
+        os.killpg(process.pid, signal.SIGTERM)  # which torchrun passes on to those whom it started
+        time.sleep(5)
+        os.killpg(process.pid, signal.SIGKILL)
+        raise AssertionError(f"hangs: {process.communicate(timeout=10)}") from None
     return Ended(process.returncode, out, err)

@@ -9,6 +9,8 @@ import importlib
 import os
 import resource
 import signal
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +35,7 @@ class Fault:
     after: bool = False
     rank: int = 0
 
-    def install(self) -> None:
+    def _install(self) -> None:
         """Put a counting function in the place of the chosen one."""
         if os.environ.get("LOCAL_RANK", "0") != str(self.rank):
             return
@@ -57,6 +59,12 @@ class Fault:
             return result
 
         setattr(owner, last, counted)
+
+
+def install(faults: Iterable[Fault]) -> None:
+    """Let them happen, in this order where they are of the same call."""
+    for fault in reversed(list(faults)):
+        fault._install()
 
 
 def kill(given, values):
@@ -126,6 +134,18 @@ def note(given, values):
     """A line for each call."""
     with Path(given).open("a") as file:
         file.write("call\n")
+
+
+def process(given, values):
+    """The number of this process."""
+    part = Path(given).with_suffix(".part")
+    part.write_text(str(os.getpid()))
+    part.rename(given)
+
+
+def slow(given, values):
+    """Takes so many seconds."""
+    time.sleep(float(given))
 
 
 def at_once(given, values):

@@ -6,10 +6,9 @@ import os
 import torch
 
 from spml.cli import entry
-from tests.faults.faults import Fault
+from tests.faults.faults import Fault, install
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for fault in json.loads(os.environ.get("FAULTS", "[]")):
-        Fault(**fault).install()
+    install(Fault(**fault) for fault in json.loads(os.environ.get("FAULTS", "[]")))
     entry()

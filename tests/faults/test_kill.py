@@ -19,7 +19,7 @@ MOMENTS = {
     "in the midst of writing a checkpoint": Fault("cut", WRITE, 7, "20000"),
     "before a checkpoint is moved into place": Fault("kill", MOVE, 12),
     "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
-    "while the cache is being built": Fault("kill", "spml.data.cache_pool:Pool.commit", 3),
+    "while the cache is being built": Fault("kill", "spml.data.cache_pool:Pool.put", 30),
 }
 
 
@@ -56,7 +56,7 @@ PLACES = {  # where the random moments fall, and in how many calls of an undistu
     "training": (STEP, False),
     "validation": (SCORED, False),
     "the cache": ("spml.data.cache_pool:Pool.put", False),
-    "the cache's index": ("spml.data.cache_pool:Pool.commit", True),
+    "the cache's index": ("spml.data.cache_pool:_line", False),
     "writing": (WRITE, False),
     "before writing is done": (FLUSH, False),
     "written": (MOVE, True),

@@ -72,7 +72,7 @@ def test_where_nothing_is_done_nothing_is_left(training, undisturbed, tmp_path, 
 
 def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
-    faults = (*(Fault("interrupt", STEP, 8) for _ in range(2)), Fault("note_step", STEP, 0, str(log)))
+    faults = (Fault("note_step", STEP, 0, str(log)), *(Fault("interrupt", STEP, 8) for _ in range(2)))
     stopped = spml(*words, faults=faults)
     stopped.interrupted()
     assert "--resume" in stopped.err and len(steps(log)) == 8  # the eighth was begun, and is not saved
@@ -86,3 +86,11 @@ def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbe
     assert spml(*words, faults=(Fault("terminate", "spml.train.run:RunFolder.write_result"),)).code == 0
     assert outcome(tmp_path / "run") == outcome(undisturbed("em_apl"))
     assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
+
+
+def test_the_command_to_go_on_is_not_told_of_a_run_that_is_gone(training, tmp_path):
+    assert spml(*training("drawn", tmp_path)).code == 0
+    before = contents(tmp_path / "run", without=())
+    stopped = spml(*training("em_apl", tmp_path), "--overwrite", faults=(Fault("interrupt", SCORED, 1),))
+    stopped.interrupted()
+    assert "go on with" not in stopped.err and contents(tmp_path / "run", without=()) == before

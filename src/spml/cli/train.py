@@ -74,7 +74,7 @@ class Train(DataOptions, Settings):
             if item.name in ("data", "resume", "overwrite", "quiet") or value == default:
                 continue
             flag = "--" + item.name.replace("_", "-")
-            if isinstance(value, bool):
+            if isinstance(value, bool) and default is not None:
                 words.append(flag if value else flag.replace("--", "--no-", 1))
             else:
                 for one in value if isinstance(value, list) else [value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
-    for name in ("lightning.fabric", "lightning.fabric.utilities.rank_zero", "lightning.pytorch.utilities.rank_zero"):
+    for name in ("lightning.fabric", "lightning.fabric.utilities.rank_zero", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)  # what is chosen is told in one line of ours
     if uses_cuda(settings):
         torch.set_float32_matmul_precision("high")  # of what is not in bfloat16 anyway

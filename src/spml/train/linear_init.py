@@ -18,7 +18,7 @@ from spml.keyed import key
 from spml.model import Classifier
 from spml.train.display import Display
 from spml.train.evaluate import score
-from spml.train.guard import Guard, Stop
+from spml.train.guard import Guard, Stop, finite_gradients
 from spml.train.optimizer import make_optimizer
 from spml.train.settings import Settings
 
@@ -96,10 +96,12 @@ class LinearInit:
             )
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            if self.skip and not bool(loss.isfinite()):
+            good = not self.skip or bool(loss.isfinite())
+            if good:
+                self.fabric.backward(loss)
+            if not good or (self.skip and not finite_gradients(optimizers, self.fabric._precision.precision)):
                 self.skipped += 1
                 continue
-            self.fabric.backward(loss)
             for optimizer in optimizers:
                 optimizer.step()
             self.guard.watch(loss, logits, rows, f"linear init, epoch {epoch}, batch {number}")

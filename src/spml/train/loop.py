@@ -158,8 +158,7 @@ class _Training:
         self.own_cache = self.cache if cache is None else None
         self.train = Feed(self.train_labels, settings.size, cache=self.cache)
         self.val = Feed(val, settings.size, cache=self.cache)
-        precision = str(fabric._precision.precision)
-        self.scaled = precision == "16-mixed"  # whose gradients may overflow, and are then left out by Lightning
+        self.precision = precision = str(fabric._precision.precision)
         pictures = model.mean.ndim == 4
         how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
         detailed = "features" in method.needs
@@ -247,7 +246,7 @@ class _Training:
             optimizer.zero_grad(set_to_none=True)
         if loss is not None:
             self.fabric.backward(loss)
-        if loss is None or (skip and not self.scaled and not finite_gradients(self.optimizers)):
+        if loss is None or (skip and not finite_gradients(self.optimizers, self.precision)):
             for buffer, kept in zip(self.classifier.buffers(), buffers, strict=True):
                 buffer.copy_(kept)  # statistics of a batch that was not finite
             within["skipped"] += 1

@@ -57,7 +57,7 @@ class Together:
 
     def __init__(self, processes: Processes, fabric: Any, abandon: Callable[[], object]) -> None:
         self.processes, self.abandon = processes, abandon
-        self.children: list[Any] = list(getattr(getattr(fabric, "_launcher", None), "procs", ()))
+        self.children: list[Any] = list(getattr(fabric.strategy.launcher, "procs", ()))
         self._over = threading.Event()
 
     def __enter__(self) -> Together:

@@ -1,0 +1,235 @@
+"""Checkpoints and models are data: what is not whole, not one's own, or a program, is refused, and nothing is run."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml.cli import main
+from spml.errors import UserError
+from spml.model import load_model
+from spml.train import fit
+from spml.train.checkpoint import MARK, TRAILER, read_checkpoint, write_checkpoint
+from spml.train.run import RunFolder
+from tests.conftest import contents, outcome
+
+STATE = {"epoch": 3, "model": {"w": torch.arange(6.0).view(2, 3)}, "history": [{"epoch": 0, "loss": 1.5}], "best": {}}
+RAN = []
+
+
+def run():
+    RAN.append("run")
+
+
+class Program:
+    """A pickle of this runs code when it is read."""
+
+    def __reduce__(self):
+        return run, ()
+
+
+def sealed(data):
+    """With a right checksum."""
+    return data + MARK + hashlib.sha256(data).digest()
+
+
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    write_checkpoint(tmp_path / "last.ckpt", STATE)
+    return tmp_path / "last.ckpt"
+
+
+def test_what_is_written_is_read(checkpoint):
+    state = read_checkpoint(checkpoint)
+    assert torch.equal(state.pop("model")["w"], STATE["model"]["w"])
+    assert state == {name: value for name, value in STATE.items() if name != "model"}
+
+
+PROGRAMS = {
+    "a pickle": pickle.dumps(Program()),
+    "a pickle with its checksum": sealed(pickle.dumps(Program())),
+    "a torch file": saved({**STATE, "best": Program()}),
+    "a torch file with its checksum": sealed(saved({**STATE, "best": Program()})),
+    "an old torch file": sealed(pickle.dumps(0x1950A86A20F9469CFC6C) + pickle.dumps(1001) + pickle.dumps(Program())),
+}
+
+
+@pytest.mark.parametrize("data", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_is_refused_and_not_run(checkpoint, data):
+    RAN.clear()
+    checkpoint.write_bytes(data)
+    with pytest.raises(UserError, match=r"last.ckpt cannot be read \(it") as refused:
+        read_checkpoint(checkpoint)
+    assert not RAN and "trust" not in str(refused.value)
+    if data.startswith(b"PK"):
+        torch.load(io.BytesIO(data), weights_only=False)
+        assert RAN  # it would have run
+
+
+def test_every_changed_byte_is_noticed(checkpoint):
+    whole = checkpoint.read_bytes()
+    for place in [*range(0, len(whole), 61), *range(len(whole) - TRAILER, len(whole))]:
+        checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UserError, match="cut off or changed"):
+            read_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("length", [0, 1, TRAILER - 1, TRAILER, 100, -TRAILER, -1])
+def test_a_file_that_was_cut_off_is_refused(checkpoint, length):
+    checkpoint.write_bytes(checkpoint.read_bytes()[:length])
+    with pytest.raises(UserError, match="cut off or changed"):
+        read_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"model": {}}, torch.zeros(3)])
+def test_something_else_is_refused(checkpoint, value):
+    checkpoint.write_bytes(sealed(saved(value)))
+    with pytest.raises(UserError, match="it holds no training state"):
+        read_checkpoint(checkpoint)
+
+
+@pytest.fixture
+def stopped(finished, tmp_path):
+    """A copy of the finished run without its result, as one that can be gone on with."""
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run/result.json").unlink()
+    return tmp_path / "run"
+
+
+def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, quick, stopped, tmp_path):
+    labels = scenes.observed.labels.copy()
+    labels[[0, 1]] = labels[[1, 0]]
+    other = replace(scenes, observed=scenes.observed.with_labels(labels))
+    fit(other, replace(quick, epochs=1), tmp_path / "other", quiet=True)
+    shutil.copy(tmp_path / "other/last.ckpt", stopped)
+    with pytest.raises(UserError, match=r"last.ckpt is that of another run: .*settings or data"):
+        fit(scenes, quick, stopped, resume=True, quiet=True)
+
+
+def test_one_that_lacks_something_or_does_not_fit_is_refused(scenes, quick, stopped):
+    state = read_checkpoint(stopped / "last.ckpt")
+    wrong = [
+        {name: value for name, value in state.items() if name != "optimizers"},
+        {**state, "model": {**state["model"], "head.weight": torch.zeros(3, 3)}},
+        {**state, "within": {"step": 1}},
+        {**state, "optimizers": []},
+        {**state, "model": 3},
+    ]
+    for other in wrong:
+        write_checkpoint(stopped / "last.ckpt", other)
+        with pytest.raises(UserError, match=r"last.ckpt does not fit this run \(.*\); give --overwrite"):
+            fit(scenes, quick, stopped, resume=True, quiet=True)
+
+
+def test_one_that_does_not_name_its_run_is_older_and_taken(scenes, quick, stopped, finished):
+    state = read_checkpoint(stopped / "last.ckpt")
+    write_checkpoint(stopped / "last.ckpt", {name: value for name, value in state.items() if name != "run"})
+    fit(scenes, quick, stopped, resume=True, quiet=True)
+    assert outcome(stopped) == outcome(finished)
+
+
+def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(scenes, quick, finished, stopped):
+    best = outcome(finished)["best_epoch"]
+    if best != 3:
+        pytest.skip("the last epoch is not the best")
+    shutil.rmtree(stopped / "best")
+    fit(scenes, quick, stopped, resume=True, quiet=True)
+    assert contents(stopped) == contents(finished)
+
+
+@pytest.mark.parametrize("name", ["last.ckpt", "config.json", "best/model.safetensors", "scores/val-02.npz"])
+def test_what_a_killed_process_left_unfinished_is_removed(scenes, quick, stopped, finished, name):
+    path = stopped / name
+    path.with_name(f".{path.name}.123.part").write_bytes(b"half")
+    (stopped / ".notes.part").write_text("mine")
+    fit(scenes, quick, stopped, resume=True, quiet=True)
+    assert contents(stopped) == {**contents(finished), ".notes.part": b"mine"}
+
+
+def test_a_run_that_was_killed_before_it_had_a_name_can_begin(scenes, quick, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.config.json.99.part").write_text("{")
+    fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True)
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+@pytest.mark.parametrize("moved", [0, 1, 4])
+def test_stopped_while_the_old_run_is_moved_aside_it_is_there_again(scenes, quick, stopped, monkeypatch, moved):
+    before = contents(stopped, without=())
+    rename, left = type(stopped).rename, [moved]
+
+    def interrupted(self, target):
+        left[0] -= 1
+        if left[0] == -1:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(type(stopped), "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(scenes, quick, stopped, overwrite=True, quiet=True)
+    assert contents(stopped, without=()) == before and [path.name for path in stopped.parent.iterdir()] == ["run"]
+
+
+def test_abandoning_says_whether_the_run_is_gone(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    run.begin({})
+    run.save_checkpoint(STATE)
+    assert not run.abandon()
+    run.checkpoint.unlink()
+    assert run.abandon() and not run.path.exists()
+
+
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE = {
+    "a changed weight": (lambda path: flip(path, -5), "its checksum does not fit"),
+    "a changed name": (lambda path: flip(path, 60), "not "),
+    "cut off": (lambda path: os.truncate(path, path.stat().st_size - 100), "not a file of weights"),
+    "empty": (lambda path: path.write_bytes(b""), "not a file of weights"),
+    "a program": (lambda path: path.write_bytes(pickle.dumps(Program())), "not a file of weights"),
+}
+
+
+@pytest.mark.parametrize("damage,told", DAMAGE.values(), ids=DAMAGE)
+def test_a_model_that_was_changed_is_refused(finished, scenes_file, tmp_path, capsys, damage, told):
+    RAN.clear()
+    shutil.copytree(finished, tmp_path / "run")
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    (tmp_path / "run/config.json").write_text(json.dumps({**config, "data": str(scenes_file)}))
+    assert main(["eval", str(tmp_path / "run")]) == 0
+    damage(tmp_path / "run/best/model.safetensors")
+    np.savez(tmp_path / "new.npz", x=np.zeros((2, 3, 24, 24), np.uint8))
+    out = tmp_path / "tags.csv"
+    capsys.readouterr()
+    words = (["eval", tmp_path / "run"], ["predict", tmp_path / "run", tmp_path / "new.npz", "--out", out])
+    for command in words:
+        assert main([str(word) for word in command]) == 2
+        error = capsys.readouterr().err
+        assert "model.safetensors" in error and told in error and error.count("\n") == 1
+    assert not RAN and not out.exists()
+
+
+def test_a_model_without_a_checksum_is_older_and_taken(finished, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(finished / "best", tmp_path / "best")
+    save_file(load_file(finished / "best/model.safetensors"), tmp_path / "best/model.safetensors")
+    again, first = (load_model(folder)[0].state_dict() for folder in (tmp_path / "best", finished))
+    assert all(torch.equal(again[name], first[name]) for name in first)

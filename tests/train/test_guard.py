@@ -1,0 +1,236 @@
+"""Losses that are not finite, batches that do not fit, and the wish to stop."""
+
+import json
+import os
+import signal
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from spml.errors import UserError
+from spml.model import load_model
+from spml.train import Settings, fit
+from spml.train.checkpoint import read_checkpoint
+from spml.train.forward import Forward
+from spml.train.guard import Guard, Stop, all_finite
+from spml.train.processes import Processes
+from spml.train.step import Step
+
+STEPS = 4  # of an epoch: 128 items in batches of 32
+SIXTH = {"step": 6}  # the second of the second epoch
+
+
+@pytest.fixture
+def train(scenes, quick, tmp_path):
+    """A short run by one of the methods that go wrong."""
+
+    def run(method, options, **more):
+        settings = replace(quick, method=f"tests.faults.methods:{method}", **more)
+        return fit(scenes, settings, tmp_path / "run", options=options, quiet=True)
+
+    return run
+
+
+def history(run):
+    return [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+
+
+def finite(run):
+    """The checkpoint, all of whose weights are finite."""
+    state = read_checkpoint(run / "last.ckpt")
+    assert all_finite(value for value in state["model"].values() if value.is_floating_point())
+    return state
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(train, quick, tmp_path, value):
+    with pytest.raises(UserError) as refused:
+        train("broken", {**SIXTH, "value": value})
+    told = str(refused.value)
+    rows = np.random.default_rng((quick.seed, 2)).permutation(128)[32:64]
+    assert told.startswith(f"loss is {value} in epoch 2, batch 2: logits from -")
+    assert f"rows {', '.join(map(str, rows[:16]))}, ... of the training split" in told
+    assert all(option in told for option in ("--lr", "--precision 32-true", "--on-nan skip"))
+    assert finite(tmp_path / "run")["epoch"] == 1
+
+
+def test_one_that_ends_the_first_epoch_leaves_nothing(train, tmp_path):
+    with pytest.raises(UserError, match="epoch 1, batch 3"):
+        train("broken", {"step": 3})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["broken", "broken_gradient"])
+def test_such_a_batch_can_be_left_out(train, tmp_path, method):
+    train(method, SIXTH, on_nan="skip")
+    lines = history(tmp_path / "run")
+    assert [line.get("skipped") for line in lines] == [None, None, 1, None]
+    assert 0.05 < lines[2]["loss"] < lines[1]["loss"]
+    assert finite(tmp_path / "run")["epoch"] == 3
+    assert all_finite(load_model(tmp_path / "run")[0].parameters())
+
+
+def test_the_loss_of_an_epoch_is_that_of_the_batches_that_count(train, tmp_path, monkeypatch):
+    losses, watch = [], Guard.watch
+
+    def noted(self, loss, *more):
+        losses.append(loss.item())
+        watch(self, loss, *more)
+
+    monkeypatch.setattr(Guard, "watch", noted)
+    train("broken", SIXTH, on_nan="skip", epochs=2)
+    assert len(losses) == 2 * STEPS - 1
+    assert history(tmp_path / "run")[2]["loss"] == pytest.approx(np.mean(losses[STEPS:]))
+
+
+def test_an_epoch_without_any_finite_loss_ends_the_run(scenes, quick, tmp_path):
+    settings = replace(quick, method="tests.train.test_guard:never_finite", on_nan="skip")
+    with pytest.raises(UserError, match="no batch of epoch 1 had a finite loss; try"):
+        fit(scenes, settings, tmp_path / "run", quiet=True)
+
+
+def never_finite(logits, observed):
+    return logits.sum() * float("nan")
+
+
+never_finite.needs = frozenset({"index"})  # so that it is not tried on zeros
+
+
+@pytest.fixture
+def blinded(monkeypatch):
+    """In the sixth step of training, pictures are not numbers."""
+    calls, call = [], Forward.__call__
+
+    def blind(self, x):
+        calls.append(1)
+        return call(self, x * float("nan") if len(calls) == 6 else x)
+
+    monkeypatch.setattr(Forward, "__call__", blind)
+
+
+def test_logits_that_are_nan_reach_no_method_and_no_statistics(train, tmp_path, blinded):
+    train("broken", {}, on_nan="skip")
+    assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
+    state = finite(tmp_path / "run")["method"]
+    assert all_finite([state["scores"]]) and state["steps"] == 3 * STEPS - 1
+
+
+def test_logits_that_are_nan_end_the_run_otherwise(train, tmp_path, blinded):
+    with pytest.raises(UserError, match="loss is nan in epoch 2, batch 2: logits from nan to nan"):
+        train("broken", {})
+    assert finite(tmp_path / "run")["epoch"] == 1
+
+
+@pytest.mark.parametrize("which", ["logits", "views", "features"])
+def test_nothing_that_is_nan_reaches_a_method(which):
+    given = []
+
+    class Method(torch.nn.Module):
+        needs = frozenset({"features", "views"})
+
+        def see(self, seen):
+            pass
+
+        def forward(self, logits, observed, **more):
+            given.append(more)
+            return logits.sum()
+
+    parts = {name: torch.zeros(2, 3) for name in ("logits", "views", "features")}
+    parts[which][1, 1] = float("nan")
+    both = torch.cat([parts["logits"], parts["views"]]), torch.cat([parts["features"]] * 2)
+    step = Step(lambda x: both, Method(), Settings(on_nan="skip", epochs=1), Processes())
+    rows = np.arange(2)
+    x = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not given
+
+
+def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):
+    with pytest.raises(UserError, match="weights are not finite after epoch 2, batch 2, though its loss was; try"):
+        train("broken_gradient", SIXTH, checkpoint_minutes=1e-9)
+    state = finite(tmp_path / "run")
+    assert (state["epoch"], state["within"]["step"]) == (1, 1)
+
+
+def test_one_of_the_last_batch_is_found_before_validation(train, tmp_path):
+    with pytest.raises(UserError, match="weights are not finite after epoch 2, batch 4"):
+        train("broken_gradient", {"step": 8})
+    assert finite(tmp_path / "run")["epoch"] == 1
+
+
+def test_the_next_loss_tells_of_it_otherwise(train, tmp_path):
+    with pytest.raises(UserError, match="loss is nan in epoch 2, batch 3: logits from nan"):
+        train("broken_gradient", SIXTH)
+    assert finite(tmp_path / "run")["epoch"] == 1
+
+
+@pytest.mark.parametrize("method", ["broken", "broken_gradient"])
+def test_the_linear_start_is_watched_too(train, tmp_path, method):
+    with pytest.raises(UserError, match=r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"):
+        train(method, SIXTH, linear_init=2)
+    assert not (tmp_path / "run").exists()
+    train(method, SIXTH, linear_init=2, on_nan="skip")
+    assert history(tmp_path / "run")[0]["linear_init"]["skipped"] == 1
+    finite(tmp_path / "run")
+
+
+def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved():
+    guard = Guard(torch.nn.Linear(2, 2))
+    waited = []
+    event = SimpleNamespace(synchronize=lambda: waited.append(1), query=lambda: False)
+    for number, loss in enumerate((0.5, float("nan")), start=1):
+        guard.on_their_way.append((event, torch.tensor([loss, -1.0, 2.0]), np.array([7, 3]), f"step {number}"))
+    with pytest.raises(UserError, match=r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split"):
+        guard.finish()
+    assert len(waited) == 2
+
+
+def too_large(logits, observed):
+    return logits.sum() + torch.empty(2**60).sum()
+
+
+too_large.needs = frozenset({"index"})
+
+
+def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_path):
+    settings = replace(quick, method="tests.train.test_guard:too_large")
+    with pytest.raises(UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"):
+        fit(scenes, settings, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_wish_to_stop_is_noted_and_the_second_granted_at_once(number):
+    former = signal.getsignal(number)
+    with Stop() as stop:
+        os.kill(os.getpid(), number)
+        assert stop.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == former
+
+
+def test_what_a_program_was_started_to_ignore_stays_ignored():
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with Stop() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.asked
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
+def test_in_another_thread_signals_are_left_alone():
+    seen = []
+
+    def other():
+        with Stop():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGTERM)]
