@@ -27,7 +27,6 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
         settings: resolved.
         unused: some parameters may get no gradient in a step.
     """
-    import logging
 
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
