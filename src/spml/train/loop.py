@@ -167,6 +167,7 @@ class _Training:
         self.step = Step(forward, self.method, settings, processes)
         self.how = described(device, precision, how, processes.count, mode if self.cache else None)
         self.parts, self.at = Parts(model, self.method, self.optimizers, device), Progress()
+        self.kept: dict[str, Tensor] = {}  # the best model's weights, as they were last written
         self.scored = 0  # batches
 
     def run_all(self) -> dict[str, Any]:
@@ -302,7 +303,8 @@ class _Training:
         """
         if self.processes.first and self.at.best.get("epoch") == epoch:
             info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.at.best)
-            self.writer.do(save_model, self.run.best, self.writer.copy(dict(self.classifier.state_dict())), info)
+            self.kept = self.writer.copy(dict(self.classifier.state_dict()))
+            self.writer.do(save_model, self.run.best, self.kept, info)
 
     def _scored(self, feed: Feed) -> Any:
         batch = eval_batch(self.settings, self.fabric.device) * self.processes.count
@@ -378,8 +380,8 @@ class _Training:
         self.writer.wait()
         self.processes.wait()
         if test is not None:
-            best, _ = load_model(self.run.best)
-            self.classifier.load_state_dict(best.state_dict())
+            beside = self.writer.beside and self.kept  # a copy of the best, which need not be read again
+            self.classifier.load_state_dict(self.kept if beside else load_model(self.run.best)[0].state_dict())
             logits = self._logits(Feed(test, self.settings.size, cache=self.cache), "test")
             tested = record.test_figures(logits, test)
             if self.processes.first:
