@@ -1,11 +1,14 @@
 import json
 import os
+import signal
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+for _signal in (signal.SIGINT, signal.SIGHUP):  # which tests started in the background would ignore, and their children
+    signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a network
 os.environ["SPML_CACHE"] = tempfile.mkdtemp(prefix="spml-cache-")  # nor touches the user's cache
 TIMINGS = ("images_per_second", "seconds")

@@ -15,6 +15,7 @@ from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
 from spml.train import fit
+from spml.train.processes import Processes
 from spml.train.settings import resolve
 from spml.train.step import Step
 from tests.losses.common import random_batch
@@ -286,7 +287,11 @@ class TestRun:
             torch.manual_seed(0)
             loss = losses.create("lagc", lac=0.0)
             index = torch.from_numpy(rows)
-            values.append(Step(model, loss, settings).loss(x[index], observed[index], rows, index, 3).item())
+            values.append(
+                Step(lambda part: model(part, True), loss, settings, Processes())
+                .loss(x[index], observed[index], index, rows, 3)
+                .item()
+            )
         assert values[0] == pytest.approx(values[1])
 
     @pytest.mark.parametrize("epoch", [1, 3])
@@ -296,7 +301,8 @@ class TestRun:
         model, loss = Classifier.build("tiny", 10, head="query"), losses.create("lagc", size=5)
         loss.prepare(model.eval()(torch.zeros(1, 3, 24, 24, dtype=torch.uint8), True)[1].detach())
         x, observed = torch.from_numpy(scenes.observed.x[:8]), torch.from_numpy(scenes.observed.labels[:8])
-        Step(model.train(), loss, settings).loss(x, observed, np.arange(8), torch.arange(8), epoch).backward()
+        step = Step(lambda part: model.train()(part, True), loss, settings, Processes())
+        step.loss(x, observed, torch.arange(8), np.arange(8), epoch).backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
         assert (loss.projection.weight.grad is not None) == (epoch == 3)
 

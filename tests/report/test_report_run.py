@@ -240,7 +240,7 @@ def test_a_page_is_whole_or_not_there(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(UserError, match="No space left"):
+    with pytest.raises(UserError, match="the disk is full"):
         write_report([run], out, title="another")
     assert out.read_bytes() == before
     assert list(out.parent.iterdir()) == [out]

@@ -21,7 +21,9 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     return assume_negative(Focal(gamma), Absent(Focal(gamma)), reduction=reduction)
 
 
-@searched({"gamma_pos": 0.0}, gamma_neg=(1.0, 2.0, 4.0), gamma_pos=(0.0, 1.0), clip=(0.0, 0.05, 0.1))
+@searched(
+    {"gamma_pos": 0.0}, {"gamma_neg": 2.0}, gamma_neg=(1.0, 2.0, 4.0), gamma_pos=(0.0, 1.0), clip=(0.0, 0.05, 0.1)
+)
 def asl(
     gamma_neg: float = 4.0,
     gamma_pos: float = 1.0,
