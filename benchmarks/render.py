@@ -57,6 +57,32 @@ def startup() -> str:
     return "\n".join(["| command | seconds |", "|---|---|", *rows])
 
 
+def throughput() -> str:
+    """Training of ResNet-50 as the loop does it, against the reference behaviour in the same process."""
+    whole = load("throughput-h200.json")
+    lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
+    for name, pair in whole["seconds"].items():
+        if name != "step":
+            lines.append(f"| {name} | {pair['reference']:.1f} | {pair['spml']:.1f} | {whole['ratios'][name]:.2f} |")
+    lines += ["", "| step, run as | reference, ms | spml, ms | × as fast | host, ms | waits for the device |"]
+    lines.append("|---" * 6 + "|")
+    files = ("throughput-h200.json", "throughput-step-bf16-h200.json", "throughput-step-fp16-h200.json")
+    for file, note in zip(files, (", while boxes were copied to the device", "", ""), strict=True):
+        data = load(file)
+        pair, host = data["seconds"]["step"], data["host_seconds"]
+        times = f"{pair['reference'] * 1e3:.1f} | {pair['spml'] * 1e3:.1f} | {data['ratios']['step']:.2f}"
+        waits = ", ".join(data["waits"]) or "none"
+        lines.append(f"| {data['step_run_as']}{note} | {times} | {host * 1e3:.1f} | {waits} |")
+    lines += ["", "| device's time in a step, ms | bf16 | fp16 |", "|---|---|---|"]
+    profiles = [load(file)["profile"] for file in files[1:]]
+    for name in profiles[0]:
+        lines.append(f"| {name} | " + " | ".join(f"{profile.get(name, 0) * 1e3:.2f}" for profile in profiles) + " |")
+    share = f"{whole['share_of_peak']:.1%} of the {whole['peak_flops'] / 1e12:.0f} TFLOP/s"
+    where = whole["environment"]
+    about = f"The first bf16 step reaches {share} that bf16 matrix products reach there."
+    return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
+
+
 def load(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 
@@ -66,6 +92,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "average_precision": average_precision,
     "decoding": decoding,
     "startup": startup,
+    "throughput": throughput,
 }
 
 

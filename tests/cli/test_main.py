@@ -10,7 +10,7 @@ import pytest
 from spml.cli import main
 from spml.losses import names
 
-COMMANDS = ("demo", "prepare", "check", "stats", "train", "eval", "predict", "report")
+COMMANDS = ("demo", "prepare", "check", "stats", "train", "eval", "predict", "report", "bench", "ablate")
 
 
 def spml(*words, **more):
@@ -26,7 +26,7 @@ def test_every_command_has_help_with_an_example(command, capsys):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from spml.cli import main; main(['train', '--help']);"
+        "import sys; from spml.cli import main; main(['train', '--help']); main(['bench', '--help']);"
         "heavy = {'torch', 'numpy', 'timm', 'lightning', 'matplotlib', 'sklearn'} & set(sys.modules);"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )

@@ -236,12 +236,13 @@ def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
     size = 3 * SIZE * SIZE
     monkeypatch.setattr("spml.data.cache_pictures.free_memory", lambda device: 10 * size)
     with opened([table], tmp_path / "cache", "memory") as cache:
-        first = cache.pictures(table)
+        first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
+        assert cache.pictures(table.take(np.arange(6))) is first  # the same files
         with pytest.raises(UserError, match=r"10 kB do not fit well in the 7 kB that are free; give --cache disk"):
-            cache.pictures(table)
+            cache.pictures(other)
         first.batch(np.arange(6))
         assert first.promised == 0
-        cache.pictures(table)
+        assert torch.equal(cache.pictures(other).batch(np.arange(6))[0], direct(other))
 
 
 def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_matters(tmp_path, monkeypatch, settled):

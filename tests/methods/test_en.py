@@ -340,8 +340,8 @@ def test_parts_of_one_picture_make_it_whole():
 
 
 def test_without_being_told_it_takes_a_batch_for_whole_pictures():
-    logits, table = random_batch(4, 2)
-    loss, call = method(table, scl=1.0, grid=6), {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 2, 3, 3)}
+    logits, table = random_batch(4, 3)
+    loss, call = method(table, scl=1.0, grid=6), {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 3, 3, 3)}
     loss.see(MIRRORED.expand(4, -1))
     loss(logits, table, **call)
     assert 0 < loss.heat.seen.float().mean() < 0.5

@@ -418,6 +418,18 @@ class TestOnPictures:
         still.begin_epoch(3, 9)
         assert still(self.logits, self.observed, epoch=3, **CALL) == before
 
+    def test_logit_and_d_have_random_numbers_of_their_own(self, monkeypatch):
+        asked = {}
+        monkeypatch.setattr(smile_image, "draw", lambda a, b, index, salt: asked.setdefault("d", (salt, a.log()))[1])
+        monkeypatch.setattr(
+            smile_image.keyed, "normal", lambda index, salt, c: asked.setdefault("z", (salt, torch.zeros(6, c)))[1]
+        )
+        method = image_form()
+        method.salt = 700
+        method(self.logits, self.observed, epoch=3, **CALL)
+        d, z = asked["d"][0], asked["z"][0]
+        assert {d, z} <= set(range(700, 704)) and z not in (d, d + 1)  # a draw uses two
+
     def test_concentrations_do_not_vanish(self):
         method = image_form()
         low = -1e5 * method.form.weight[0].detach().sign()

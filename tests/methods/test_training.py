@@ -10,7 +10,12 @@ from spml.train import fit
 from spml.train.loop import _Training
 from tests.conftest import contents, outcome
 
-OPTIONS = {"em_apl": {"warmup": 1}, "crisp": {"warmup": 1}, "ll_cp": {"delta": 0.01}}  # so that three epochs show them
+OPTIONS = {  # with which there is something to remember after the second of three epochs
+    "em_apl": {"warmup": 1},
+    "crisp": {"warmup": 1},
+    "ll_cp": {"delta": 0.01},
+    "lagc": {"first": 0.3},
+}
 MOVED = {  # other options of a method, for pictures that are cut and mirrored
     "en": [
         {"cl": 1.0, "ties": "random", "count": "uniform"},

@@ -40,7 +40,7 @@ def normalised(x, norm):
 
 def layer_by_hand(layer, vectors, seen):
     """Four heads, each with a quarter of the channels, one vector of one item at a time."""
-    attention, (first, _, _, second) = layer.attention, layer.feed
+    attention, first, second = layer.attention, layer.feed[0], layer.feed[-1]
     weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
     result = torch.empty_like(vectors)
     for item in range(len(vectors)):

@@ -70,10 +70,10 @@ def test_it_is_training_of_a_linear_model_on_the_backbones_features(scenes, init
     settings = replace(init, method="an", linear_lr=0.01, linear_batch_size=10**6, optimizer="sgd", linear_init=1)
     state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["model"]
     from spml.keyed import key
-    from spml.train.loop import _model
+    from spml.train.setup import make_model
 
     torch.manual_seed(key(settings.seed, 0))
-    model = _model(scenes, resolve(settings, scenes)).eval()
+    model = make_model(scenes, resolve(settings, scenes)).eval()
     train = scenes.observed.take(scenes.train_rows)
     with torch.no_grad():
         features = model.features(torch.from_numpy(train.x)).mean(dim=(2, 3))

@@ -40,6 +40,12 @@ def test_benchmarks_take_the_papers_protocol(name, expected):
     assert (settings.observe_seed, settings.split_seed) == (1200, 1200)
 
 
+@pytest.mark.parametrize(("method", "rates"), [("gr", (3e-3, 10)), ("mime", (1e-3, 1)), ("lagc", (1e-3, 1))])
+def test_digits_rates_fit_the_head(digits, method, rates):
+    settings = resolve(Settings(method=method), digits)
+    assert (settings.lr, settings.head_lr) == rates
+
+
 def test_features_take_a_linear_model():
     settings = resolve(Settings(), experiment("mine.npz", np.zeros((3, 5), np.float32)))
     assert (settings.backbone, settings.weights, settings.selection) == ("linear", "none", "observed")
@@ -47,7 +53,7 @@ def test_features_take_a_linear_model():
 
 def test_what_is_given_stays_given():
     given = Settings(
-        backbone="tiny", size=32, epochs=2, batch_size=3, lr=0.5, flip=False, weights="none", head="linear"
+        backbone="tiny", size=32, epochs=2, batch_size=3, lr=0.5, flip=False, weights="none", head="linear", head_lr=3.0
     )
     assert resolve(given, experiment("voc")) == replace(given, selection="observed")
 

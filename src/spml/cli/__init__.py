@@ -22,6 +22,8 @@ class Command(Protocol):
 
 
 def _commands() -> dict[str, Callable[..., Command]]:
+    from spml.cli.ablate import Ablate
+    from spml.cli.bench import Bench
     from spml.cli.check import Check
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
@@ -39,6 +41,8 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "train": Train,
         "eval": Eval,
         "predict": Predict,
+        "bench": Bench,
+        "ablate": Ablate,
         "report": Report,
     }
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from spml.bench.write import Cells
 
 Row = tuple[str, Sequence[int]]
 
@@ -27,6 +32,19 @@ def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int) -> None:
             table.add_row(Text(plain(name)), *(f"{count:,}" for count in counts))
         elif place == ends:
             table.add_row(Text(f"... {len(rows) - 2 * ends:,} more ...", "dim"), *("" for _ in counts))
+
+
+def shown(cells: Cells) -> None:
+    """Print a table of results with its notes."""
+    table = Table(title=cells.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for place, head in enumerate(cells.header):
+        table.add_column(head, justify="right" if place else "left")
+    for row in cells.rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console()
+    console.print(table)
+    for note in cells.notes:
+        console.print(note, highlight=False, markup=False, style="dim")
 
 
 def plain(text: str) -> str:

@@ -6,13 +6,15 @@ loss(logits, observed, epoch=3, epochs=8).backward()
 
 from spml.losses.method import Method
 from spml.losses.presets import Preset, preset
-from spml.losses.registry import Option, check_options, create, head, memory, names, needs, options
+from spml.losses.registry import Option, check_options, create, head, memory, names, needs, options, space
+from spml.losses.search import Space, searched
 from spml.losses.unified import UnifiedLoss, value_and_gradient
 
 __all__ = [
     "Method",
     "Option",
     "Preset",
+    "Space",
     "UnifiedLoss",
     "check_options",
     "create",
@@ -22,5 +24,7 @@ __all__ = [
     "needs",
     "options",
     "preset",
+    "searched",
+    "space",
     "value_and_gradient",
 ]

@@ -5,10 +5,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from spml.losses.components import Constant, OverOthers
+from spml.losses.search import searched
 from spml.losses.terms import Absent, Log, Mixed
 from spml.losses.unified import Reduction, UnifiedLoss, assume_negative
 
+AS_PUBLISHED = {"eps": 1e-5}  # inside the logs of the published code: all that there is to try in these
 
+
+@searched(AS_PUBLISHED)
 def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Assume negative: binary cross-entropy with every unknown label taken as absent (Cole et al., 2021).
 
@@ -19,6 +23,7 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     return assume_negative(Log(eps), Absent(Log(eps)), reduction=reduction)
 
 
+@searched({"smoothing": 0.2}, smoothing=(0.02, 0.05, 0.1, 0.2, 0.3))
 def an_ls(smoothing: float = 0.1, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Assume negative with label smoothing: targets 1 - smoothing and smoothing (Cole et al., 2021).
 
@@ -36,6 +41,7 @@ def an_ls(smoothing: float = 0.1, eps: float | None = None, reduction: Reduction
     return UnifiedLoss(Constant(smoothing), Constant(1), l1, present, absent, reduction=reduction)
 
 
+@searched(AS_PUBLISHED)
 def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Weak assume negative: each unknown label counts 1 / (C - 1) (Cole et al., 2021).
 
@@ -46,6 +52,7 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     return assume_negative(Log(eps), Absent(Log(eps)), weight=OverOthers(), reduction=reduction)
 
 
+@searched(AS_PUBLISHED)
 def epr(expected_positives: float = 1.5, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Expected positive regularisation: learn positives, and keep their expected number right (Cole et al., 2021).
 
@@ -80,6 +87,7 @@ class ExpectedPositives(nn.Module):
         return self.formula
 
 
+@searched(AS_PUBLISHED)
 def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Binary cross-entropy on complete labels: the upper bound. Entries whose label is unknown do not count.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from spml.losses.components import Constant, Step
+from spml.losses.search import searched
 from spml.losses.terms import Absent, AsymmetricNegative, Focal, Hill, Log
 from spml.losses.unified import Reduction, UnifiedLoss, assume_negative
 
 
+@searched({"gamma": 1.0}, gamma=(0.5, 1.0, 2.0, 3.0))
 def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     """Focal loss, unknown labels taken as absent (Lin et al., 2017).
 
@@ -19,6 +21,7 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     return assume_negative(Focal(gamma), Absent(Focal(gamma)), reduction=reduction)
 
 
+@searched({"gamma_pos": 0.0}, gamma_neg=(1.0, 2.0, 4.0), gamma_pos=(0.0, 1.0), clip=(0.0, 0.05, 0.1))
 def asl(
     gamma_neg: float = 4.0,
     gamma_pos: float = 1.0,
@@ -39,6 +42,7 @@ def asl(
     return assume_negative(Focal(gamma_pos, detach=detach), l3, reduction=reduction)
 
 
+@searched({"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), lam=(1.3, 1.5, 1.7))
 def hill(
     variant: Literal["original", "gr"] = "original",
     lam: float = 1.5,
@@ -63,6 +67,7 @@ def hill(
     return assume_negative(l1, Hill(lam), reduction=reduction)
 
 
+@searched({"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), tau=(0.5, 0.6, 0.7, 0.8))
 def splc(
     variant: Literal["original", "gr"] = "original",
     tau: float = 0.6,

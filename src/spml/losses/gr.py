@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Literal
 
-from spml.losses.components import Gaussian, Logistic, Posterior
+from spml.losses.components import Constant, Gaussian, Logistic, Posterior
 from spml.losses.context import RampLike
+from spml.losses.search import searched
 from spml.losses.terms import GCE, Absent
 from spml.losses.unified import Part, Reduction, UnifiedLoss
 
 Variant = Literal["official", "paper"]
 
+# where the paper looked: b at the end, and the threshold tau = -b/w there; sigma and mu at the end
+BETA = tuple(
+    {"w": (0.0, round(-b / tau, 4)), "b": (-2.0, b)}
+    for b in (-2.0, -5.0, -8.0)
+    for tau in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+)
+ALPHA = tuple({"mu": (0.5, mu), "sigma": (2.0, sigma)} for sigma in (0.1, 0.5, 1.0) for mu in (0.2, 0.4, 0.6, 0.8, 1.0))
 
+
+@searched({"w": (0.0, 10.0), "b": (-2.0, -8.0)}, {"w": (0.0, 2.0), "b": (-2.0, -2.0)}, beta=BETA, alpha=ALPHA)
 def gr(
     variant: Variant = "official",
     q1: RampLike | None = None,
@@ -22,6 +32,8 @@ def gr(
     mu: RampLike = (0.5, 0.8),
     sigma: RampLike = (2.0, 0.5),
     a: RampLike | None = None,
+    khat: bool = True,
+    v: bool = True,
     eps: float | None = None,
     schedule: Variant | None = None,
     reduction: Reduction | None = None,
@@ -41,6 +53,8 @@ def gr(
         mu: probability at which an unknown label counts most.
         sigma: how fast its weight falls off around mu.
         a: probability that a positive is observed; given, k_hat is (1 - a) p / (1 - a p) in place of the logistic.
+        khat: False takes unknown labels as absent, k_hat = 0; a cross in the paper's ablation.
+        v: False lets all unknown labels count alike, v = 1; a cross in the paper's ablation.
         eps: where q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
         schedule: "official": w and b have gone (epoch - 1) / epochs of their way, mu and sigma epoch / epochs;
             "paper": all have gone epoch / epochs. The qs go epoch / epochs in both.
@@ -51,10 +65,10 @@ def gr(
             raise ValueError(f"{name} is official or paper, not {value!r}")
     official = variant == "official"
     lag = 1 if (schedule or variant) == "official" else 0
-    khat: Part = Logistic(w, b, lag=lag) if a is None else Posterior(a)
+    soft: Part = Logistic(w, b, lag=lag) if a is None else Posterior(a)
     return UnifiedLoss(
-        khat=khat,
-        weight=Gaussian(mu, sigma),
+        khat=soft if khat else Constant(0),
+        weight=Gaussian(mu, sigma) if v else Constant(1),
         l1=GCE((0.0 if official else 0.01) if q1 is None else q1, eps),
         l2=GCE(q2),
         l3=Absent(GCE(q3)),

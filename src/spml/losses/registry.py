@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from torch import Tensor, nn
 
 from spml.losses.method import Method
+from spml.losses.search import Space
 
 METHODS: dict[str, str] = {
     "an": "spml.losses.cross_entropy",
@@ -107,6 +108,12 @@ def needs(name: str) -> frozenset[str]:
 def head(name: str, pictures: bool = True) -> str | None:
     """The classifier's head that the method is meant for, where it is not the linear one."""
     return getattr(_factory(name), "head" if pictures else "vector_head", None)
+
+
+def space(name: str) -> Space:
+    """What may be searched over in the method; empty where it declares nothing."""
+    found = getattr(_factory(name), "space", None)
+    return found if isinstance(found, Space) else Space()
 
 
 def memory(name: str, items: int, classes: int, **values: Any) -> int:

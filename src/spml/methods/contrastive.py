@@ -34,7 +34,7 @@ class LabelQueue(nn.Module):
     embeddings: Tensor
     classes: Tensor
 
-    def __init__(self, width: int = 128, size: int = 512, temperature: float = 0.5, limit: int = 2048) -> None:
+    def __init__(self, width: int = 128, size: int = 512, temperature: float = 0.5, limit: int = 1024) -> None:
         super().__init__()
         if size < 0 or limit < 1:
             raise ValueError(f"a queue holds 0 entries or more and compares 1 or more, not {size} and {limit}")

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from spml.losses.cross_entropy import an
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts
 from spml.methods.priors import estimate_priors
 
 
+@searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
 class crisp(Method):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: positives are learned, the mean prediction is held to the prior (Liu et al., 2024).
 
@@ -81,6 +83,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.register_buffer("priors", _checked(priors, classes) if self.given else torch.full((classes,), torch.nan))
         self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
         self.scores = torch.empty(0)
+        self._looked_at, self._any = (0, -1), False
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -101,7 +104,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
     ) -> Tensor:
         """Loss of a batch; assume-negative until there are priors."""
         logits = prepared(logits, observed)
-        if epoch <= self.warmup or bool(self.priors.isnan().all()):
+        if epoch <= self.warmup or not self._estimated():
             loss: Tensor = self.assume_negative(logits, observed, epoch=epoch, epochs=epochs)
             return loss
         counted = self.priors.isfinite() & (self.per_positive > 0)
@@ -112,6 +115,13 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         entries = torch.where(observed == 1, positive, torch.where(absent, p, 0.0))
         distance = torch.where(counted, (mean - priors).abs(), 0.0)
         return reduce(entries + self.prior_weight * distance, self.reduction)
+
+    def _estimated(self) -> bool:
+        """Whether there are priors; the device is asked once after they have changed, not in every step."""
+        now = id(self.priors), self.priors._version
+        if now != self._looked_at:
+            self._looked_at, self._any = now, not bool(self.priors.isnan().all())
+        return self._any
 
     def _mean(self, batch: Tensor) -> Tensor:
         """The running mean with this batch in it, whose slope is that of the batch's mean."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from spml.losses.context import Context
 from spml.losses.method import Method, prepared
 from spml.losses.registry import create, options
+from spml.losses.search import searched
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts, rows_of
@@ -17,6 +18,7 @@ from spml.methods.labels import label_parts, rows_of
 NONE = -1.0  # of a label that has no pseudo-label
 
 
+@searched({"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5))
 class em_apl(Method):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
 

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from spml.losses.components import Component, Gaussian
 from spml.losses.context import Context, Ramp, RampLike
 from spml.losses.gr import Variant
+from spml.losses.search import searched
 from spml.losses.terms import GCE, Absent
 from spml.losses.unified import Reduction, UnifiedLoss
 
 Constraint = Literal["class", "batch", "none"]
 
 
+@searched({"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3))
 class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their names)
     """Generalized Robust loss with learned k_hat and v, the paper's last ablation row (Chen et al., 2024).
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from spml.losses.context import Context
-from spml.losses.cross_entropy import ExpectedPositives
+from spml.losses.cross_entropy import AS_PUBLISHED, ExpectedPositives
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts, rows_of
@@ -19,6 +20,7 @@ CARRIED = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()  # car
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known ones at this, or minus this
 
 
+@searched(AS_PUBLISHED)
 class role(Method):  # noqa: N801  (methods are called by their names)
     """Regularised online label estimation: classifier and labels teach each other (Cole et al., 2021).
 

@@ -14,7 +14,7 @@ from spml.methods.smile_table import TableForm
 
 
 class smile(Method):  # noqa: N801  (methods are called by their names)
-    """Single positives with label enhancement: a distribution over labels is learned beside the classifier (Xu, 2022).
+    """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
 
     There are two forms. On feature vectors it is that of the published code: a graph of near items gives d, the degree
     to which each label describes an item; labels, features and graph must come out of d again; and the classifier's
@@ -39,7 +39,8 @@ class smile(Method):  # noqa: N801  (methods are called by their names)
             feature's deviation, as the classifier takes them; the published code takes them as they are.
         own_lr: of feature vectors: learning rate of what gives d.
         x: of feature vectors: features (items, features) of the training split, where its table does not bring them.
-        warmup: of pictures: epochs that only assume negative, for the classifier and d.
+        warmup: of pictures: epochs that only assume negative, for the classifier and d. Their loss is some ten times
+            as large as that of later epochs, so that Adam takes small steps for a while: 0 is better on few items.
         alpha: of pictures: weight of assume-negative for the classifier.
         beta: of pictures: weight of assume-negative for d.
         theta: of pictures: weight of the classifier's cross-entropy with d as target.

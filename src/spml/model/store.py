@@ -45,12 +45,19 @@ class ModelInfo:
     format: int = FORMAT
 
 
-def save_model(folder: Path, model: Classifier, info: ModelInfo) -> None:
-    """Write both files; a reader sees the old pair or the new weights with a description that fits either."""
+def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: ModelInfo) -> None:
+    """Write both files; a reader sees the old pair or the new weights with a description that fits either.
+
+    Args:
+        folder: of both.
+        model: the classifier, or its state_dict().
+        info: its description.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    state = model.state_dict() if isinstance(model, Classifier) else model
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     weights = folder / "model.safetensors"
     try:
         with replacing(weights) as beside:

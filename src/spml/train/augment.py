@@ -8,7 +8,6 @@ from torch import Tensor
 
 from spml.keyed import coin, key, uniform
 
-WHOLE = (0.0, 0.0, 1.0, 1.0)
 ASPECT = 4 / 3  # a cut-out part is at most this many times as wide as high, or as high as wide
 
 
@@ -27,17 +26,19 @@ def boxes(index: Tensor, seed: int, epoch: int, *, crop: float | None, flip: boo
         crop: the smallest share of the area that a part may have; None is the whole.
         flip: mirror about half of them.
     """
-    seen = torch.tensor(WHOLE, device=index.device).repeat(len(index), 1)
+    zero = torch.zeros(len(index), device=index.device)  # made there: a copy from here would wait for the device
+    left, top, right, bottom = zero, zero, zero + 1, zero + 1
     if crop is not None:
-        share, shape, left, top = uniform(index, key(seed, epoch, 3), 4).unbind(dim=1)
+        share, shape, across, down = uniform(index, key(seed, epoch, 3), 4).unbind(dim=1)
         side = (crop + (1 - crop) * share).sqrt()
         stretch = (ASPECT ** (shape - 0.5)).clamp(min=side, max=1 / side)  # a large part has no room to be narrow
         width, height = side * stretch, side / stretch
-        left, top = left * (1 - width), top * (1 - height)
-        seen = torch.stack([left, top, left + width, top + height], dim=1)
+        left, top = across * (1 - width), down * (1 - height)
+        right, bottom = left + width, top + height
     if flip:
-        seen = torch.where(coin(index, seed, epoch)[:, None], seen[:, [2, 1, 0, 3]], seen)
-    return seen
+        turned = coin(index, seed, epoch)
+        left, right = torch.where(turned, right, left), torch.where(turned, left, right)
+    return torch.stack([left, top, right, bottom], dim=1)
 
 
 def cut(pictures: Tensor, seen: Tensor) -> Tensor:

@@ -27,11 +27,14 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
         settings: resolved.
         unused: some parameters may get no gradient in a step.
     """
+
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
-    for name in ("lightning.fabric", "lightning.pytorch"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # what is chosen is told in a line of ours
+    for name in ("lightning.fabric", "lightning.fabric.utilities.rank_zero", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # what is chosen is told in one line of ours
+    if uses_cuda(settings):
+        torch.set_float32_matmul_precision("high")  # of what is not in bfloat16 anyway
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
     many = devices * nodes > 1

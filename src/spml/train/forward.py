@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
 from typing import Any
 
@@ -58,6 +59,7 @@ class Forward:
         if self.how == "compile":
             self.fast = torch.compile(step, mode="reduce-overhead" if x.is_cuda else None, dynamic=False)
             return
+        _keep_quiet()
         kept = [buffer.clone() for buffer in self.classifier.buffers()]  # what is recorded is also done, three times
         try:
             self.fast = torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
@@ -66,6 +68,14 @@ class Forward:
         for buffer, value in zip(self.classifier.buffers(), kept, strict=True):
             buffer.copy_(value)
         self.classifier.zero_grad(set_to_none=True)
+
+
+def _keep_quiet() -> None:
+    """What torch says of every graph whose loss is computed outside of it, which is how it is meant here."""
+    warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
+    mismatch = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
+    if mismatch is not None:
+        mismatch(False)
 
 
 class _Cast(nn.Module):

@@ -163,7 +163,7 @@ class LinearInit:
         """The head's, with the method's own parameters `head_lr` times as fast, as published; and the method's."""
         lr = self.settings.linear_lr or 0.0
         head = {"params": list(self.model.head.parameters()), "lr": lr}
-        groups = [head, *self.method.parameter_groups(lr * self.settings.head_lr)]
+        groups = [head, *self.method.parameter_groups(lr * (self.settings.head_lr or 1.0))]
         common = make_optimizer(groups, lr, self.settings)
         own = self.method.optimizer()
         return [self.fabric.setup_optimizers(common), *([] if own is None else [own])]

@@ -29,12 +29,14 @@ from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memor
 from spml.train.linear_init import LinearInit
 from spml.train.optimizer import rate, set_rate
 from spml.train.processes import Processes
+from spml.train.progress import Parts, Progress
 from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
 from spml.train.setup import example, given, make_model, optimizer_for, synchronised, train_labels
 from spml.train.step import Step
 from spml.train.together import Together, follow_parent
 from spml.train.trial import memory_note, try_method, try_model
+from spml.train.writer import Writer
 
 POLLED = 10  # steps after which several processes agree whether to stop
 
@@ -131,6 +133,7 @@ class _Training:
         self.run, self.fabric, self.processes = run, fabric, processes
         self.display, self.stop = display, Stop()
         device = fabric.device
+        self.writer = Writer(beside=device.type == "cuda")
         if processes.count > 1 and device.type == "cuda":
             model = synchronised(model)
         self.classifier, self.guard = model, Guard(model)
@@ -163,15 +166,13 @@ class _Training:
         forward = Forward(self.model, model, how, precision, detailed=detailed, display=display)
         self.step = Step(forward, self.method, settings, processes)
         self.how = described(device, precision, how, processes.count, mode if self.cache else None)
-        self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Any] = {}
-        self.within: dict[str, Any] = {}  # how far the epoch in hand has come, where it is not at its beginning
-        self.spent = {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
+        self.parts, self.at = Parts(model, self.method, self.optimizers, device), Progress()
+        self.kept: dict[str, Tensor] = {}  # the best model's weights, as they were last written
         self.scored = 0  # batches
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate; a wish to stop is granted once what is done is saved."""
-        with self.stop, self.own_cache or nullcontext():
+        with self.stop, self.own_cache or nullcontext(), self.writer:
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
@@ -181,15 +182,15 @@ class _Training:
             if self.processes.first:
                 self.run.write_labels(self.experiment, self.val_truth)
             self._begin()
-        elif not self.within:
+        elif not self.at.within:
             self._keep_best(last)
         for epoch in range((last or 0) + 1, _epochs(self.settings) + 1):
             if self._should_stop():
                 break
             self._train_epoch(epoch)
             self._after_epoch(epoch)
-            self._validate(epoch, self.within["line"])
-            self.within = {}
+            self._validate(epoch, self.at.within["line"])
+            self.at.within = {}
             self._save(epoch)
             self._keep_best(epoch)
         return self._finish()
@@ -208,12 +209,12 @@ class _Training:
         settings, device = self.settings, self.fabric.device
         order = self._order(epoch)
         batches = np.split(order, range(size := settings.batch_size or 1, len(order), size))
-        if not self.within:
+        if not self.at.within:
             torch.manual_seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
             self.method.begin_epoch(epoch, _epochs(settings))
-            self.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0, "left_out": 0}
+            self.at.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0, "left_out": 0}
         self.model.train()
-        done = self.within["step"]
+        done = self.at.within["step"]
         self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order), sum(map(len, batches[:done])))
         began = time.perf_counter()
         shares = map(self.processes.share, batches[done:])
@@ -221,12 +222,12 @@ class _Training:
             rows = batches[number]
             self._set_rates((epoch - 1 + number / len(batches)) / _epochs(settings))
             loss = self._batch(items.to(device, non_blocking=True), rows, epoch, number)
-            self.within["step"] = number + 1
-            self.spent["train_images"] += len(rows)
+            self.at.within["step"] = number + 1
+            self.at.spent["train_images"] += len(rows)
             self.display.advance(len(rows), loss)
             self._save_within(epoch, number + 1 == len(batches))
         self.guard.finish()
-        self.spent["train_seconds"] += time.perf_counter() - began
+        self.at.spent["train_seconds"] += time.perf_counter() - began
 
     def _order(self, epoch: int) -> Any:
         """Of the training rows in an epoch."""
@@ -234,7 +235,7 @@ class _Training:
 
     def _batch(self, x: Tensor, rows: Any, epoch: int, number: int) -> Tensor | None:
         """One step on this process's share of the rows; its loss, or None where it was left out."""
-        device, within = self.fabric.device, self.within
+        device, within = self.fabric.device, self.at.within
         index = torch.from_numpy(rows).to(device, non_blocking=True)
         observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
         skip = self.settings.on_nan == "skip"
@@ -264,7 +265,7 @@ class _Training:
 
     def _after_epoch(self, epoch: int) -> None:
         """The pass over the training split, where the method wants one, and the epoch's line of the history."""
-        if "line" in self.within:
+        if "line" in self.at.within:
             return
         if self.method.wants_pass(epoch, _epochs(self.settings)):
             self.display.begin("pass over the training split", len(self.train))
@@ -272,23 +273,23 @@ class _Training:
                 self.method.take_scores(logits, torch.from_numpy(rows).to(self.fabric.device))
                 self._advance(len(rows), epoch)
         self.method.end_epoch(epoch, _epochs(self.settings))
-        skipped, counted = self.within["skipped"], len(self.train) - self.within.get("left_out", 0)
+        skipped, counted = self.at.within["skipped"], len(self.train) - self.at.within.get("left_out", 0)
         if not counted:
             raise UserError(f"no batch of epoch {epoch} had a finite loss; {ADVICE}")
-        line = {"loss": float(self.within["total"]) / counted, **({"skipped": skipped} if skipped else {})}
-        self.within["line"] = line
+        line = {"loss": float(self.at.within["total"]) / counted, **({"skipped": skipped} if skipped else {})}
+        self.at.within["line"] = line
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         logits = self._logits(self.val, "validation", epoch)
         figure = score(logits, self.val_truth, _selection(self.settings))
-        self.history.append({"epoch": epoch, **line, "val_map": figure})
-        better = epoch > 0 and (not self.best or figure > self.best["val_map"])
+        self.at.history.append({"epoch": epoch, **line, "val_map": figure})
+        better = epoch > 0 and (not self.at.best or figure > self.at.best["val_map"])
         if better:
-            self.best = {"epoch": epoch, "val_map": figure}
+            self.at.best = {"epoch": epoch, "val_map": figure}
         if not self.processes.first:
             return
         self.run.write_scores(f"val-{epoch:02d}", logits)
-        self.run.write_history(self.history)
+        self.run.write_history(self.at.history)
         if epoch:
             mark = "  best" if better else ""
             name = "val mAP" if self.settings.selection == "complete" else "val estimate"
@@ -300,9 +301,10 @@ class _Training:
 
         A run that is killed in between writes it when it goes on: what is said of a model is of that very model.
         """
-        if self.processes.first and self.best.get("epoch") == epoch:
-            info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.best)
-            save_model(self.run.best, self.classifier, info)
+        if self.processes.first and self.at.best.get("epoch") == epoch:
+            info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.at.best)
+            self.kept = self.writer.copy(dict(self.classifier.state_dict()))
+            self.writer.do(save_model, self.run.best, self.kept, info)
 
     def _scored(self, feed: Feed) -> Any:
         batch = eval_batch(self.settings, self.fabric.device) * self.processes.count
@@ -325,7 +327,7 @@ class _Training:
 
     def _save_within(self, epoch: int, last: bool) -> None:
         """Between two steps: save if it is time to, and stop if that is wished."""
-        if self._wished(self.within["step"] % POLLED == 0 or last):
+        if self._wished(self.at.within["step"] % POLLED == 0 or last):
             self._stop(epoch)
         if time.perf_counter() - self.saved > 60 * self.settings.checkpoint_minutes:
             self._save(epoch - 1)
@@ -337,14 +339,15 @@ class _Training:
     def _stop(self, epoch: int) -> None:
         if epoch:
             self._save(epoch - 1)
+        self.writer.wait()
         self.processes.wait()  # until it is written
         raise KeyboardInterrupt
 
     def _should_stop(self) -> bool:
         drop = self.settings.patience_drop
-        if drop is None or not self.best or self.within:
+        if drop is None or not self.at.best or self.at.within:
             return False
-        return bool(self.history[-1]["val_map"] < self.best["val_map"] - drop)
+        return bool(self.at.history[-1]["val_map"] < self.at.best["val_map"] - drop)
 
     def _save(self, finished: int) -> None:
         """A checkpoint: `finished` epochs, and how far the next has come."""
@@ -352,19 +355,8 @@ class _Training:
         self.saved = now = time.perf_counter()
         if not self.processes.first:
             return
-        cuda = {"cuda_rng": torch.cuda.get_rng_state()} if self.fabric.device.type == "cuda" else {}
-        self.run.save_checkpoint(
-            {
-                "epoch": finished,
-                "within": {**self.within, "rng": torch.get_rng_state(), **cuda} if self.within else {},
-                "model": self.classifier.state_dict(),
-                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-                "method": self.method.state_dict(),
-                "history": self.history,
-                "best": self.best,
-                "spent": {**self.spent, "seconds": self.spent["seconds"] + now - self.started},
-            }
-        )
+        state = self.at.state(finished, self.parts, now - self.started)
+        self.writer.do(self.run.save_checkpoint, self.writer.copy(state))
 
     def _restore(self) -> int | None:
         """The last finished epoch; None where nothing is done."""
@@ -372,48 +364,34 @@ class _Training:
         if state is None:
             return None
         try:
-            return self._take(state)
+            last = self.at.take_up(state, self.parts, self.settings.seed, _epochs(self.settings))
         except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:  # as torch words it
             if out_of_memory(error):
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
             raise UserError(f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite") from error
-
-    def _take(self, state: dict[str, Any]) -> int:
-        self.within = dict(state.get("within", {}))
-        if self.within:  # what a method draws at the beginning of an epoch, it draws again; the rest it remembers
-            torch.manual_seed(key(self.settings.seed, state["epoch"] + 1))
-            self.method.begin_epoch(state["epoch"] + 1, _epochs(self.settings))
-            self.within["total"] = self.within["total"].to(self.fabric.device)
-            torch.set_rng_state(self.within.pop("rng"))
-            if (random := self.within.pop("cuda_rng", None)) is not None and self.fabric.device.type == "cuda":
-                torch.cuda.set_rng_state(random)
-        self.classifier.load_state_dict(state["model"])
-        for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(stored)
-        self.method.load_state_dict(state["method"])
-        self.history, self.best, self.spent = state["history"], state["best"], state["spent"]
-        within = f", batch {self.within['step']} of the next" if self.within else ""
-        self.display.line(f"going on after epoch {state['epoch']} of {self.settings.epochs}{within}")
-        return int(state["epoch"])
+        within = f", batch {self.at.within['step']} of the next" if self.at.within else ""
+        self.display.line(f"going on after epoch {last} of {self.settings.epochs}{within}")
+        return last
 
     def _finish(self) -> dict[str, Any]:
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
         test = self.experiment.test
+        self.writer.wait()
         self.processes.wait()
         if test is not None:
-            best, _ = load_model(self.run.best)
-            self.classifier.load_state_dict(best.state_dict())
+            beside = self.writer.beside and self.kept  # a copy of the best, which need not be read again
+            self.classifier.load_state_dict(self.kept if beside else load_model(self.run.best)[0].state_dict())
             logits = self._logits(Feed(test, self.settings.size, cache=self.cache), "test")
             tested = record.test_figures(logits, test)
             if self.processes.first:
                 self.run.write_scores("test", logits)
-        self.spent["seconds"] += time.perf_counter() - self.started
-        result = record.result(self.experiment, self.settings, self.options, self.best, tested, self.spent)
+        self.at.spent["seconds"] += time.perf_counter() - self.started
+        result = record.result(self.experiment, self.settings, self.options, self.at.best, tested, self.at.spent)
         if self.processes.first:
             self.run.write_result(result)
         figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
-        self.display.line(f"chosen epoch {self.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
+        self.display.line(f"chosen epoch {self.at.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
         return result
 
     def _headline(self) -> str:

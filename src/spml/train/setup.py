@@ -48,10 +48,11 @@ def train_labels(experiment: Experiment, method: losses.Method, name: str) -> La
 def optimizer_for(model: Classifier, method: losses.Method, settings: Settings) -> torch.optim.Optimizer:
     """Of backbone, head and the method's own parameters."""
     lr = settings.lr or 0.0
+    head_lr = lr * (settings.head_lr or 1.0)
     groups: list[dict[str, Any]] = [
         {"params": [p for p in model.backbone.parameters() if p.requires_grad], "lr": lr},
-        {"params": list(model.head.parameters()), "lr": lr * settings.head_lr},
-        *method.parameter_groups(lr * settings.head_lr),
+        {"params": list(model.head.parameters()), "lr": head_lr},
+        *method.parameter_groups(head_lr),
     ]
     return make_optimizer(groups, lr, settings)
 

@@ -31,6 +31,7 @@ class Step:
     ) -> None:
         self.forward, self.method, self.settings, self.processes = forward, method, settings, processes
         self.epochs = settings.epochs or 1
+        self.wants_boxes = type(method).see is not losses.Method.see
         self.logits = torch.empty(0)  # of the last batch, cut off from its gradient
 
     def loss(self, x: Tensor, observed: Tensor, index: Tensor, rows: Rows, epoch: int) -> Tensor | None:
@@ -73,8 +74,9 @@ class Step:
         settings = self.settings
         if x.ndim != 4:
             return x
-        seen = boxes(index, settings.seed, epoch, crop=settings.crop, flip=bool(settings.flip))
-        self.method.see(seen)
-        if settings.crop is not None:
-            return cut(x, self.processes.share_of(seen))
+        if settings.crop is not None or self.wants_boxes:
+            seen = boxes(index, settings.seed, epoch, crop=settings.crop, flip=bool(settings.flip))
+            self.method.see(seen)
+            if settings.crop is not None:
+                return cut(x, self.processes.share_of(seen))
         return mirror(x, self.processes.share_of(index), settings.seed, epoch) if settings.flip else x

@@ -29,13 +29,18 @@ def follow_parent() -> None:
     if "LOCAL_RANK" not in os.environ:
         os.environ[PARENT] = own
     elif parent is not None and parent != own:
-        threading.Thread(target=_follow, args=(int(parent),), daemon=True, name="follow-parent").start()
+        follow(int(parent))
 
 
-def _follow(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(TICK)
-    os._exit(1)
+def follow(parent: int) -> None:
+    """End this process as soon as that one, which is its parent, has ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(TICK)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="follow-parent").start()
 
 
 class Together:

@@ -1,0 +1,68 @@
+"""What each method keeps and what a step sends between processes, at benchmark sizes and far beyond.
+
+python benchmarks/scaling.py [--docs docs/scaling.md]     # computed from the methods' own figures; nothing is trained
+
+State is what `losses.memory` says a method keeps in every process; what is sent in a step are the scores that every
+process is given of the others, and features where a method needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from common import put_table
+
+from spml import losses
+
+SIZES = {"VOC": (4574, 20), "COCO": (65665, 80), "10⁷ × 10⁴": (10_000_000, 10_000)}
+BATCH, WIDTH = 256, 2048  # global batch; channels of ResNet-50
+BACKBONE = 23_508_032  # parameters of ResNet-50 without its classifier
+BF16, FP32 = 2, 4
+
+
+def sent(name: str, classes: int) -> int:
+    """Bytes that a process receives of the others' scores in a step, at most."""
+    method_needs, head = losses.needs(name), losses.head(name) or ""
+    rows = BATCH * (2 if "views" in method_needs else 1)
+    numbers = rows * classes  # logits
+    if "features" in method_needs:
+        size = int(head.partition(":")[2] or 256)
+        numbers += rows * classes * (2 * size + 1 if head.startswith("query-normal") else WIDTH)
+    return numbers * BF16
+
+
+def words(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(size) < 999.5 or unit == "TB":
+            return f"{size:.3g} {unit}" if size else "–"
+        size /= 1000
+    return ""
+
+
+def table() -> str:
+    """Markdown."""
+    titles = [f"state, {size}" for size in SIZES] + [f"scores sent a step, {size}" for size in ("COCO", "10⁷ × 10⁴")]
+    lines = ["| method | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    for name in losses.names():
+        state = [words(losses.memory(name, *size)) for size in SIZES.values()]
+        moved = [words(sent(name, SIZES[size][1])) for size in ("COCO", "10⁷ × 10⁴")]
+        lines.append("| " + " | ".join([name, *state, *moved]) + " |")
+    gradients = [words(FP32 * (BACKBONE + (WIDTH + 1) * classes)) for _, classes in SIZES.values()]
+    lines += ["", f"Global batch {BATCH}, scores in bfloat16. Gradients of ResNet-50 and a linear head, in float32:"]
+    lines.append(", ".join(f"{size} for {name}" for name, size in zip(SIZES, gradients, strict=True)) + ".")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", type=Path, help="write the table there")
+    given = parser.parse_args()
+    if given.docs is None:
+        print(table())
+    else:
+        put_table(given.docs, "scaling", table())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,378 @@
+"""The reference behaviour and spml on the same pictures, in one process: how many times as fast spml is.
+
+python benchmarks/throughput.py --data FOLDER [--json results.json]     # VOCdevkit; on a GPU: resnet50 at 448 px
+python benchmarks/throughput.py --fake 11540 --parts step,peak,profile  # generated pictures of VOC's size
+python benchmarks/throughput.py --fake 60 --backbone test_resnet --size 64 --batch 8 --epochs 2 --device cpu
+python benchmarks/throughput.py --fake 11540 --set compile=compile --set eval_batch_size=256
+
+The reference (reference_loop.py) trains as the field's code does. Parts:
+
+step        one training step on a batch that is on the device, after warming up; ten at a time on a GPU
+epoch       from cold: from the call to the end of the first epoch's validation, with nothing decoded or compiled; from
+            cache: a later epoch with its validation
+evaluation  the test split at the end, from the last checkpoint to its figure
+experiment  everything: decoding, compiling or capturing, all epochs with validation, test
+peak        FLOP/s of bf16 matrix products, and the share of it that spml's step reaches
+profile     what spml's step does with the device's time (GPU)
+
+Files are read once before, so that neither side waits for the disk. The reference runs first; what spml sets for the
+whole process is set back. What torch.compile keeps between programs is not used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import reference_loop
+import torch
+from common import Step, environment, turns
+from device_share import flops, host_seconds, peak, profile, waits
+from PIL import Image, ImageDraw
+
+from spml import losses
+from spml.data import Experiment, LabelTable, load
+from spml.train import Settings, fit
+
+PARTS = ("step", "epoch", "evaluation", "experiment", "peak", "profile")
+TARGETS = {
+    "cuda": {"step": 2.5, "epoch from cache": 3.0, "whole experiment": 2.5},
+    "cpu": {"epoch from cold": 1.0, "epoch from cache": 1.0},
+}
+VOC = {"train": 4574, "val": 1143, "test": 5823}  # rows, whose shares generated pictures have
+CLASSES = 20
+LR = 1e-5
+AT_ONCE = {"cuda": 10}  # steps timed together, so that the device waits for the host only if training lets it
+
+
+def generate(path: Path, seed: int) -> None:
+    """A JPEG of 500 x 375: shapes and noise, of about the bytes of a photograph."""
+    rng = np.random.default_rng(seed)
+    image = Image.new("RGB", (500, 375), tuple(rng.integers(0, 256, 3).tolist()))
+    draw = ImageDraw.Draw(image)
+    for _ in range(12):
+        x, y, width, height = (int(value) for value in rng.integers((0, 0, 20, 20), (450, 330, 200, 150)))
+        shape = draw.ellipse if rng.random() < 0.5 else draw.rectangle
+        shape((x, y, x + width, y + height), fill=tuple(rng.integers(0, 256, 3).tolist()))
+    noisy = np.asarray(image, np.int16) + rng.normal(0, 12, (375, 500, 1)).astype(np.int16)
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(path, quality=90)
+
+
+def fake(folder: Path, count: int) -> Experiment:
+    """Generated pictures with random labels, split as VOC is."""
+    folder.mkdir(parents=True)
+    names = [f"{row}.jpg" for row in range(count)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(generate, (folder / name for name in names), range(count)))
+    rng = np.random.default_rng(0)
+    classes = [f"class {column}" for column in range(CLASSES)]
+    complete = np.where(rng.random((count, CLASSES)) < 0.03, 1, -1).astype(np.int8)
+    observed = np.zeros((count, CLASSES), np.int8)
+    rows = np.arange(count)
+    complete[rows, rows % CLASSES] = observed[rows, rows % CLASSES] = 1
+    ends = np.cumsum([round(count * part / sum(VOC.values())) for part in VOC.values()])
+
+    def table(labels: np.ndarray, part: slice) -> LabelTable:
+        return LabelTable(names[part], classes, labels[part], root=folder)
+
+    listed = slice(0, int(ends[1]))
+    return Experiment(
+        name="fake",
+        classes=classes,
+        observed=table(observed, listed),
+        complete=table(complete, listed),
+        train_rows=np.arange(ends[0]),
+        val_rows=np.arange(ends[0], ends[1]),
+        test=table(complete, slice(int(ends[1]), count)),
+        label_kind="complete",
+    )
+
+
+def read_once(experiment: Experiment) -> None:
+    """Bring the files into the system's memory."""
+    for table in (experiment.observed, experiment.test):
+        if table is not None:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda item, root=table.root: len(((root or Path()) / item).read_bytes()), table.items))
+
+
+@contextmanager
+def set_back() -> Iterator[None]:
+    """Leave the process's settings of torch as they were, and the device's memory free."""
+    cudnn, precision = torch.backends.cudnn, torch.get_float32_matmul_precision()
+    flags = {name: getattr(cudnn, name) for name in ("benchmark", "deterministic", "allow_tf32")}
+    try:
+        yield
+    finally:
+        for name, value in flags.items():
+            setattr(cudnn, name, value)
+        torch.set_float32_matmul_precision(precision)
+        torch.compiler.reset()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
+    """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
+    from spml.train.device import how_to_run, make_fabric
+    from spml.train.display import Display
+    from spml.train.forward import Forward
+    from spml.train.guard import Guard
+    from spml.train.processes import Processes
+    from spml.train.settings import method_options, resolve
+    from spml.train.setup import given, make_model, optimizer_for
+    from spml.train.step import Step as LoopStep
+
+    settings = resolve(settings, experiment)
+    options = method_options(settings.method, experiment.name, {})
+    method = losses.create(settings.method, **options, **given(experiment, settings.method))
+    classifier = make_model(experiment, settings)
+    fabric = make_fabric(settings, unused=False)
+    device = fabric.device
+    method = method.to(device)
+    model, optimizer = fabric.setup(classifier, optimizer_for(classifier, method, settings))
+    model.train()
+    how = how_to_run(settings, device, 1, (settings.epochs or 1) * len(experiment.train_rows))
+    precision = str(fabric._precision.precision)
+    forward = Forward(model, classifier, how, precision, detailed=False, display=Display(quiet=True))
+    step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)
+    batch, size = settings.batch_size or 1, settings.size or 1
+    rows = np.arange(batch)
+    x = torch.randint(256, (batch, 3, size, size), dtype=torch.uint8, device=device)
+    observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(rows)).to(device)
+    index = torch.from_numpy(rows).to(device)
+    method.begin_epoch(1, settings.epochs or 1)
+
+    def once() -> None:
+        loss = step.loss(x, observed, index, rows, 1)
+        optimizer.zero_grad(set_to_none=True)
+        fabric.backward(loss)
+        optimizer.step()
+        guard.watch(loss, step.logits, rows, "the benchmark")
+
+    return once, classifier, x, f"{precision}, {how}"
+
+
+def reference_step(experiment: Experiment, settings: Settings, device: torch.device) -> Step:
+    """A training step of the reference, on a batch that is on the device."""
+    size, batch = settings.size or 1, settings.batch_size or 1
+    reference = make_reference(experiment, settings, device)
+    reference.model.train()
+    x = torch.randn(batch, 3, size, size, device=device)
+    observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(np.arange(batch))).to(device)
+    return lambda: reference.step(x, observed)
+
+
+def make_reference(experiment: Experiment, settings: Settings, device: torch.device) -> reference_loop.Reference:
+    sizes = settings.size or 1, settings.batch_size or 1
+    return reference_loop.Reference(len(experiment.classes), str(settings.backbone), *sizes, settings.lr or LR, device)
+
+
+def timed(step: Step, device: torch.device, budget: float) -> float:
+    """Median seconds of a step."""
+    count = AT_ONCE.get(device.type, 1)
+
+    def several() -> None:
+        for _ in range(count):
+            step()
+
+    return statistics.median(turns({"step": several}, device.type, budget)["step"]) / count
+
+
+def run_spml(experiment: Experiment, settings: Settings, folder: Path, *, quiet: bool) -> dict[str, Any]:
+    """A whole experiment; when its epochs ended is known from the files that validation and checkpoints leave."""
+    began, clock = time.time(), time.perf_counter()
+    result = fit(experiment, settings, folder, quiet=quiet)
+    whole = time.perf_counter() - clock
+    ends = [path.stat().st_mtime for path in sorted((folder / "scores").glob("val-*.npz"))]  # the first before training
+    saved = (folder / "last.ckpt").stat().st_mtime
+    return {
+        "cold": ends[1] - began,
+        "epochs": np.diff(ends).tolist(),
+        "evaluation": began + whole - max(saved, ends[-1]),
+        "whole": whole,
+        "test_map": result["test_map"],
+        "images_per_second": result["images_per_second"],
+    }
+
+
+def measure(given: argparse.Namespace, experiment: Experiment, folder: Path) -> dict[str, Any]:
+    device = torch.device(given.device)
+    chosen = {
+        "backbone": given.backbone,
+        "weights": "none",
+        "size": given.size,
+        "epochs": given.epochs,
+        "batch_size": given.batch,
+        "lr": LR,
+        "accelerator": device.type,
+        "cache_dir": folder / "cache",
+    }
+    settings = Settings(**{**chosen, **given.set})
+    found: dict[str, Any] = {"seconds": {}}
+    if device.type == "cuda":  # the context, which both need
+        torch.nn.functional.conv2d(torch.randn(1, 3, 64, 64, device=device), torch.randn(8, 3, 3, 3, device=device))
+        torch.cuda.synchronize()
+    if {"epoch", "evaluation", "experiment"} & set(given.parts):  # first, while nothing is compiled
+        measure_runs(given, experiment, settings, device, found, folder)
+    if {"step", "peak", "profile"} & set(given.parts):
+        measure_step(given, experiment, settings, device, found)
+    both = {name: pair for name, pair in found["seconds"].items() if None not in pair.values()}
+    found["ratios"] = {name: pair["reference"] / pair["spml"] for name, pair in both.items()}
+    return found
+
+
+def measure_step(
+    given: argparse.Namespace, experiment: Experiment, settings: Settings, device: torch.device, found: dict[str, Any]
+) -> None:
+    reference = None
+    if "step" in given.parts:
+        with set_back():
+            reference = timed(reference_step(experiment, settings, device), device, given.budget)
+    with set_back():
+        step, model, x, found["step_run_as"] = spml_step(experiment, settings)
+        ours = timed(step, device, given.budget)
+        found["seconds"]["step"] = {"reference": reference, "spml": ours}
+        if "profile" in given.parts and device.type == "cuda":
+            found["host_seconds"], found["waits"] = host_seconds(step), waits(step)
+            found["profile"], found["kernels"] = profile(step, ours)
+        if "peak" in given.parts:
+            found["peak_flops"], found["step_flops"] = peak(device), flops(model, x)
+            found["share_of_peak"] = found["step_flops"] / ours / found["peak_flops"]
+        del step, model
+
+
+def measure_runs(
+    given: argparse.Namespace,
+    experiment: Experiment,
+    settings: Settings,
+    device: torch.device,
+    found: dict[str, Any],
+    folder: Path,
+) -> None:
+    whole = "experiment" in given.parts
+    read_once(experiment)
+    epochs = given.epochs if whole else 1
+    sizes = given.size, given.batch, LR, epochs
+    with set_back():
+        reference = reference_loop.run(experiment, given.backbone, *sizes, device)
+    print(f"reference: {reference['whole']:.1f} s for {epochs} epochs and test", file=sys.stderr, flush=True)
+    ours_for = settings if whole else replace(settings, epochs=3)
+    with set_back():
+        ours = run_spml(experiment, ours_for, folder / "run", quiet=not given.verbose)
+    print(f"spml: {ours['whole']:.1f} s for {ours_for.epochs} epochs and test", file=sys.stderr, flush=True)
+    found["runs"] = {"reference": reference, "spml": ours}
+    later = ours["epochs"][1:]
+    if "epoch" in given.parts:
+        found["seconds"]["epoch from cold"] = {name: run["cold"] for name, run in found["runs"].items()}
+        found["seconds"]["epoch from cache"] = {
+            "reference": statistics.median(reference["epochs"]),
+            "spml": statistics.median(later) if later else None,
+        }
+    if "evaluation" in given.parts and experiment.test is not None:
+        found["seconds"]["evaluation"] = {name: run["evaluation"] for name, run in found["runs"].items()}
+    if whole:
+        found["seconds"]["whole experiment"] = {name: run["whole"] for name, run in found["runs"].items()}
+
+
+def show(given: argparse.Namespace, experiment: Experiment, found: dict[str, Any]) -> None:
+    train, val = len(experiment.train_rows), len(experiment.val_rows)
+    test = 0 if experiment.test is None else len(experiment.test)
+    pictures = {"step": given.batch, "epoch from cold": train + val, "epoch from cache": train + val}
+    pictures |= {"evaluation": test, "whole experiment": given.epochs * (train + val) + test}
+    print(f"{given.backbone}, {given.size} px, batch {given.batch}; {train:,} train, {val:,} val, {test:,} test")
+    print(f"{'':<18}{'reference':>22}{'spml':>22}{'ratio':>9}")
+    for name, pair in found["seconds"].items():
+        cells = [_cell(value, pictures[name]) for value in (pair["reference"], pair["spml"])]
+        ratio = found["ratios"].get(name)
+        target = TARGETS.get(given.device.partition(":")[0], {}).get(name)
+        told = "" if ratio is None else f"{ratio:.2f}"
+        short = "" if target is None or ratio is None or ratio >= target else f"  NOT REACHED: {target}"
+        print(f"{name:<18}{cells[0]:>22}{cells[1]:>22}{told:>9}{short}")
+    if "step_run_as" in found:
+        print(f"spml's step: {found['step_run_as']}")
+    if "share_of_peak" in found:
+        done = f"{found['step_flops'] / 1e9:,.1f} GFLOP in {found['seconds']['step']['spml'] * 1e3:.2f} ms"
+        share, top = found["share_of_peak"], found["peak_flops"] / 1e12
+        print(f"{done}: {share:.1%} of the {top:,.1f} TFLOP/s that bf16 matrix products reach")
+    if "host_seconds" in found:
+        told = ", ".join(found["waits"]) or "none"
+        print(f"the host tells the device a step in {found['host_seconds'] * 1e3:.2f} ms; waits for it: {told}")
+    for title, spent in found.get("profile", {}).items():
+        print(f"  {title:<34}{spent * 1e3:>8.2f} ms{spent / found['seconds']['step']['spml']:>8.1%}")
+    for name, spent in found.get("kernels", []):
+        print(f"    {spent * 1e3:>8.3f} ms  {name[:100]}")
+
+
+def _cell(spent: float | None, pictures: int) -> str:
+    if spent is None:
+        return "-"
+    time_spent = f"{spent * 1e3:.1f} ms" if spent < 1 else f"{spent:.1f} s"
+    return f"{time_spent} ({pictures / spent:,.0f}/s)"
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as Python writes it, or else text."""
+    name, _, value = text.partition("=")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def parts(text: str) -> list[str]:
+    """Names of parts, separated by commas."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in PARTS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(PARTS)}")
+    return names
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path, metavar="FOLDER", help="VOCdevkit, or the folder that holds it")
+    source.add_argument("--fake", type=int, metavar="N", help="generate so many pictures")
+    parser.add_argument("--backbone", default="resnet50", help="a timm model")
+    parser.add_argument("--size", type=int, default=448)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--parts", type=parts, default=list(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="of spml")
+    parser.add_argument("--budget", type=float, default=5.0, help="seconds for timing the steps of each side")
+    parser.add_argument("--work", type=Path, help="folder for pictures, cache and runs; a temporary one")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--verbose", action="store_true", help="show what training shows")
+    given = parser.parse_args(arguments)
+    given.set = dict(given.set)
+    with tempfile.TemporaryDirectory(dir=given.work) as name:
+        folder = Path(name)
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), "TRITON_CACHE_DIR": str(folder / "triton")}
+        experiment = load("voc", given.data) if given.data else fake(folder / "pictures", given.fake)
+        found = measure(given, experiment, folder)
+    show(given, experiment, found)
+    if given.json:
+        asked = {name: value for name, value in vars(given).items() if name not in ("json", "work", "data", "verbose")}
+        kept = {"environment": environment(), "asked": asked, **found}
+        given.json.write_text(json.dumps(kept, indent=1) + "\n")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""The real runs on VOC2012: every table's runs as one plan that can stop and go on anywhere.
+
+python benchmarks/voc_plan.py                                  # plan.json and counts from the results; runs nothing
+python benchmarks/voc_plan.py --tables                         # the tables, in Markdown, from the results
+python benchmarks/voc_plan.py --data jpeg88-448=DIR --weights FILE --minutes 8 --jobs 3 --also OUT    # makes runs
+
+DIR is the folder that holds VOCdevkit; FILE holds the ImageNet weights of tf_efficientnet_lite0 (those of other
+backbones are given as NAME=FILE). A run is one small file in benchmarks/results/voc2012-lite0; what is there is not run
+again. Final runs of tables with trials join the plan once their trials are done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spml.bench.ablation import ablation_cases
+from spml.bench.cases import method_cases, paper_methods
+from spml.bench.files import write_overview
+from spml.bench.plan import Case, Plan, Run, distinct
+from spml.bench.search import Grid
+from spml.bench.shelf import Shelf
+from spml.bench.tables import collected, table
+from spml.bench.work import Work, Workers
+from spml.bench.write import markdown
+from spml.data.sources import PAPER
+from spml.losses.gr import ALPHA, BETA
+from spml.model.backbones import PACKAGED
+
+HERE = Path(__file__).parent
+LITE0 = "tf_efficientnet_lite0"
+COMMON = {
+    **{"backbone": LITE0, "weights": "pretrained", "size": 448, "batch_size": 8, "epochs": 8, "flip": True},
+    **{"optimizer": "adam", "head_lr": 10.0},
+}
+LR = 5e-5
+AT_LR = {**COMMON, "lr": LR}
+RATES = Grid((2e-5, LR, 1e-4))
+FRESH = (1, 2, 3)
+PIXELS = ("original", "jpeg88-448")
+TABLE_A = {
+    **{"an": {}, "an_ls": {}, "focal": {}, "hill": {"variant": "gr"}, "ll_r": {"delta": 0.002}},
+    **{"em": {"alpha": 0.2}, "gr": {"variant": "official"}, "full": {}},
+}
+REFERENCE = {  # of runs made before this project, lr 5e-5, one seed (GR: two)
+    **{"an": 84.90, "an_ls": 85.97, "focal": 85.32, "hill": 86.65, "ll_r": 86.35},
+    **{"em": 87.48, "gr": 87.44, "full": 88.81},
+}
+QS = (0.01, 0.25, 0.5, 0.75, 1.0)
+SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "as released": ({}, {}),
+    "one schedule, t/T": ({"schedule": "paper"}, {}),
+    "q1 = 0.01": ({"q1": 0.01}, {}),
+    "b(0) of Assumption 1": ({"b": (-3.70, -2.0)}, {}),
+    "as written": ({"variant": "paper"}, {}),
+    "one learning rate": ({}, {"head_lr": 1.0}),
+    "early stop": ({}, {"patience_drop": 2.0}),
+}
+RANDOM = {"weights": "none", "lr": 5e-4}  # from random weights, 5e-5 would hardly move anything in eight epochs
+BACKBONES: dict[str, dict[str, Any]] = {
+    "Lite2": {"backbone": "tf_efficientnet_lite2"},
+    "MobileNetV2": {"backbone": "mobilenetv2_100"},
+    "ResNet-50, random weights": {"backbone": "resnet50", **RANDOM},
+    "ViT-Ti/16 at 224 px, random weights": {"backbone": "vit_tiny_patch16_224", "size": 224, **RANDOM},
+}
+
+
+def plans(pixels: str) -> list[Plan]:
+    """All tables, in the order in which they are filled.
+
+    Args:
+        pixels: which version of the pictures the tables are about.
+    """
+    data = f"voc@{pixels}"
+    methods = [*paper_methods(), "full"]
+    return [
+        Plan("Table A", data, method_cases(list(TABLE_A), TABLE_A), (0,), AT_LR),
+        Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
+        Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
+        Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
+        *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
+        Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
+        *(Plan(f"sensitivity, {name}", data, cases, (0,), AT_LR) for name, cases in _sensitivity().items()),
+        *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
+    ]
+
+
+def _pixels(method: str) -> tuple[Case, ...]:
+    return tuple(Case(f"{method}, {pixels}", method, data=f"voc@{pixels}") for pixels in PIXELS)
+
+
+def _others(settings: dict[str, Any]) -> tuple[Case, ...]:
+    return tuple(Case(method, method, settings=settings) for method in ("gr", "an", "em", "full"))
+
+
+def _sensitivity() -> dict[str, tuple[Case, ...]]:
+    beta = [(f"b = {o['b'][1]:g}, τ = {-o['b'][1] / o['w'][1]:.1f}", o) for o in BETA]
+    alpha = [(f"σ = {o['sigma'][1]:g}, μ = {o['mu'][1]:g}", o) for o in ALPHA]
+    q = [(f"q2 = {q2:g}, q3 = {q3:g}", {"q2": q2, "q3": q3}) for q2 in QS for q3 in (*QS, 1.5)]
+    q += [("q3 from 0.01 to 1", {"q3": (0.01, 1.0)}), ("q3 from 1 to 0.01", {"q3": (1.0, 0.01)})]
+    studies = {"β": beta, "α": alpha, "q": q}
+    return {name: tuple(Case(label, "gr", dict(given)) for label, given in rows) for name, rows in studies.items()}
+
+
+def needed(every: Sequence[Plan], shelf: Shelf) -> list[Run]:
+    return distinct([run for plan in every for run in plan.runs(shelf.outcome)])
+
+
+def to_come(every: Sequence[Plan], shelf: Shelf) -> dict[str, int]:
+    """Final runs of each table whose settings are not chosen yet."""
+    open_rows = {plan.table: sum(plan.undecided(case, shelf.outcome) for case in plan.cases) for plan in every}
+    return {plan.table: open_rows[plan.table] * len(plan.seeds) for plan in every if open_rows[plan.table]}
+
+
+def scored(every: Sequence[Plan]) -> frozenset[str]:
+    """Runs whose scores the figures need: AN and GR of Table A."""
+    return frozenset(run.id for run in every[0].runs(lambda name: None) if run.method in ("an", "gr"))
+
+
+def weight_files(given: Sequence[str]) -> dict[str, str]:
+    """Of each backbone the file that was given, or that comes with an installed package."""
+    found = {}
+    for name, (module, holder) in PACKAGED.items():
+        if find_spec(module) is not None:
+            found[name] = str(getattr(import_module(module), holder).get_model_file_path())
+    for word in given:
+        name, equals, file = word.rpartition("=")
+        found[name if equals else LITE0] = str(Path(file).resolve())
+    return found
+
+
+def make(every: Sequence[Plan], shelf: Shelf, given: argparse.Namespace) -> None:
+    """Do runs side by side until none is left or time is up; what is then in hand is gone on with next time."""
+    end = time.time() + 60 * given.minutes
+    roots = dict(word.split("=", 1) for word in given.data)
+    job = Work(
+        every,
+        shelf,
+        {f"voc@{pixels}": {"source": "voc", "root": root} for pixels, root in roots.items()},
+        running={"cache_dir": given.cache, "accelerator": given.accelerator},
+        weights=weight_files(given.weights),
+        wanting=frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"}),
+        deadline=end,
+        threads=given.threads,
+    )
+    told = {run.id for run in needed(every, shelf) if shelf.outcome(run.id)}
+    workers = Workers(job, given.jobs)
+    try:
+        while workers.alive() and time.time() < end:
+            time.sleep(1)
+            for run in needed(every, shelf):
+                if run.id not in told and (record := shelf.outcome(run.id)):
+                    told.add(run.id)
+                    result = record.get("result", {})
+                    figure = f"{result['test_map']:.2f}, {result['seconds']:.0f} s" if result else record["error"]
+                    print(f"{run.table}; {run.row}; {run.stage} {run.seed}; {figure}", flush=True)
+    finally:
+        workers.stop()
+
+
+def against(plan: Plan) -> str:
+    """The row that the others of a table are compared with."""
+    labels = [case.label for case in plan.cases]
+    return next((label for label in ("gr", "k̂ ✓, v ✓, L ✓") if label in labels), labels[0])
+
+
+def beside_reference(plan: Plan, shelf: Shelf) -> str:
+    """Table A beside the reference figures, in Markdown."""
+    lines = ["| method | test mAP | reference | difference |", "| --- | --- | --- | --- |"]
+    for run in plan.runs(shelf.outcome):
+        record = shelf.outcome(run.id) or {}
+        if "result" in record:
+            own, other = record["result"]["test_map"], REFERENCE[run.method]
+            lines.append(f"| {run.method} | {own:.2f} | {other:.2f} | {own - other:+.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", action="append", default=[], metavar="PIXELS=DIR", help="original or jpeg88-448")
+    parser.add_argument("--pixels", choices=PIXELS, help="of the tables; default: as plan.json has it")
+    parser.add_argument("--weights", action="append", default=[], metavar="FILE")
+    parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
+    parser.add_argument("--scratch", type=Path, default=Path("build/voc-plan"), help="folder of unfinished runs")
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "voc2012-lite0")
+    parser.add_argument("--also", type=Path, action="append", default=[], help="more folders for new results")
+    parser.add_argument("--plan", type=Path, default=HERE / "plan.json")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--threads", type=int, help="of each process on the CPU")
+    parser.add_argument("--accelerator", default="auto")
+    parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--tables", action="store_true")
+    given = parser.parse_args()
+    stored = json.loads(given.plan.read_text(encoding="utf-8")).get("pixels") if given.plan.exists() else None
+    first = given.data[0].partition("=")[0] if given.data else "jpeg88-448"
+    pixels = given.pixels or stored or first
+    every = plans(pixels)
+    shelf = Shelf(given.scratch, given.results, tuple(given.also), keep=False, scored=scored(every))
+    if given.tables:
+        for plan in every:
+            print(markdown(table(collected(plan, shelf.outcome), against(plan))))
+        print(beside_reference(every[0], shelf))
+        return
+    if given.retry:
+        shelf.forget_failures(needed(every, shelf))
+    try:
+        if given.data:
+            make(every, shelf, given)
+    finally:
+        about = {"pixels": pixels, "reference": REFERENCE, "to_come": to_come(every, shelf)}
+        counts = write_overview(given.plan, needed(every, shelf), shelf, **about)
+        print(", ".join(f"{number} {state}" for state, number in counts.items()))
+
+
+if __name__ == "__main__":
+    main()

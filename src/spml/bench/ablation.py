@@ -1,0 +1,79 @@
+"""The paper's Table 3: what each part of GR Loss is worth.
+
+A check means the part is there, with hyper-parameters tuned for the row; a cross is the caption's k(p) = 0, v(p) = 1,
+q1 = q2 = q3 = 0.01.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from spml.bench.plan import Case
+from spml.losses.search import Space
+
+if TYPE_CHECKING:
+    from spml.data import Experiment
+
+PARTS = ("k̂", "v", "L")
+CROSS: dict[str, dict[str, Any]] = {
+    "k̂": {"khat": False},
+    "v": {"v": False},
+    "L": {"q1": 0.01, "q2": 0.01, "q3": 0.01},
+}
+ROBUST = tuple({"q2": q2, "q3": q3} for q2 in (0.01, 0.25) for q3 in (0.5, 0.75, 1.0, 1.5))
+ALTERNATIVES: dict[str, tuple[dict[str, Any], ...]] = {
+    "v": ({"mu": (0.5, 0.8), "sigma": (2.0, 1.0)},),
+    "L": ({"q3": 1.5}, {"q3": 1.0}),
+}
+
+
+def ablation_cases(a: float | None) -> tuple[Case, ...]:
+    """The rows: AN, the eight combinations, the learned one, and k_hat of the paper's Eq. (kx).
+
+    Args:
+        a: probability that a positive is observed, for the last row; None leaves that row out.
+    """
+    from spml import losses
+
+    rows = [Case("AN", "an", space=losses.space("an"))]
+    marks = sorted(product((True, False), repeat=3), key=lambda row: (sum(row), [not mark for mark in row]))
+    rows += [_case(dict(zip(PARTS, row, strict=True))) for row in marks]
+    rows.append(Case("k̂ ○, v ○, L ✓", "gr_learnable", space=losses.space("gr_learnable")))
+    if a is not None:
+        rows.append(_case({"v": True, "L": True}, "k̂ of Eq. (kx), v ✓, L ✓", {"a": a}))
+    return tuple(rows)
+
+
+def observed_share(experiment: Experiment) -> float | None:
+    """a = 1 / (mean positives of a training image): the paper's figure for a benchmark, else counted where known."""
+    from spml.data.sources import PAPER
+
+    if experiment.name in PAPER:
+        return round(1 / PAPER[experiment.name].positives, 4)
+    if experiment.complete is None:
+        return None
+    rows = experiment.train_rows
+    mean = experiment.complete.sparse.take(rows).counts(1).sum() / len(rows)
+    return round(float(1 / mean), 4) if mean > 1 else None
+
+
+def _case(marks: dict[str, bool], label: str | None = None, options: dict[str, Any] | None = None) -> Case:
+    from spml import losses
+
+    gr = losses.space("gr")
+    dimensions = {"k̂": ("beta", gr.dimensions["beta"]), "v": ("alpha", gr.dimensions["alpha"]), "L": ("q", ROBUST)}
+    alternatives = {"k̂": gr.alternatives, **ALTERNATIVES}
+    checked = [part for part in PARTS if marks.get(part)]
+    crosses: dict[str, Any] = {}
+    for part in PARTS:
+        crosses |= {} if marks.get(part, True) else CROSS[part]
+    return Case(
+        label or ", ".join(f"{part} {'✓' if marks[part] else '✗'}" for part in PARTS),
+        "gr",
+        {**crosses, **(options or {})},
+        space=Space(
+            {name: choices for part in checked for name, choices in [dimensions[part]]},
+            alternatives[checked[0]] if checked else (),
+        ),
+    )

@@ -1,0 +1,125 @@
+"""How sure a difference is: mAP in resamples of the test images, the same resamples for every run.
+
+A run keeps its mAP in each resample. Two runs on the same images are then compared resample by resample, which needs
+their scores no more: what is hard about some images is hard for both, and cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.metrics.inputs import Values, scores_and_labels
+
+RESAMPLES = 1000
+SEED = 1200
+BLOCK = 2**24  # entries of resampled weights worked on at once
+
+Floats = npt.NDArray[np.float64]
+
+
+def resampled_map(logits: Values, truth: Values, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
+    """mAP in percent of resamples of the items, drawn with replacement; as `metrics`, a class without positives is 0.
+
+    Args:
+        logits: scores of (items, classes).
+        truth: 1 positive, -1 negative, 0 unknown: left out of its class.
+        resamples: how many.
+        seed: of the draws; with the same seed, runs on the same items are resampled alike.
+    """
+    scores, labels = scores_and_labels(logits, truth)
+    items, classes = scores.shape
+    orders = [_groups(scores[:, column], labels[:, column]) for column in range(classes)]
+    rng = np.random.RandomState(seed)  # whose stream is the same in every version of numpy
+    parts = []
+    step = max(1, BLOCK // max(items, 1))
+    for start in range(0, resamples, step):
+        drawn = [
+            np.bincount(rng.randint(items, size=items), minlength=items)
+            for _ in range(start, min(start + step, resamples))
+        ]
+        weights = np.ascontiguousarray(np.array(drawn).T, dtype=np.float32)
+        parts.append(100 * np.mean([_precision(weights, group) for group in orders], axis=0))
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """A class's items, the highest scores first, cut where a score that some positive has ends.
+
+    Attributes:
+        order: known items up to the lowest positive.
+        starts: of the cuts in `order`.
+        positives: items, in the order of their scores.
+        positive_starts: of the same cuts in `positives`.
+    """
+
+    order: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    positives: npt.NDArray[np.int64]
+    positive_starts: npt.NDArray[np.int64]
+
+
+def _groups(scores: npt.NDArray[np.floating], labels: npt.NDArray[np.int8]) -> _Groups:
+    known = np.flatnonzero(labels)
+    order = known[np.argsort(-scores[known], kind="stable")]
+    ranked, positive = -scores[order], labels[order] == 1
+    levels, firsts = np.unique(ranked[positive], return_index=True)
+    ends = np.searchsorted(ranked, levels, side="right")
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(levels)]
+    last = int(ends[-1]) if len(ends) else 0
+    return _Groups(order[:last], starts, order[positive], firsts.astype(np.int64))
+
+
+def _precision(weights: npt.NDArray[np.float32], groups: _Groups) -> Floats:
+    """Average precision of a class in each resample; weights are (items, resamples)."""
+    if not len(groups.positives):
+        return np.zeros(weights.shape[1])
+    reached = np.add.reduceat(weights[groups.order], groups.starts, axis=0).cumsum(axis=0)
+    hits = np.add.reduceat(weights[groups.positives], groups.positive_starts, axis=0)
+    found = hits.cumsum(axis=0)
+    precision = np.divide(found, reached, out=np.zeros_like(found), where=reached > 0)
+    total = found[-1].astype(np.float64)
+    summed = (hits * precision).sum(axis=0, dtype=np.float64)
+    values: Floats = np.divide(summed, total, out=np.zeros_like(total), where=total > 0)
+    return values
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a row has over another, in points of mAP.
+
+    Attributes:
+        difference: of the means over the seeds that both have.
+        low: of the interval that holds 95 % of the resampled differences.
+        high: likewise.
+        p: twice the share of resamples in which the difference has the other sign, or none.
+        seeds: that both have.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    seeds: int
+
+
+def compare(
+    own: Sequence[Sequence[float]], others: Sequence[Sequence[float]], figures: Sequence[float], rivals: Sequence[float]
+) -> Comparison:
+    """Paired over images and seeds: the uncertainty is that of the test images, not that of training.
+
+    Args:
+        own: resampled mAPs, a list for each seed.
+        others: those of the other row, for the same seeds.
+        figures: mAP of each seed.
+        rivals: those of the other row.
+    """
+    differences = np.mean(np.asarray(own, float) - np.asarray(others, float), axis=0)
+    low, high = np.quantile(differences, (0.025, 0.975))
+    fewer = min((differences <= 0).sum(), (differences >= 0).sum())
+    p = min(1.0, 2 * (1 + int(fewer)) / (1 + len(differences)))
+    return Comparison(float(np.mean(figures) - np.mean(rivals)), float(low), float(high), p, len(figures))

@@ -1,0 +1,36 @@
+"""The rows of a bench: methods, with what may be searched over in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spml.bench.plan import Case
+
+# the order of the paper's Table 2
+TABLE_2 = (
+    *("an", "an_ls", "focal", "hill", "splc", "ll_r", "ll_ct", "ll_cp"),
+    *("role", "em", "em_apl", "smile", "mime", "gr"),
+)
+
+
+def paper_methods() -> list[str]:
+    """The methods of the paper's Table 2 that exist here."""
+    from spml import losses
+
+    known = losses.names()
+    return [name for name in TABLE_2 if name in known]
+
+
+def method_cases(methods: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> tuple[Case, ...]:
+    """A row for each method.
+
+    Args:
+        methods: by name.
+        options: of each method, where they are not the published ones.
+    """
+    from spml import losses
+
+    for name in methods:
+        losses.check_options(name, options.get(name, {}))
+    return tuple(Case(name, name, dict(options.get(name, {})), space=losses.space(name)) for name in methods)

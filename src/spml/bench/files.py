@@ -1,0 +1,51 @@
+"""The files that a bench leaves: bench.json, from which every table is made, and plan.json, which says what is open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spml.atomic import write_text
+from spml.bench.plan import Run, done_in
+from spml.bench.shelf import Shelf
+from spml.errors import UserError
+from spml.report.files import read_record
+
+FIGURES = ("val_map", "test_map", "best_epoch", "seconds")
+
+
+def write_collected(path: Path, stored: Mapping[str, Any]) -> None:
+    """What `tables.collected` gives, a line for each run."""
+    rows = ",\n".join(f"    {_line(row)}" for row in stored["rows"])
+    runs = ",\n".join(f"    {json.dumps(name)}: {_line(record)}" for name, record in stored["runs"].items())
+    rest = "".join(f"  {json.dumps(name)}: {_line(stored[name])},\n" for name in stored if name not in ("rows", "runs"))
+    write_text(path, f'{{\n{rest}  "rows": [\n{rows}\n  ],\n  "runs": {{\n{runs}\n  }}\n}}\n')
+
+
+def read_collected(path: Path) -> dict[str, Any]:
+    """A bench.json; UserError where it is none."""
+    stored = read_record(path)
+    if not {"table", "data", "rows", "runs"} <= set(stored):
+        raise UserError(f"{path} is no bench.json: give the file that spml bench or spml ablate wrote")
+    return stored
+
+
+def write_overview(path: Path, runs: Iterable[Run], shelf: Shelf, **about: Any) -> dict[str, int]:
+    """plan.json: every run with its state and figures, a line each; how many there are of each state."""
+    lines, counts = [], {"pending": 0, "running": 0, "done": 0, "failed": 0}
+    for run in runs:
+        state = shelf.state(run.id)
+        counts[state] += 1
+        record = shelf.outcome(run.id) or {}
+        figures = {name: record["result"].get(name) for name in FIGURES} if done_in(record) else {}
+        error = {"error": record["error"]} if "error" in record else {}
+        lines.append(f"    {_line({**run.plain(), 'state': state, **figures, **error})}")
+    head = "".join(f"  {json.dumps(name)}: {_line(value)},\n" for name, value in {**about, "counts": counts}.items())
+    write_text(path, f'{{\n{head}  "runs": [\n' + ",\n".join(lines) + "\n  ]\n}\n")
+    return counts
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

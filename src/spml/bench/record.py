@@ -1,0 +1,46 @@
+"""What is kept of a run for good: a few kilobytes that the tables are made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spml.bench.bootstrap import RESAMPLES, SEED, resampled_map
+from spml.bench.plan import Record
+from spml.report.files import read_arrays, read_history, read_record
+
+LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
+
+
+def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
+    """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
+    config = read_record(folder / "config.json")
+    kept: dict[str, Any] = {name: value for name, value in config.items() if name not in LEFT_OUT}
+    if kept.get("weights") not in (None, "none", "pretrained"):
+        kept["weights"] = Path(kept["weights"]).name
+    record = {
+        "config": kept,
+        "history": read_history(folder / "history.jsonl"),
+        "result": read_record(folder / "result.json"),
+        "versions": config.get("versions", {}),
+    }
+    return record | _counts(folder) | _resampled(folder, resamples)
+
+
+def _counts(folder: Path) -> Record:
+    """Observed positives of each class among the training rows."""
+    arrays = read_arrays(folder / "observed.npz", ("observed", "train_rows"))
+    if arrays is None:
+        return {}
+    return {"observed_counts": (arrays["observed"][arrays["train_rows"]] == 1).sum(axis=0).tolist()}
+
+
+def _resampled(folder: Path, resamples: int) -> Record:
+    scores = read_arrays(folder / "scores" / "test.npz", ("logits",))
+    truth = (read_arrays(folder / "labels.npz", ("classes",)) or {}).get("test_truth")
+    if scores is None or truth is None or not resamples:
+        return {}
+    maps = resampled_map(scores["logits"].astype(np.float32), truth, resamples)
+    return {"bootstrap": {"seed": SEED, "images": len(truth), "maps": [round(value, 3) for value in maps.tolist()]}}

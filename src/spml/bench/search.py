@@ -1,0 +1,124 @@
+"""How a row's settings are chosen on validation: a grid, or Optuna. Every row has the same number of trials."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+from spml.bench.plan import Case, Outcomes, Plan, Run, benchmark, validation
+from spml.errors import UserError
+from spml.keyed import key
+from spml.losses.search import Options, differs
+
+GRID_FACTORS = (0.4, 1.0, 2.0)  # of the data's learning rate
+TUNE_RANGE = 5.0  # as many times below and above it
+AT_ONCE = 3  # of Optuna's trials that are drawn before any result is known, so that they can be run side by side
+AS_PUBLISHED = "{}"
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Learning rates, each with the published options and with the method's alternative.
+
+    A row that has no alternative has as many learning rates more: between those given, and above.
+
+    Attributes:
+        rates: learning rates.
+    """
+
+    rates: tuple[float, ...]
+
+    def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
+        """All of them; a grid does not depend on results."""
+        from spml.train.settings import method_options
+
+        published = method_options(case.method, benchmark(case.data or plan.data), case.options)
+        other = case.space.alternative(published)
+        rates = self.rates if other is not None else (*self.rates, *between(self.rates))
+        pairs: list[tuple[Options, float]] = [({}, rate) for rate in rates]
+        pairs += [(other, rate) for rate in self.rates if other is not None]
+        return [plan.run(case, "trial", plan.trial_seed, options, lr=rate) for options, rate in pairs], True
+
+
+def between(rates: Sequence[float]) -> list[float]:
+    """As many rates again: the geometric means of neighbours, and one as far above the last; a lone rate's double."""
+    ordered = sorted(rates)
+    factor = ordered[-1] / ordered[-2] if len(ordered) > 1 else 2.0
+    means = [math.sqrt(low * high) for low, high in pairwise(ordered)]
+    return [float(f"{rate:.2g}") for rate in [*means, ordered[-1] * factor]]
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Optuna's tree-structured Parzen estimator over the row's space and the learning rate.
+
+    The first trial has the published options and the data's learning rate. The draws depend on the row and on the
+    results before them alone, so that any process comes to the same trials.
+
+    Attributes:
+        count: of trials.
+        lr: the data's learning rate.
+    """
+
+    count: int
+    lr: float
+
+    def __post_init__(self) -> None:
+        if find_spec("optuna") is None:
+            raise UserError("--tune needs Optuna: pip install 'spml[search]'; or use --grid, which needs nothing more")
+
+    def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
+        """Those whose draws do not have to wait for results."""
+        choices = _choices(plan, case)
+        runs = [plan.run(case, "trial", plan.trial_seed, {}, lr=self.lr)]
+        drawn: list[Parameters] = [{"lr": self.lr, **dict.fromkeys(choices, AS_PUBLISHED)}]
+        while len(runs) < self.count:
+            records = [outcomes(run.id) for run in runs]
+            if len(runs) > AT_ONCE and any(record is None for record in records):
+                return runs, False
+            known = tuple(map(validation, records)) if len(runs) > AT_ONCE else ()
+            seed = key(len(drawn), zlib.crc32(case.label.encode()))
+            drawn.append(_ask(json.dumps(choices), json.dumps(drawn), known, self.lr, seed))
+            options: dict[str, Any] = {}
+            for name in choices:
+                options |= json.loads(drawn[-1][name])
+            runs.append(plan.run(case, "trial", plan.trial_seed, options, lr=drawn[-1]["lr"]))
+        return runs, True
+
+
+@lru_cache(maxsize=4096)
+def _ask(choices: str, drawn: str, figures: tuple[float | None, ...], lr: float, seed: int) -> Parameters:
+    """What Optuna would try next, given the figures of what was drawn; at random where none is given."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    low, high = lr / TUNE_RANGE, lr * TUNE_RANGE
+    space: dict[str, Any] = {"lr": optuna.distributions.FloatDistribution(low, high, log=True)}
+    for name, texts in json.loads(choices).items():
+        space[name] = optuna.distributions.CategoricalDistribution(texts)
+    sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed % 2**32)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for parameters, figure in zip(json.loads(drawn), figures, strict=False):
+        if figure is not None:
+            study.add_trial(optuna.create_trial(params=parameters, distributions=space, value=figure))
+    asked = dict(study.ask(space).params)
+    return {**asked, "lr": min(max(float(f"{asked['lr']:.4g}"), low), high)}
+
+
+def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
+    """Of each dimension, as texts that Optuna can store: the published options, and those that differ from them."""
+    from spml.train.settings import method_options
+
+    published = method_options(case.method, benchmark(case.data or plan.data), case.options)
+    return {
+        name: [AS_PUBLISHED, *(json.dumps(choice) for choice in options if differs(choice, published))]
+        for name, options in case.space.dimensions.items()
+    }

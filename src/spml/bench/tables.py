@@ -1,0 +1,193 @@
+"""What the runs say together: a row for each case, from records alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spml.bench.bootstrap import Comparison, compare
+from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
+from spml.bench.published import Quote, other_quotes, paper_quote
+from spml.report.groups import Summary
+
+THIRDS = ("head", "middle", "tail")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Attributes:
+        label: method or combination.
+        test: test mAP over seeds; of validation where the data have no test split.
+        val: validation mAP over seeds.
+        thirds: AP of the most observed, middle and least observed third of classes.
+        seeds: final runs that are done.
+        wanted: final runs that there will be.
+        trials: that are done.
+        chosen: what the trials chose, where there were trials.
+        errors: of runs that failed.
+        versus: against the row that all are compared with.
+        quoted: the paper's figure on each benchmark.
+        elsewhere: figures of the same method on these data that are printed elsewhere.
+    """
+
+    label: str
+    test: Summary
+    val: Summary
+    thirds: dict[str, Summary]
+    seeds: int
+    wanted: int
+    trials: int = 0
+    chosen: str = ""
+    errors: tuple[str, ...] = ()
+    versus: Comparison | None = None
+    quoted: dict[str, Quote] = field(default_factory=dict)
+    elsewhere: tuple[Quote, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results.
+
+    Attributes:
+        title: what it is a table of.
+        data: the data's name.
+        figure: "test mAP", or "validation mAP" where there is no test split.
+        selection: labels that chose the epochs.
+        against: the row that the others are compared with.
+        rows: of the table.
+        about: what all runs have in common.
+    """
+
+    title: str
+    data: str
+    figure: str
+    selection: str
+    against: str | None
+    rows: tuple[Row, ...]
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def collected(plan: Plan, outcomes: Outcomes) -> Record:
+    """The table as JSON: its rows with the ids of their runs, and the records of all of them."""
+    rows: list[Record] = []
+    records: dict[str, Record | None] = {}
+    for case in plan.cases:
+        trials, finals = plan.trials(case, outcomes), plan.finals(case, outcomes)
+        best = plan.chosen(case, outcomes)
+        rows.append(
+            {
+                "label": case.label,
+                "method": case.method,
+                "data": case.data or plan.data,
+                "wanted": len(plan.seeds),
+                "trials": [run.id for run in trials],
+                "finals": [run.id for run in finals],
+                "chosen": None if best is None else {"options": best.options, "lr": best.settings.get("lr")},
+            }
+        )
+        records |= {run.id: outcomes(run.id) for run in trials + finals}
+    about = {"table": plan.table, "data": plan.data, "settings": plan.settings, "seeds": list(plan.seeds)}
+    return {**about, "rows": rows, "runs": {name: record for name, record in records.items() if record is not None}}
+
+
+def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
+    """The table of what `collected` gives.
+
+    Args:
+        stored: rows and records.
+        against: label of the row to compare with; a label that no row has compares with none.
+    """
+    runs: Mapping[str, Record] = stored["runs"]
+    done = {row["label"]: _done(row["finals"], runs) for row in stored["rows"]}
+    every = [record["result"] for records in done.values() for record in records]
+    tested = not every or any(result.get("test_map") is not None for result in every)
+    key = "test_map" if tested else "val_map"
+    base = done.get(against or "", [])
+    data = benchmark(stored["data"])
+    rows = tuple(
+        _row(row, runs, done[row["label"]], key, base if row["label"] != against else [], data)
+        for row in stored["rows"]
+    )
+    return Table(
+        str(stored["table"]),
+        str(stored["data"]),
+        "test mAP" if tested else "validation mAP",
+        ", ".join(sorted({str(result["selection"]) for result in every})),
+        against if base else None,
+        rows,
+        dict(stored.get("settings", {})),
+    )
+
+
+def _done(ids: Sequence[str], runs: Mapping[str, Record]) -> list[Record]:
+    return [record for name in ids if (record := runs.get(name)) is not None and done_in(record)]
+
+
+def _row(
+    row: Mapping[str, Any], runs: Mapping[str, Record], done: list[Record], key: str, base: list[Record], data: str
+) -> Row:
+    results = [record["result"] for record in done]
+    failed = [runs[name]["error"] for name in (*row["trials"], *row["finals"]) if "error" in runs.get(name, {})]
+    from spml.losses.presets import DATASETS
+
+    quotes = {name: quote for name in DATASETS if (quote := paper_quote(row["label"], name)) is not None}
+    return Row(
+        label=row["label"],
+        test=Summary.of([result.get(key) for result in results]),
+        val=Summary.of([result.get("val_map") for result in results]),
+        thirds=_thirds(done),
+        seeds=len(done),
+        wanted=row["wanted"],
+        trials=len(_done(row["trials"], runs)),
+        chosen=_chosen(row.get("chosen")),
+        errors=tuple(dict.fromkeys(failed)),
+        versus=_versus(done, base, key),
+        quoted=quotes if data in DATASETS else {},
+        elsewhere=tuple(other_quotes(row["label"], data)),
+    )
+
+
+def _chosen(best: Mapping[str, Any] | None) -> str:
+    if best is None:
+        return ""
+    options = "".join(f", {name}={json.dumps(value)}" for name, value in best["options"].items())
+    return f"lr={best['lr']:g}{options}"
+
+
+def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | None:
+    """Against the base's runs of the same seeds, resampled alike."""
+    rivals = {record["seed"]: record for record in base if "bootstrap" in record}
+    pairs = [(record, rivals[record["seed"]]) for record in own if record["seed"] in rivals and "bootstrap" in record]
+    pairs = [(a, b) for a, b in pairs if _same_images(a["bootstrap"], b["bootstrap"])]
+    if not pairs or key != "test_map":
+        return None
+    return compare(
+        [a["bootstrap"]["maps"] for a, _ in pairs],
+        [b["bootstrap"]["maps"] for _, b in pairs],
+        [a["result"]["test_map"] for a, _ in pairs],
+        [b["result"]["test_map"] for _, b in pairs],
+    )
+
+
+def _same_images(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return all(a[name] == b[name] for name in ("seed", "images")) and len(a["maps"]) == len(b["maps"])
+
+
+def _thirds(done: list[Record]) -> dict[str, Summary]:
+    """AP of the thirds of classes by observed positives, the most observed first; classes in order among equals."""
+    values: dict[str, list[float]] = {name: [] for name in THIRDS}
+    for record in done:
+        precisions, counts = record["result"].get("per_class_ap"), record.get("observed_counts")
+        if not precisions or counts is None or len(counts) < len(THIRDS):
+            continue
+        order = np.argsort(-np.asarray(counts), kind="stable")
+        ranked = np.asarray(list(precisions.values()))[order]
+        for name, part in zip(THIRDS, np.array_split(ranked, len(THIRDS)), strict=True):
+            values[name].append(float(part.mean()))
+    return {name: Summary.of(part) for name, part in values.items()}

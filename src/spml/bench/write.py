@@ -1,0 +1,205 @@
+"""Tables as text: Markdown, CSV, LaTeX, HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spml.bench.published import PAPER, Quote
+from spml.bench.tables import THIRDS, Row, Table
+from spml.losses.presets import DATASETS
+from spml.report.groups import Summary
+from spml.report.text import NONE, signed
+
+NAMES = dict(zip(DATASETS, ("VOC", "COCO", "NUS", "CUB"), strict=True))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A table as cells of text, with notes below."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+BRIEF = ("method", "seeds", "failed")
+
+
+def cells(table: Table, *, brief: bool = False) -> Cells:
+    """What there is to show, column by column; columns without any value are left out.
+
+    Args:
+        table: of results.
+        brief: no more than a terminal is wide: figures, differences, and what is quoted for the same data.
+    """
+    notes = _Notes()
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("method", lambda row: row.label),
+        (table.figure, lambda row: _spread(row.test)),
+        ("seeds", lambda row: f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"),
+        (f"− {table.against}", _short if brief else _versus),
+        *((name, lambda row, name=name: _spread(row.thirds.get(name))) for name in THIRDS),
+        ("validation mAP", lambda row: _spread(row.val)),
+        ("chosen", lambda row: row.chosen),
+        *((_quoted(name, table.data), lambda row, name=name: notes.quote(row.quoted.get(name))) for name in DATASETS),
+        ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
+        ("failed", lambda row: f"{len(row.errors)}" if row.errors else ""),
+    ]
+    filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
+    kept = [(head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)]
+    if brief:
+        own = f"{NAMES.get(table.data.partition('@')[0])}, quoted"
+        kept = [pair for pair in kept if pair[0] in (*BRIEF, table.figure, f"− {table.against}", own)]
+    rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
+    return Cells(
+        _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *([] if brief else notes.texts())]
+    )
+
+
+def _title(table: Table) -> str:
+    return f"{table.title}, {table.data}: {table.figure} in percent"
+
+
+def _quoted(name: str, data: str) -> str:
+    return f"{NAMES[name]}, quoted" + ("" if data.partition("@")[0] == name else ", not run")
+
+
+def _notes(table: Table, brief: bool) -> list[str]:
+    notes = ["Mean ± sample standard deviation over seeds."]
+    if table.selection:
+        notes[0] += f" Epochs were chosen on {table.selection} validation labels."
+    if table.against:
+        notes.append(
+            f"− {table.against}: difference over the same seeds, "
+            + ("" if brief else "with the interval that holds 95 % of it when test images are resampled, ")
+            + "and p by resampled test images; how far it depends on the seeds is not in it."
+        )
+    if not brief and any(row.thirds[THIRDS[0]].num for row in table.rows):
+        notes.append(
+            "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
+        )
+    if any(row.quoted or row.elsewhere for row in table.rows):
+        notes.append(f"Quoted figures were not run here: {PAPER} unless marked, ResNet-50.")
+    notes += [f"{row.label} failed: {error}" for row in table.rows for error in row.errors]
+    return notes
+
+
+class _Notes:
+    """Marks on quoted figures, with what they mean; the same text has one mark."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, int] = {}
+
+    def quote(self, quote: Quote | None, named: bool = False) -> str:
+        if quote is None:
+            return ""
+        marks = [
+            self._mark(text) for text in ((quote.source,) if named else ()) + ((quote.doubt,) if quote.doubt else ())
+        ]
+        return quote.text + "".join(f" [{mark}]" for mark in marks)
+
+    def texts(self) -> list[str]:
+        return [f"[{mark}] {text}" for text, mark in self.marks.items()]
+
+    def _mark(self, text: str) -> int:
+        return self.marks.setdefault(text, len(self.marks) + 1)
+
+
+def _spread(summary: Summary | None) -> str:
+    if summary is None or summary.mean is None:
+        return NONE
+    return f"{summary.mean:.2f}" + ("" if summary.std is None else f" ± {summary.std:.2f}")
+
+
+def _versus(row: Row) -> str:
+    if row.versus is None:
+        return ""
+    v = row.versus
+    return f"{signed(v.difference)} [{signed(v.low)}, {signed(v.high)}], p = {v.p:.3f}"
+
+
+def _short(row: Row) -> str:
+    return "" if row.versus is None else f"{signed(row.versus.difference)}, p = {row.versus.p:.3f}"
+
+
+def markdown(table: Table) -> str:
+    """A table for GitHub, its notes below."""
+    shown = cells(table)
+    lines = [shown.header, ["---"] * len(shown.header), *shown.rows]
+    body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return "\n".join([f"**{shown.title}**", "", *body, "", *(f"{note}  " for note in shown.notes)]) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """Numbers in columns of their own, for other programs."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    measured = ["test", "val", *THIRDS]
+    quoted = [f"quoted_{name}{part}" for name in DATASETS for part in ("", "_deviation", "_doubt")]
+    versus = ["difference", "low", "high", "p"]
+    spreads = [f"{name}{part}" for name in measured for part in ("", "_deviation")]
+    writer.writerow(["row", "seeds", *spreads, "against", *versus, "chosen", "failed", *quoted])
+    for row in table.rows:
+        summaries = [row.test, row.val, *(row.thirds[name] for name in THIRDS)]
+        quotes = [row.quoted.get(name) for name in DATASETS]
+        writer.writerow(
+            [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
+            + [table.against if row.versus else None, *(getattr(row.versus, name, None) for name in versus)]
+            + [row.chosen, len(row.errors)]
+            + [value for q in quotes for value in ((q.mean, q.deviation, q.doubt) if q else (None, None, None))]
+        )
+    return out.getvalue()
+
+
+LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}", "±": "$\\pm$", "−": "$-$"},
+    **{"✓": "\\checkmark{}", "✗": "$\\times$", "○": "$\\circ$", "–": "--"},
+}
+
+
+def latex(table: Table) -> str:
+    """A tabular for booktabs and amssymb, its notes as comments."""
+    shown = cells(table)
+    lines = [" & ".join(_tex(cell) for cell in line) + r" \\" for line in (shown.header, *shown.rows)]
+    notes = [f"% {note}" for note in (shown.title, *shown.notes)]
+    columns = "l" + "r" * (len(shown.header) - 1)
+    body = [r"\begin{tabular}{" + columns + "}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    return "\n".join([*notes, *body, r"\end{tabular}"]) + "\n"
+
+
+def _tex(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in text.replace("k̂", "\0")).replace("\0", r"$\hat{k}$")
+
+
+def page(tables: Sequence[Table]) -> str:
+    """One HTML page of all tables, nothing to load from elsewhere."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("spml.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown = [cells(table) for table in tables]
+    names = list(dict.fromkeys(table.title for table in tables))
+    return environment.get_template("bench.html").render(
+        title=", ".join(names),
+        subtitle=", ".join(dict.fromkeys(table.data for table in tables)),
+        notes=[],
+        tables=shown,
+    )
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "md": markdown,
+    "csv": as_csv,
+    "tex": latex,
+    "html": lambda table: page([table]),
+}

@@ -1,0 +1,121 @@
+"""One lock, one holder; a holder that is gone loses it."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+from spml.bench import locks
+from spml.bench.locks import STALE, Lock, stale
+from spml.bench.plan import Run
+from spml.bench.shelf import ATTEMPTS, Shelf
+
+from .conftest import done
+
+
+def gone():
+    """The id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def written(path, pid, host=None, attempt=1, age=0.0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"host": host or locks.host(), "pid": pid, "token": "x", "attempt": attempt}))
+    os.utime(path, (time.time() - age,) * 2)
+
+
+def test_a_lock_has_one_holder_until_it_is_given_up(tmp_path):
+    first, second = Lock(tmp_path / "a.lock"), Lock(tmp_path / "a.lock")
+    assert first.take() and not second.take()
+    second.release()
+    assert not second.take()
+    first.release()
+    assert second.take() and not list(tmp_path.glob(".*"))
+
+
+def test_the_lock_of_a_process_that_is_no_more_is_taken_over(tmp_path):
+    path = tmp_path / "a.lock"
+    written(path, gone(), attempt=2)
+    lock = Lock(path)
+    assert lock.take() and lock.attempt == 3
+    assert not Lock(path).take()
+
+
+def test_another_machines_lock_is_left_alone_until_it_is_silent(tmp_path):
+    path = tmp_path / "a.lock"
+    written(path, gone(), host="elsewhere")
+    assert not Lock(path).take()
+    written(path, gone(), host="elsewhere", age=STALE + 1)
+    assert Lock(path).take()
+
+
+def test_the_holder_keeps_touching_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "BEAT", 0.02)
+    lock = Lock(tmp_path / "a.lock")
+    assert lock.take()
+    os.utime(lock.path, (0, 0))
+    with lock.held():
+        deadline = time.time() + 5
+        while lock.path.stat().st_mtime == 0 and time.time() < deadline:
+            time.sleep(0.02)
+        assert not stale(lock.path)
+    assert not lock.path.exists()
+
+
+def test_of_many_who_see_it_stale_one_gets_it(tmp_path):
+    for number in range(10):
+        path = tmp_path / f"{number}.lock"
+        written(path, gone(), age=0) if number == 0 else written(path, 1, host="elsewhere", age=STALE + 1)
+        barrier, got = threading.Barrier(8), []
+
+        def attempt(path=path, barrier=barrier, got=got):
+            lock = Lock(path)
+            barrier.wait()
+            if lock.take():
+                got.append(lock)
+
+        threads = [threading.Thread(target=attempt) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(got) == 1
+
+
+def test_states_and_who_takes_what(tmp_path):
+    runs = [Run("t", "row", "final", "d", "an", {}, {}, seed) for seed in range(3)]
+    here, there = Shelf(tmp_path), Shelf(tmp_path)
+    first, lock = here.take(runs)
+    second, _ = there.take(runs)
+    assert (first, second) == (runs[0], runs[1])
+    assert [here.state(run.id) for run in runs] == ["running", "running", "pending"]
+    here.write(first, done())
+    lock.release()
+    there.write(second, {"error": "no"})
+    assert [here.state(run.id) for run in runs] == ["done", "failed", "pending"]
+    assert Shelf(tmp_path).take(runs[:2]) is None
+    assert there.forget_failures(runs) == 1 and Shelf(tmp_path).state(second.id) != "failed"
+
+
+def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
+    shelf, run = Shelf(tmp_path), Run("t", "row", "final", "d", "an", {}, {}, 0)
+    written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS - 1)
+    assert shelf.take([run]) is not None
+    written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS)
+    assert shelf.take([run]) is None
+    assert shelf.state(run.id) == "failed" and "without a word" in shelf.outcome(run.id)["error"]
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    import pytest
+
+    from spml.errors import UserError
+
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "x.json").write_text("{")
+    with pytest.raises(UserError, match=r"x\.json is not JSON"):
+        Shelf(tmp_path).outcome("x")

@@ -1,0 +1,114 @@
+"""Which runs a table takes: ids, grids, choices, and final runs that wait for their trials."""
+
+import dataclasses
+
+import pytest
+
+from spml import losses
+from spml.bench.cases import TABLE_2, method_cases, paper_methods
+from spml.bench.plan import Case, Plan, distinct
+from spml.bench.search import Grid, between
+
+from .conftest import done
+
+RATES = (2e-5, 5e-5, 1e-4)
+
+
+def one(**settings):
+    return Plan("t", "voc", (Case("gr", "gr"),), (0,), settings)
+
+
+def test_the_same_training_has_the_same_id_whoever_asks_for_it():
+    run = one(epochs=8, size=448).runs(lambda name: None)[0]
+    other = Plan(
+        "other", "voc", (Case("row", "gr", {"w": [0, 2], "variant": "official"}),), (0,), {"size": 448, "epochs": 8.0}
+    )
+    assert other.runs(lambda name: None)[0].id == run.id
+    assert run.id.startswith("gr-") and run.id.endswith("-0")
+    assert run.plain()["id"] == run.id and set(run.plain()) >= {
+        "table",
+        "data",
+        "method",
+        "options",
+        "settings",
+        "seed",
+    }
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"data": "coco"}, {"method": "an"}, {"options": {"q3": 1.5}}, {"settings": {"epochs": 9}}]
+)
+def test_whatever_changes_training_changes_the_id(change):
+    run = one(epochs=8).runs(lambda name: None)[0]
+    assert dataclasses.replace(run, **change).id != run.id
+
+
+def test_options_that_are_published_for_the_data_are_not_named():
+    (run,) = Plan("t", "voc", (Case("em", "em", {"alpha": 0.2, "eps": 1e-5}),), (0,)).runs(lambda name: None)
+    assert run.options == {"eps": 1e-5}
+    (run,) = Plan("t", "coco", (Case("em", "em", {"alpha": 0.2}),), (0,)).runs(lambda name: None)
+    assert run.options == {"alpha": 0.2}
+    (run,) = Plan("t", "voc@jpeg88-448", (Case("ll_r", "ll_r", {"delta": 0.002}),), (0,)).runs(lambda name: None)
+    assert run.options == {}
+
+
+def test_a_method_of_ones_own_has_an_id_that_is_a_file_name():
+    (run,) = Plan("t", "x.csv", (Case("own", "torch.nn.functional:cross_entropy"),), (0,)).runs(lambda name: None)
+    assert run.id.replace("-", "").replace("_", "").isalnum()
+
+
+def test_a_grid_is_rates_by_published_and_alternative_for_every_method():
+    methods = paper_methods()
+    plan = Plan("b", "voc", method_cases(methods, {}), (1, 2, 3), {}, Grid(RATES))
+    for case in plan.cases:
+        trials = plan.trials(case, lambda name: None)
+        assert len({run.id for run in trials}) == len(trials) == 6
+        assert all(run.seed == 0 and run.stage == "trial" for run in trials)
+        assert plan.finals(case, lambda name: None) == []
+        if case.space.alternatives:
+            assert sorted({run.settings["lr"] for run in trials}) == sorted(RATES)
+            assert [run.options for run in trials[:3]] == [{}] * 3 and all(run.options for run in trials[3:])
+
+
+def test_a_row_without_alternative_has_more_rates_instead():
+    plan = Plan("b", "voc", (Case("gr", "gr"),), (1,), {}, Grid(RATES))
+    rates = [run.settings["lr"] for run in plan.runs(lambda name: None)]
+    assert rates == [*RATES, 3.2e-5, 7.1e-5, 2e-4]
+    assert between((1e-3,)) == [2e-3]
+
+
+def test_final_runs_have_fresh_seeds_and_what_the_best_trial_had(outcomes):
+    known, look = outcomes
+    plan = Plan("b", "voc", (Case("em", "em", space=losses.space("em")),), (1, 2, 3), {"epochs": 8}, Grid(RATES))
+    trials = plan.runs(look)
+    for number, run in enumerate(trials[:-1]):
+        known[run.id] = done(val_map=[1.0, 3.0, 3.0, 2.0, 0.5][number])
+    assert plan.growing(look) and plan.runs(look) == trials
+    known[trials[-1].id] = {"error": "lost"}
+    assert not plan.growing(look)
+    assert plan.chosen(plan.cases[0], look) == trials[1]
+    finals = plan.finals(plan.cases[0], look)
+    assert [run.seed for run in finals] == [1, 2, 3] and {run.stage for run in finals} == {"final"}
+    assert all((run.options, run.settings) == (trials[1].options, trials[1].settings) for run in finals)
+
+
+def test_a_row_whose_trials_all_fail_has_no_final_runs(outcomes):
+    known, look = outcomes
+    plan = Plan("b", "voc", (Case("em", "em"),), (1,), {}, Grid(RATES))
+    known |= {run.id: {"error": "lost"} for run in plan.runs(look)}
+    assert plan.finals(plan.cases[0], look) == [] and not plan.growing(look)
+
+
+def test_the_methods_of_the_paper_are_those_that_exist_in_its_order():
+    known = [name for name in TABLE_2 if name in losses.names()]
+    assert paper_methods() == known and {"an", "em", "gr"} <= set(known)
+
+
+def test_each_run_comes_once():
+    runs = one().runs(lambda name: None)
+    assert distinct([*runs, *runs]) == runs
+
+
+def test_options_that_a_method_lacks_are_refused_at_once():
+    with pytest.raises(ValueError, match="no option 'q9'"):
+        method_cases(["gr"], {"gr": {"q9": 1}})

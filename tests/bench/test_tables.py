@@ -1,0 +1,159 @@
+"""Rows from records: means, thirds, comparisons, quoted figures; and their four forms."""
+
+import csv
+import io
+import statistics
+
+import numpy as np
+import pytest
+
+from spml.bench.files import read_collected, write_collected, write_overview
+from spml.bench.plan import Case, Plan
+from spml.bench.published import DOUBTS, TABLE_2, other_quotes, paper_quote
+from spml.bench.record import condensed
+from spml.bench.search import Grid
+from spml.bench.tables import collected, table
+from spml.bench.write import FORMATS, cells, latex, markdown, page
+from spml.errors import UserError
+
+from .conftest import done, stored
+
+
+def test_a_tables_figures_are_those_of_its_runs(job):
+    plan, shelf = job.plans[0], job.shelf
+    made = table(collected(plan, shelf.outcome), "gr")
+    an, gr = made.rows
+    maps = [shelf.outcome(run.id)["result"]["test_map"] for run in plan.finals(plan.cases[0], shelf.outcome)]
+    assert (an.test.mean, an.test.std) == pytest.approx((statistics.mean(maps), statistics.stdev(maps)))
+    assert an.seeds == 2 and an.versus.seeds == 2 and gr.versus is None and made.against == "gr"
+    assert an.versus.difference == pytest.approx(an.test.mean - gr.test.mean)
+    assert an.versus.low < an.versus.difference < an.versus.high
+    assert made.selection == "complete" and made.figure == "test mAP"
+
+
+def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
+    made = collected(job.plans[0], job.shelf.outcome)
+    write_collected(tmp_path / "bench.json", made)
+    again = read_collected(tmp_path / "bench.json")
+    assert again == made
+    for as_text in FORMATS.values():
+        assert as_text(table(again, "gr")) == as_text(table(made, "gr"))
+    assert (tmp_path / "bench.json").stat().st_size < 100_000
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(UserError, match=r"is no bench\.json"):
+        read_collected(tmp_path / "other.json")
+
+
+def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
+    run = job.runs()[0]
+    record = condensed(job.shelf.run_folder(run.id), resamples=50)
+    counts = (scenes.observed.labels[scenes.train_rows] == 1).sum(axis=0)
+    assert record["observed_counts"] == counts.tolist()
+    assert len(record["bootstrap"]["maps"]) == 50 and record["bootstrap"]["images"] == 64
+    assert np.mean(record["bootstrap"]["maps"]) == pytest.approx(record["result"]["test_map"], abs=5)
+    assert [line["epoch"] for line in record["history"]] == [0, 1] and record["versions"]["torch"]
+    assert "root" not in record["config"] and "command" not in record["config"]
+    kept = stored(job.shelf.home / f"{run.id}.json")
+    assert kept["id"] == run.id and kept["result"] == record["result"]
+
+
+def small(labels, data="voc", known=None, **more):
+    """A table of one run for each label, its records given."""
+    plan = Plan(
+        "bench", data, tuple(Case(label, "gr", {"q3": number / 7}) for number, label in enumerate(labels)), (0,)
+    )
+    records = {}
+    for number, run in enumerate(plan.runs(records.get)):
+        records[run.id] = {"seed": 0, **(known[number] if known else done(test_map=40.0 + number))}
+    return table(collected(plan, records.get), **more)
+
+
+def test_thirds_go_by_observed_count():
+    precisions = {f"c{number}": float(number) for number in range(7)}
+    counts = [5, 70, 5, 40, 90, 20, 10]  # order: c4 c1 c3 | c5 c6 | c0 c2
+    record = done(result={"per_class_ap": precisions}, observed_counts=counts)
+    (row,) = small(["gr"], known=[record]).rows
+    assert {name: part.mean for name, part in row.thirds.items()} == {
+        "head": pytest.approx(8 / 3),
+        "middle": 5.5,
+        "tail": 1.0,
+    }
+
+
+def test_runs_on_other_images_or_other_resamples_are_not_compared():
+    def record(**bootstrap):
+        return done(bootstrap={"seed": 1, "images": 9, "maps": [1.0, 2.0], **bootstrap})
+
+    known = [record(), record(images=8), record(maps=[1.0]), record(maps=[0.0, 1.5]), done()]
+    rows = small(["a", "b", "c", "d", "e"], known=known, against="a").rows
+    assert [row.versus is None for row in rows] == [True, True, True, False, True]
+
+
+def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked():
+    shown = cells(small(["an", "splc", "ll_ct", "ours"]))
+    assert [head for head in shown.header if "quoted" in head] == [
+        "VOC, quoted",
+        "COCO, quoted, not run",
+        "NUS, quoted, not run",
+        "CUB, quoted, not run",
+        "quoted elsewhere",
+    ]
+    by_label = {row[0]: dict(zip(shown.header, row, strict=True)) for row in shown.rows}
+    assert by_label["an"]["VOC, quoted"] == "85.89 ± 0.38"
+    assert by_label["splc"]["NUS, quoted, not run"].startswith("47.24 ± 0.17 [")
+    assert by_label["ours"]["VOC, quoted"] == ""
+    assert any("SMILE" in note for note in shown.notes) and any("not run here" in note for note in shown.notes)
+    assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
+
+
+def test_the_quoted_table_is_the_papers():
+    assert paper_quote("gr", "voc").text == "89.83 ± 0.12" and paper_quote("gr", "cub").mean == 21.64
+    assert paper_quote("hill", "cub") is None and paper_quote("gr", "digits") is None
+    assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark is about
+    assert paper_quote("splc", "cub").doubt and not paper_quote("splc", "voc").doubt
+    assert set(DOUBTS) <= set(TABLE_2)
+    assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86 and paper_quote("AN", "cub") is None
+    assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [89.2, 88.27] and not other_quotes("ll_r", "digits")
+
+
+def test_failures_and_open_runs_are_shown(outcomes):
+    known, look = outcomes
+    plan = Plan("bench", "digits", (Case("gr", "gr"), Case("em", "em")), (0, 1))
+    known[plan.runs(look)[0].id] = {"error": "out of luck", "seed": 0}
+    known[plan.runs(look)[1].id] = {"seed": 1, **done()}
+    shown = cells(table(collected(plan, look)))
+    assert shown.rows[0][:3] == ["gr", "40.00", "1 of 2"] and "gr failed: out of luck" in shown.notes
+    assert shown.rows[1][:3] == ["em", "–", "0 of 2"]
+    assert len(cells(table(collected(plan, look)), brief=True).header) <= 5
+
+
+def test_without_a_test_split_validation_is_shown():
+    made = small(["a"], data="digits", known=[done(val_map=12.0, test_map=None)])
+    assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
+
+
+def test_what_trials_chose_is_shown(outcomes):
+    known, look = outcomes
+    plan = Plan("bench", "voc", (Case("gr", "gr"),), (1,), {}, Grid((1e-5, 2e-5)))
+    for run in plan.runs(look):
+        known[run.id] = {"seed": 0, **done(val_map=run.settings["lr"])}
+    (row,) = table(collected(plan, look)).rows
+    assert row.chosen == "lr=4e-05" and row.trials == 4 and row.seeds == 0
+
+
+def test_the_forms(tmp_path):
+    made = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
+    assert "a\\|b" in markdown(made) and markdown(made).count("\n| ") == 4
+    assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(made) and r"\begin{tabular}{l" in latex(made)
+    assert "a|b &amp; &lt;c&gt;_1" in page([made]) and "http" not in page([made])
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+    assert [row["row"] for row in rows] == ["k̂ ✓, a|b & <c>_1", "gr"]
+    assert float(rows[0]["test"]) == 40.0 and rows[1]["quoted_voc"] == "89.83"
+
+
+def test_the_overview_says_how_far_each_run_is(job, tmp_path):
+    counts = write_overview(tmp_path / "plan.json", job.runs(), job.shelf, pixels="original")
+    assert counts == {"pending": 0, "running": 0, "done": 4, "failed": 0}
+    plan = stored(tmp_path / "plan.json")
+    assert plan["pixels"] == "original" and plan["counts"] == counts
+    assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0]["test_map"] > 0

@@ -1,0 +1,131 @@
+"""Those who do runs: failures are recorded and passed over, interruptions leave runs to be gone on with."""
+
+import dataclasses
+import time
+
+import pytest
+
+from spml.bench.plan import Case, Plan
+from spml.bench.search import Grid
+from spml.bench.shelf import Shelf
+from spml.bench.work import Workers, work
+
+from .conftest import SETTINGS, stored
+
+
+def moved(job, path, cases, seeds=(0,), **more):
+    """The same job with other rows, in a new folder."""
+    plan = dataclasses.replace(job.plans[0], cases=tuple(cases), seeds=seeds, **more)
+    return dataclasses.replace(job, plans=[plan], shelf=Shelf(path))
+
+
+def test_what_is_done_is_not_done_again(job):
+    assert work(job) == 0
+    assert work(dataclasses.replace(job, shelf=Shelf(job.shelf.path))) == 0
+    assert not list((job.shelf.path / "locks").iterdir())
+
+
+def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path, monkeypatch):
+    def broken(*arguments, **more):
+        raise ZeroDivisionError("nothing to divide")
+
+    bad = [Case("own", "os:getcwd"), Case("gr", "gr", {"sigma": 0}), Case("role", "role")]
+    monkeypatch.setattr("spml.methods.role._initial", broken)
+    other = moved(job, tmp_path, [*bad, Case("an", "an")])
+    told = []
+    assert work(other, {other.plans[0].data: scenes}, told.append) == 4 and len(told) == 4
+    own, sigma, role, an = (stored(other.shelf.home / f"{run.id}.json") for run in other.runs())
+    assert "not a loss" in own["error"] and "sigma must be positive" in sigma["error"]
+    assert role["error"] == "ZeroDivisionError: nothing to divide" and "result" in an
+    assert all("/" not in line for line in role["where"])
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_an_interrupted_run_is_gone_on_with_to_the_same_result(job, scenes, tmp_path, monkeypatch, when):
+    from spml.train.loop import _Training
+
+    one = moved(job, tmp_path, [Case("gr", "gr")], settings={**SETTINGS, "epochs": 3})
+    validate = _Training._validate
+
+    def interrupted(self, epoch, line):
+        if epoch == when:
+            raise KeyboardInterrupt
+        validate(self, epoch, line)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Training, "_validate", interrupted)
+        work(one, {one.plans[0].data: scenes})
+    (run,) = one.runs()
+    assert one.shelf.state(run.id) == "pending"
+    assert work(one, {one.plans[0].data: scenes}) == 1
+    whole = moved(job, tmp_path / "whole", [Case("gr", "gr")], settings={**SETTINGS, "epochs": 3})
+    work(whole, {one.plans[0].data: scenes})
+    assert one.shelf.outcome(run.id)["history"] == whole.shelf.outcome(run.id)["history"]
+    assert one.shelf.outcome(run.id)["bootstrap"] == whole.shelf.outcome(run.id)["bootstrap"]
+
+
+def test_final_runs_follow_their_trials(job, scenes, tmp_path):
+    other = moved(job, tmp_path, [Case("an", "an")], seeds=(1,), search=Grid((1e-3,)))
+    assert len(other.runs()) == 2 and work(other, {other.plans[0].data: scenes}) == 3
+    assert [run.seed for run in other.runs()] == [0, 0, 1]
+
+
+def test_no_run_is_begun_that_the_time_left_is_too_short_for(job, scenes, tmp_path):
+    other = moved(job, tmp_path, [Case("an", "an")], seeds=(0, 1, 2))
+    assert work(dataclasses.replace(other, deadline=time.time() - 1)) == 0
+    slow = dataclasses.replace(other, deadline=time.time() + 0.01)
+    assert work(slow, {other.plans[0].data: scenes}) == 1
+
+
+def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
+    plan = Plan("t", "voc", (Case("a", "an"), Case("b", "an", settings={"weights": "none"})), (0,), {"backbone": "net"})
+    runs = plan.runs(lambda name: None)
+
+    def possible(**more):
+        made = dataclasses.replace(job, sources={"voc": {}}, wanting=frozenset({"net"}), **more)
+        return [made.possible(run) for run in runs]
+
+    assert possible() == [False, True] and possible(weights={"net": "file"}) == [True, True]
+    assert not job.possible(runs[0])
+
+
+def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job, scenes, tmp_path):
+    plain = moved(job, tmp_path, [Case("an", "an"), Case("em", "em")])
+    first, second = plain.runs()
+    plain.shelf = Shelf(
+        tmp_path / "scratch", tmp_path / "results", (tmp_path / "also",), keep=False, scored=frozenset({first.id})
+    )
+    work(plain, {plain.plans[0].data: scenes})
+    assert not list((tmp_path / "scratch" / "runs").iterdir())
+    for folder in ("results", "also"):
+        assert {path.name for path in (tmp_path / folder).glob("*.json")} == {f"{first.id}.json", f"{second.id}.json"}
+        kept = tmp_path / folder / "scores" / first.id
+        assert (kept / "scores" / "test.npz").is_file() and not (kept / "best").exists()
+        assert not (kept / "last.ckpt").exists() and "accelerator" in stored(kept / "config.json")
+        assert not (tmp_path / folder / "scores" / second.id).exists()
+    from spml.report.run import read_run
+
+    assert read_run(tmp_path / "results" / "scores" / first.id).scored.split == "test"
+
+
+@pytest.mark.slow
+def test_processes_share_the_work_and_a_stop_leaves_what_can_be_gone_on_with(job, tmp_path):
+    other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")], seeds=(0, 1))
+    other.threads = 1
+    workers = Workers(other, 2)
+    end = time.time() + 300
+    while workers.alive() and time.time() < end:
+        time.sleep(0.1)
+    assert [process.exitcode for process in workers.processes] == [0, 0]
+    fresh = Shelf(tmp_path)
+    for run in other.runs():
+        assert fresh.outcome(run.id)["bootstrap"] == job.shelf.outcome(run.id)["bootstrap"]
+    long = moved(job, tmp_path / "long", [Case("gr", "gr")], settings={**SETTINGS, "epochs": 500})
+    workers = Workers(long, 1)
+    (run,) = long.runs()
+    while not (long.shelf.run_folder(run.id) / "last.ckpt").exists() and time.time() < end:
+        time.sleep(0.1)
+    workers.stop()
+    assert workers.processes[0].exitcode == 0
+    assert Shelf(tmp_path / "long").state(run.id) == "pending"
+    assert (long.shelf.run_folder(run.id) / "last.ckpt").exists()

@@ -1,0 +1,119 @@
+"""`spml bench` and `spml ablate` as a user gives them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from spml.cli import main
+
+SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
+
+
+def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "bench",
+        str(scenes_file),
+        *SMALL,
+        "--methods",
+        "an,gr",
+        "hill",
+        "--set",
+        "hill.variant=gr",
+        "--seeds",
+        "1",
+    ]
+    assert main([*words, "--out", "b", "--format", "md"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == (tmp_path / "b/table.md").read_text() and "| hill |" in shown.out and "− gr" in shown.out
+    assert "an, seed 0: validation" in shown.err
+    assert main([*words, "--out", "b", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert "seed 0" not in shown.err and "test mAP" in shown.out
+    runs = json.loads((tmp_path / "b/bench.json").read_text())["runs"]
+    assert {record["options"].get("variant") for record in runs.values()} == {None, "gr"}
+    assert main(["bench", "--from", "b/bench.json", "--format", "csv", "--against", "an"]) == 0
+    assert capsys.readouterr().out.startswith("row,seeds,test,")
+    assert main(["bench", "--verify", "--out", "b"]) == 0
+    assert capsys.readouterr().out.count("scores give") == 6
+    result = next((tmp_path / "b/runs").glob("an-*/result.json"))
+    result.write_text(result.read_text().replace('"test_map": ', '"test_map": 9'))
+    assert main(["bench", "--verify", "--out", "b", "--quiet"]) == 1
+    assert capsys.readouterr().out.count("DIFFERS") == 1
+
+
+def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_bench.py").write_text("def loss(logits, observed):\n    raise OSError('not yet')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["bench", str(scenes_file), *SMALL, "--methods", "mine_bench:loss", "--seeds", "1", "--out", "b"]
+    assert main(words) == 1
+    assert "1 runs failed" in capsys.readouterr().err
+    assert "not yet" in (tmp_path / "b/table.md").read_text()
+    assert main(words) == 1
+    sys.modules["mine_bench"].loss = lambda logits, observed: logits.square().mean()
+    assert main([*words, "--retry"]) == 0
+
+
+def test_a_grid_chooses_on_validation_and_runs_a_fresh_seed(scenes_file, tmp_path):
+    words = ["bench", str(scenes_file), *SMALL, "--methods", "an", "--grid", "--rates", "0.001", "--seeds", "1"]
+    assert main([*words, "--out", str(tmp_path / "b"), "--quiet"]) == 0
+    plan = json.loads((tmp_path / "b/plan.json").read_text())
+    assert [(run["stage"], run["seed"]) for run in plan["runs"]] == [("trial", 0), ("trial", 0), ("final", 1)]
+
+
+def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
+    words = ["ablate", str(scenes_file), *SMALL, "--published", "--seeds", "1", "--out", str(tmp_path / "a"), "--quiet"]
+    assert main([*words, "--format", "md"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
+
+
+BAD = {
+    "no data": (["bench"], "give DATA"),
+    "unknown method": (["bench", "digits", "--methods", "gg"], "no method 'gg'"),
+    "a method twice": (["bench", "digits", "--methods", "an,an"], "names an twice"),
+    "two searches": (["bench", "digits", "--grid", "--tune"], "give one of them"),
+    "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; there are an"),
+    "option of a method that is not there": (
+        ["bench", "digits", "--methods", "an", "--set", "gr.q3=1"],
+        "METHOD.NAME=VALUE",
+    ),
+    "option without method": (["bench", "digits", "--methods", "an", "--set", "q3=1"], "METHOD.NAME=VALUE"),
+    "unknown option": (["bench", "digits", "--methods", "gr", "--set", "gr.q4=1"], "no option 'q4'"),
+    "no seeds": (["bench", "digits", "--seeds", "0"], "--seeds must be at least 1"),
+    "not a bench file": (["bench", "--from", "nowhere.json"], "nowhere.json"),
+    "nothing to verify": (["bench", "--verify", "--out", "nowhere"], "no finished run"),
+    "published and tuned": (["ablate", "digits", "--published", "--tune"], "give one of them"),
+}
+
+
+@pytest.mark.parametrize("words,message", BAD.values(), ids=BAD)
+def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path.with_name("bench-file.json")
+    row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
+    file.write_text(json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}}))
+    assert main([str(file) if word == "{file}" else word for word in words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_interrupted_bench_exits_130_and_goes_on(scenes_file, tmp_path):
+    words = ["bench", scenes_file, *SMALL[:4], "--epochs", "500", "--lr", "0.003", "--methods", "gr", "--seeds", "1"]
+    command = [sys.executable, "-m", "spml.cli", *map(str, words), "--accelerator", "cpu", "--out", str(tmp_path / "b")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    end = time.time() + 120
+    while not list((tmp_path / "b").glob("runs/*/last.ckpt")) and time.time() < end:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130 and "the same command goes on" in error
+    assert json.loads((tmp_path / "b/plan.json").read_text())["counts"]["pending"] == 1
+    assert not list((tmp_path / "b/locks").iterdir())

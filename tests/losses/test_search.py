@@ -1,0 +1,59 @@
+"""What may be searched over: declared beside each method, valid, and something else than what is published."""
+
+import pytest
+import torch
+
+from spml import losses
+from spml.losses.presets import DATASETS
+from spml.losses.search import Space, differs
+from spml.train.settings import method_options
+
+from .common import NAMES, build, random_batch
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_of_a_space_makes_the_method(name: str) -> None:
+    space = losses.space(name)
+    _, observed = random_batch()
+    for options in [*(choice for choices in space.dimensions.values() for choice in choices), *space.alternatives]:
+        losses.check_options(name, options)
+        build(name, observed, **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("data", [*DATASETS, "digits"])
+def test_the_alternative_is_none_of_the_published_options(name: str, data: str) -> None:
+    space, published = losses.space(name), method_options(name, data, {})
+    other = space.alternative(published)
+    assert (other is None) == (not space.alternatives)
+    assert other is None or differs(other, published)
+
+
+def test_one_without_a_space_has_an_empty_one() -> None:
+    assert losses.space("torch.nn.functional:cross_entropy") == Space()
+
+
+def test_choices_are_options_of_that_name_or_sets_of_options() -> None:
+    @losses.searched({"a": 1}, {"a": 2}, a=(1, 2), both=({"a": 1, "b": (0, 1)},))
+    def method(a: int = 1, b: tuple[int, int] = (0, 0)) -> None: ...
+
+    space: Space = method.space  # type: ignore[attr-defined]
+    assert space.dimensions == {"a": ({"a": 1}, {"a": 2}), "both": ({"a": 1, "b": (0, 1)},)}
+    assert space.alternative({"a": 1}) == {"a": 2} and space.alternative({"a": 5}) == {"a": 1}
+    assert Space(alternatives=({"w": (0, 2)},)).alternative({"w": [0.0, 2.0]}) is None
+
+
+@pytest.mark.parametrize(("khat", "v"), [(False, True), (True, False), (False, False)])
+def test_the_parts_of_gr_can_be_taken_away(khat: bool, v: bool) -> None:
+    logits, observed = random_batch()
+    p, unknown = logits.sigmoid(), observed == 0
+    w, b, mu, sigma = 2 * 2 / 8, -2.0, 0.5 + 0.3 * 3 / 8, 2 - 1.5 * 3 / 8
+    k = torch.sigmoid(w * p + b) if khat else torch.zeros_like(p)
+    weight = torch.exp(-((p - mu) ** 2) / (2 * sigma**2)) if v else torch.ones_like(p)
+    q = 0.01
+    present, absent = (1 - p**q) / q, (1 - (1 - p) ** q) / q
+    entries = torch.where(
+        unknown, weight * (k * present + (1 - k) * absent), torch.where(observed == 1, present, absent)
+    )
+    loss = losses.create("gr", khat=khat, v=v, q1=q, q2=q, q3=q)
+    torch.testing.assert_close(loss(logits, observed, epoch=3, epochs=8), entries.mean())

@@ -1,0 +1,79 @@
+"""benchmarks/throughput.py, as far as it runs without a GPU."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "")  # set by the benchmark, and then set back
+
+
+@pytest.mark.slow
+def test_all_parts_are_measured(benchmarks, tmp_path, capsys):
+    import throughput
+
+    small = "--fake 40 --backbone test_resnet --size 32 --batch 8 --epochs 2 --device cpu --budget 0.1"
+    found = throughput.main([*small.split(), "--set", "flip=False", "--json", str(tmp_path / "found.json")])
+    names = ["step", "epoch from cold", "epoch from cache", "evaluation", "whole experiment"]
+    assert set(found["seconds"]) == set(found["ratios"]) == set(names)
+    assert all(value > 0 for pair in found["seconds"].values() for value in pair.values())
+    for run in found["runs"].values():
+        assert run["whole"] > sum(run["epochs"]) and len(run["epochs"]) == 2 and run["cold"] > run["epochs"][0]
+    stored = json.loads((tmp_path / "found.json").read_text())
+    assert stored["ratios"] == found["ratios"] and stored["asked"]["set"] == {"flip": False}
+    said = capsys.readouterr().out
+    assert all(name in said for name in names) and "of the" in said
+
+
+def test_unknown_parts_are_refused(benchmarks, capsys):
+    import throughput
+
+    with pytest.raises(SystemExit):
+        throughput.main(["--fake", "40", "--parts", "step,speed"])
+    assert "'speed' is none of step, epoch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc", "convolution and matrix products"),
+        ("void at::native::batch_norm_backward_reduce_channels_last_kernel<4, float>", "batch norm"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "batch norm"),
+        ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>", "optimiser"),
+        ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>", "copies and casts"),
+        ("void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16>", "copies and casts"),
+        ("void at::native::vectorized_elementwise_kernel<4, clamp_min>", "elementwise, pooling and sums"),
+        ("something new", "others"),
+    ],
+)
+def test_kernels_are_told_apart_by_their_names(benchmarks, name, expected):
+    import device_share
+
+    assert device_share.kind(name) == expected
+
+
+def test_time_by_kind_and_what_is_idle(benchmarks):
+    import device_share
+
+    events = [
+        {"cat": "kernel", "name": "conv", "ts": 10.0, "dur": 40.0},
+        {"cat": "kernel", "name": "elementwise", "ts": 30.0, "dur": 40.0},  # beside it on another stream
+        {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 100.0, "dur": 10.0},
+        {"cat": "cpu_op", "name": "aten::conv2d", "ts": 0.0, "dur": 500.0},
+        {"ph": "M"},
+    ]
+    spent = device_share.by_kind(events, 2, 50e-6)
+    assert spent == {
+        "convolution and matrix products": pytest.approx(20e-6),
+        "elementwise, pooling and sums": pytest.approx(20e-6),
+        "copies and casts": pytest.approx(5e-6),
+        "idle": pytest.approx(50e-6 - 35e-6),
+    }
+    assert device_share.by_kind(events, 2, 10e-6)["idle"] == 0
