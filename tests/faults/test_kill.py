@@ -13,11 +13,13 @@ SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
 STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:_Training._advance"
 WRITE, MOVE = "spml.train.run:write_checkpoint", "pathlib:Path.replace"
 AT_ONCE = Fault("at_once", "spml.train.loop:open_cache")
+BESIDE = Fault("beside", "spml.train.loop:resolve")
 MOMENTS = {
     "in an epoch, where a method draws": Fault("kill", STEP, 13),
     "in an epoch, after a checkpoint": Fault("kill", STEP, 8),
     "in validation": Fault("kill", SCORED, 5),
     "in the midst of writing a checkpoint": Fault("cut", WRITE, 7, "20000"),
+    "the same, beside training": Fault("cut", WRITE, 7, "20000"),
     "before a checkpoint is moved into place": Fault("kill", MOVE, 12),
     "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
     "while the cache is being built": Fault("kill", "spml.data.cache_pool:Pool.put", 30),
@@ -34,7 +36,8 @@ def same(run, expected):
 def test_a_run_killed_goes_on_to_the_same_bytes(training, undisturbed, tmp_path, moment):
     fault, method = MOMENTS[moment], "drawn" if moment.endswith("draws") else "em_apl"
     words = (*training(method, tmp_path), *EVERY_STEP)
-    killed = spml(*words, faults=(fault, AT_ONCE))
+    more = (BESIDE,) if moment.endswith("beside training") else ()
+    killed = spml(*words, faults=(fault, AT_ONCE, *more))
     assert killed.code in SIGNALS, killed
     resumed = spml(*words, "--resume")
     assert resumed.code == 0, resumed
@@ -92,7 +95,8 @@ def test_killed_at_random_moments(training, undisturbed, calls, tmp_path, method
         where, after = PLACES[place]
         what = "cut" if place == "writing" and draw.random() < 0.7 else "kill"
         faults.append(Fault(what, where, draw.randint(1, calls[method][place]), str(draw.randint(1, 40000)), after))
-    codes = [spml(*words, faults=(faults[0], AT_ONCE)).code, spml(*words, "--resume", faults=(faults[1], AT_ONCE)).code]
+    more = (AT_ONCE, BESIDE)[: draw.randint(1, 2)]
+    codes = [spml(*words, faults=(faults[0], *more)).code, spml(*words, "--resume", faults=(faults[1], *more)).code]
     assert codes[0] in (0, *SIGNALS) and codes[1] in (0, *SIGNALS), codes
     assert not often or codes[0] in SIGNALS
     if codes[1]:
