@@ -39,6 +39,9 @@ class Fault:
         """Put a counting function in the place of the chosen one."""
         if os.environ.get("LOCAL_RANK", "0") != str(self.rank):
             return
+        if self.what == "cut":  # Python ignores the kernel's signal, and the main thread alone may change that
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         module, _, name = self.where.partition(":")
         owner = importlib.import_module(module)
         *path, last = name.split(".")
@@ -96,8 +99,6 @@ def limit(given, values):
 
 def cut(given, values):
     """Killed by the kernel in the midst of the next write beyond so many bytes."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     limit(given, values)
 
 
@@ -146,6 +147,14 @@ def process(given, values):
 def slow(given, values):
     """Takes so many seconds."""
     time.sleep(float(given))
+
+
+def beside(given, values):
+    """Files are written by a thread while training goes on, as they are on a GPU."""
+    import spml.train.loop
+    from spml.train.writer import Writer
+
+    spml.train.loop.Writer = lambda beside: Writer(beside=True)
 
 
 def at_once(given, values):

@@ -11,12 +11,15 @@ from tests.faults.faults import Fault
 
 SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
 STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:_Training._advance"
-WRITE, FLUSH, MOVE = "spml.train.run:write_checkpoint", "os:fsync", "pathlib:Path.replace"
+WRITE, MOVE = "spml.train.run:write_checkpoint", "pathlib:Path.replace"
 AT_ONCE = Fault("at_once", "spml.train.loop:open_cache")
+BESIDE = Fault("beside", "spml.train.loop:resolve")
 MOMENTS = {
+    "in an epoch, where a method draws": Fault("kill", STEP, 13),
     "in an epoch, after a checkpoint": Fault("kill", STEP, 8),
     "in validation": Fault("kill", SCORED, 5),
     "in the midst of writing a checkpoint": Fault("cut", WRITE, 7, "20000"),
+    "the same, beside training": Fault("cut", WRITE, 7, "20000"),
     "before a checkpoint is moved into place": Fault("kill", MOVE, 12),
     "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
     "while the cache is being built": Fault("kill", "spml.data.cache_pool:Pool.put", 30),
@@ -29,14 +32,16 @@ def same(run, expected):
     assert contents(run) == contents(expected)
 
 
-@pytest.mark.parametrize("fault", MOMENTS.values(), ids=MOMENTS)
-def test_a_run_killed_goes_on_to_the_same_bytes(training, undisturbed, tmp_path, fault):
-    words = (*training("em_apl", tmp_path), *EVERY_STEP)
-    killed = spml(*words, faults=(fault, AT_ONCE))
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_killed_goes_on_to_the_same_bytes(training, undisturbed, tmp_path, moment):
+    fault, method = MOMENTS[moment], "drawn" if moment.endswith("draws") else "em_apl"
+    words = (*training(method, tmp_path), *EVERY_STEP)
+    more = (BESIDE,) if moment.endswith("beside training") else ()
+    killed = spml(*words, faults=(fault, AT_ONCE, *more))
     assert killed.code in SIGNALS, killed
     resumed = spml(*words, "--resume")
     assert resumed.code == 0, resumed
-    same(tmp_path / "run", undisturbed("em_apl"))
+    same(tmp_path / "run", undisturbed(method))
 
 
 def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undisturbed, tmp_path):
@@ -52,14 +57,14 @@ def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undistur
     same(tmp_path / "run", undisturbed("em_apl"))
 
 
-PLACES = {  # where the random moments fall, and in how many calls of an undisturbed run
+PLACES = {  # where the random moments fall; True: after the call
     "training": (STEP, False),
     "validation": (SCORED, False),
     "the cache": ("spml.data.cache_pool:Pool.put", False),
     "the cache's index": ("spml.data.cache_pool:_line", False),
     "writing": (WRITE, False),
-    "before writing is done": (FLUSH, False),
-    "written": (MOVE, True),
+    "written, not moved into place": (MOVE, False),
+    "moved into place": (MOVE, True),
 }
 
 
@@ -90,7 +95,8 @@ def test_killed_at_random_moments(training, undisturbed, calls, tmp_path, method
         where, after = PLACES[place]
         what = "cut" if place == "writing" and draw.random() < 0.7 else "kill"
         faults.append(Fault(what, where, draw.randint(1, calls[method][place]), str(draw.randint(1, 40000)), after))
-    codes = [spml(*words, faults=(faults[0], AT_ONCE)).code, spml(*words, "--resume", faults=(faults[1], AT_ONCE)).code]
+    more = (AT_ONCE, BESIDE)[: draw.randint(1, 2)]
+    codes = [spml(*words, faults=(faults[0], *more)).code, spml(*words, "--resume", faults=(faults[1], *more)).code]
     assert codes[0] in (0, *SIGNALS) and codes[1] in (0, *SIGNALS), codes
     assert not often or codes[0] in SIGNALS
     if codes[1]:

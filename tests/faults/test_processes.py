@@ -93,8 +93,12 @@ def until(path, process):
 def test_two_devices_give_what_one_does_and_take_over_its_run(words, alone, tmp_path):
     run = tmp_path / "run"
     spml(*words, "--out", run, faults=(Fault("terminate", STEP, 18),)).interrupted()
-    done = ended(program(*words, *TWO, "--out", run, "--resume", "--quiet"))
-    assert (done.code, done.out, done.err) == (0, "", "")
+    faults = (
+        Fault("slow", "spml.train.run:RunFolder.write_result", 1, "3"),  # the other needs no result, and leaves
+        Fault("note", "spml.report:write_report", 0, str(tmp_path / "reported"), rank=1),
+    )
+    done = ended(program(*words, *TWO, "--out", run, "--resume", "--quiet", faults=faults))
+    assert (done.code, done.out, done.err) == (0, "", "") and not (tmp_path / "reported").exists()
     alike(run, alone)
 
 

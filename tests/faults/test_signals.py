@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import contents, outcome
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
-from tests.faults.test_kill import STEP, same
+from tests.faults.test_kill import BESIDE, STEP, same
 
 SCORED, DECODED = "spml.train.loop:_Training._advance", "spml.data.cache_build:_add"
 LINEAR = ("--linear-init", 2)
@@ -34,11 +34,12 @@ MOMENTS = {  # and the steps that are done by then; 40 items are scored in 2 bat
 }
 
 
+@pytest.mark.parametrize("more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"])
 @pytest.mark.parametrize("fault,done", MOMENTS.values(), ids=MOMENTS)
-def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault, done):
+def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault, done, more):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
     count = Fault("note_step", STEP, 0, str(log))
-    stopped = spml(*words, faults=(count, fault))
+    stopped = spml(*words, faults=(count, fault, *more))
     stopped.interrupted()
     assert steps(log) == in_peace[:done] and not (tmp_path / "run/result.json").exists()
     command = stopped.err.partition("go on with: spml ")[2]

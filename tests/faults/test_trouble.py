@@ -8,7 +8,7 @@ from spml.train.checkpoint import read_checkpoint
 from tests.conftest import contents
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
-from tests.faults.test_kill import STEP, same
+from tests.faults.test_kill import BESIDE, STEP, same
 
 LITTLE = "900"  # bytes that a file may have
 FULL = {  # what fails, and the file that is named
@@ -24,10 +24,12 @@ FULL = {  # what fails, and the file that is named
 }
 
 
+@pytest.mark.parametrize("more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"])
 @pytest.mark.parametrize("fault,name", FULL.values(), ids=FULL)
-def test_on_a_full_disk_the_last_checkpoint_is_whole(training, undisturbed, tmp_path, fault, name):
+def test_on_a_full_disk_the_last_checkpoint_is_whole(training, undisturbed, tmp_path, fault, name, more):
     words = training("em_apl", tmp_path)
-    spml(*words, faults=(fault,)).refused(f"run/{name}", "cannot be written")
+    stopped = spml(*words, faults=(fault, *more))
+    stopped.refused("cannot be written", "run/" if more else f"run/{name}")  # beside, another may come before it
     if fault.call > 1 or name in ("result.json", "report.html"):
         assert read_checkpoint(tmp_path / "run/last.ckpt")["epoch"] in (1, 2, 3)
     assert not list(tmp_path.rglob("*.part"))

@@ -46,6 +46,22 @@ def test_an_error_is_raised_where_the_writer_is_next_asked():
         Writer(beside=False).do(fail)
 
 
+def test_after_a_failure_nothing_more_is_written():
+    def fail():
+        gate.wait(10)
+        raise OSError("no room")
+
+    done, gate = [], threading.Event()
+    writer = Writer(beside=True)
+    writer.do(fail)
+    writer.do(done.append, "the model that the checkpoint was to hold")
+    gate.set()
+    with pytest.raises(OSError, match="no room"):
+        writer.wait()
+    writer.wait()
+    assert not done
+
+
 def test_a_run_that_writes_beside_leaves_the_same_files(finished, scenes, quick, tmp_path, monkeypatch):
     monkeypatch.setattr("spml.train.loop.Writer", lambda beside: _LoopWriter(beside=True))
     fit(scenes, quick, tmp_path / "beside", quiet=True)

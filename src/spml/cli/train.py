@@ -28,7 +28,7 @@ class Train(DataOptions, Settings):
     out: Path | None = None
     """The run folder. Default: runs/DATA-METHOD-SEED."""
     resume: bool = False
-    """Go on with the run in --out after its last finished epoch."""
+    """Go on with the run in --out from its last checkpoint."""
     overwrite: bool = False
     """Replace the run in --out."""
     quiet: bool = False

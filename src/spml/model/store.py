@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.atomic import replacing, unwritten, write_json
+from spml.atomic import replacing, write_json
 from spml.errors import UserError
 from spml.model.backbones import read_tensors
 from spml.model.classifier import Classifier
@@ -53,17 +53,12 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
         model: the classifier, or its state_dict().
         info: its description.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     state = model.state_dict() if isinstance(model, Classifier) else model
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
-    weights = folder / "model.safetensors"
-    try:
-        with replacing(weights) as beside:
-            save_file(tensors, beside, {CHECKSUM: _digest(tensors)})
-    except SafetensorError as error:  # its word for a write that failed
-        raise unwritten(weights, error) from error
+    with replacing(folder / "model.safetensors") as beside:
+        beside.write_bytes(save(tensors, {CHECKSUM: _digest(tensors)}))  # save_file leaves files behind when killed
     write_json(folder / "model.json", asdict(info))
 
 

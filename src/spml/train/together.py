@@ -17,7 +17,7 @@ from spml.train.processes import Processes
 PARENT = "SPML_PARENT"  # variable of the environment: the process that has started this one
 TICK = 0.5  # seconds between two looks at the others
 GRACE = 5.0  # seconds in which the others may end of themselves
-LOST = ("closed by peer", "onnection reset", "roken pipe", "onnection refused", "NCCL", "remote process")
+LOST = ("closed by peer", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
 
 
 def follow_parent() -> None:
@@ -77,12 +77,12 @@ class Together:
             return
         if not self.processes.first:
             time.sleep(GRACE)
-        lost = any(sign in str(error) for sign in LOST)
+        lost = isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
         if self.children and lost:
             time.sleep(TICK)  # until it is known which
         if (told := self._dead()) is not None:
             raise UserError(told) from error
-        if lost and not isinstance(error, UserError):
+        if lost:
             raise UserError("another process of the run has ended; its own error says why") from error
 
     def _dead(self) -> str | None:

@@ -22,6 +22,7 @@ class Writer:
         self.beside = beside
         self._thread = ThreadPoolExecutor(1) if beside else None
         self._waiting: list[Future[object]] = []
+        self._failed = False
 
     def copy(self, state: Any) -> Any:
         """What is written stays as it is now, whatever training does next."""
@@ -35,7 +36,17 @@ class Writer:
         for earlier in [future for future in self._waiting if future.done()]:
             self._waiting.remove(earlier)
             earlier.result()
-        self._waiting.append(self._thread.submit(work, *given))
+        self._waiting.append(self._thread.submit(self._work, work, *given))
+
+    def _work(self, work: Callable[..., object], *given: Any) -> None:
+        """In the thread: after a failure nothing more is written, for what follows builds on what went before."""
+        if self._failed:
+            return
+        try:
+            work(*given)
+        except BaseException:
+            self._failed = True
+            raise
 
     def wait(self) -> None:
         """Until all is written."""
