@@ -43,8 +43,7 @@ class Settings:
     size: int | None = None
     """Height and width pictures are resized to. Default: 448; arrays keep their own size."""
     head: str | None = None
-    """linear; boostlu: class maps with boosted positive values; query, query-normal: a transformer with a query for
-    each class, plain or with normal embeddings. Default: what the method asks for, else linear."""
+    """linear, boostlu (boosted class maps), query or query-normal (a transformer). Default: what the method asks for."""
     epochs: int | None = None
     """Default: what the benchmark's protocol says; 10 for one's own data."""
     batch_size: int | None = None
@@ -90,8 +89,7 @@ class Settings:
     nodes: int = 1
     """Machines with that many devices each."""
     compile: Literal["auto", "none", "graphs", "compile"] = "auto"
-    """How the model is run in training: eager, from CUDA graphs, or compiled. Default: graphs on one GPU, compiled
-    where training is long enough to win the time back, eager elsewhere."""
+    """Run the model eager, from CUDA graphs, or compiled. Default: graphs on one GPU, compiled if training is long."""
     eval_batch_size: int | None = None
     """Items scored together. Default: four times the batch size, on a GPU at least 128."""
     on_nan: Literal["stop", "skip"] = "stop"
@@ -99,8 +97,7 @@ class Settings:
     checkpoint_minutes: float = 10.0
     """A checkpoint is also written within an epoch once this time has passed since the last."""
     cache: Literal["none", "disk", "memory", "device"] | None = None
-    """Where decoded pictures are kept; results do not depend on it. Default: device where a GPU has room for them,
-    else disk; arrays are in memory anyway."""
+    """Where decoded pictures are kept; changes no result. Default: device where a GPU has room for them, else disk."""
     cache_dir: Path | None = None
     """Folder of the decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
 
