@@ -43,7 +43,7 @@ class Settings:
     size: int | None = None
     """Height and width pictures are resized to. Default: 448; arrays keep their own size."""
     head: str | None = None
-    """linear, boostlu (boosted class maps), query or query-normal (a transformer). Default: what the method asks for."""
+    """linear, boostlu (boosted class maps), query or query-normal (a transformer). Default: what the method wants."""
     epochs: int | None = None
     """Default: what the benchmark's protocol says; 10 for one's own data."""
     batch_size: int | None = None
