@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -69,7 +70,10 @@ def _forked(words: list[str], faults: tuple[Fault, ...], pipes: list, cwd: Path)
     os.chdir(cwd)
     install(faults)
     sys.argv = ["spml", *words]
-    entry()
+    try:
+        entry()
+    finally:  # what measures coverage writes too
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def program(*words: object, faults: tuple[Fault, ...] = (), launcher: tuple[str, ...] = ()) -> subprocess.Popen:
