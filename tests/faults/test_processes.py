@@ -103,7 +103,8 @@ def test_two_devices_give_what_one_does_and_take_over_its_run(words, alone, tmp_
 
 
 @pytest.mark.faults
-def test_torchrun(words, alone, tmp_path):
+def test_torchrun(words, alone, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPML_PARENT", "1")  # of a process that has nothing to do with it
     run = tmp_path / "run"
     done = ended(program(*words, "--out", run, launcher=TORCHRUN))
     assert done.code == 0, done

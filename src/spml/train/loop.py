@@ -34,7 +34,7 @@ from spml.train.run import RunFolder, read_json
 from spml.train.settings import Settings, method_options, resolve
 from spml.train.setup import example, given, make_model, optimizer_for, synchronised, train_labels
 from spml.train.step import Step
-from spml.train.together import Together, follow_parent
+from spml.train.together import Together, following
 from spml.train.trial import memory_note, try_method, try_model
 from spml.train.writer import Writer
 
@@ -84,8 +84,8 @@ def fit(
     first = started_first()
     going_on = run.check(config, resume=resume, overwrite=overwrite) if first else False
     fabric = make_fabric(settings, unused="features" in method.needs)
-    follow_parent()
-    fabric.launch()
+    with following():
+        fabric.launch()
     processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
     with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:
         going_on = processes.agreed(going_on)

@@ -7,11 +7,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from spml.errors import UserError
+from spml.launch import launched
 from spml.train.processes import Processes
 
 PARENT = "SPML_PARENT"  # variable of the environment: the process that has started this one
@@ -20,16 +22,20 @@ GRACE = 5.0  # seconds in which the others may end of themselves
 LOST = ("closed by peer", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
 
 
-def follow_parent() -> None:
-    """End this process as soon as the one that started it has: a collective would wait for that for ever.
+@contextmanager
+def following() -> Iterator[None]:
+    """A block in which a process starts others, or is one of them, which then ends as soon as the first has.
 
-    To be called before processes are started: it also notes whom those will have to follow.
+    A collective would wait for that one for ever. Who is started by torchrun or SLURM is ended by them.
     """
-    own, parent = str(os.getpid()), os.environ.get(PARENT)
-    if "LOCAL_RANK" not in os.environ:
-        os.environ[PARENT] = own
-    elif parent is not None and parent != own:
+    parent = os.environ.pop(PARENT, None)
+    if parent is not None and "LOCAL_RANK" in os.environ and launched() is None:
         follow(int(parent))
+    os.environ[PARENT] = str(os.getpid())
+    try:
+        yield
+    finally:
+        del os.environ[PARENT]  # what else this process starts is no part of the run
 
 
 def follow(parent: int) -> None:
