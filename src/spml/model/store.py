@@ -15,6 +15,7 @@ from torch import Tensor
 from spml.atomic import replacing, write_json
 from spml.errors import UserError
 from spml.model.backbones import read_tensors
+from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier
 
 FORMAT = 1
@@ -33,6 +34,7 @@ class ModelInfo:
         training: what it was trained with: data, method, options, selection, validation figure, seed.
         versions: of the libraries.
         head: name, to build it again.
+        calibration: knots that `Calibration` takes; None where logits are taken as they are.
     """
 
     classes: list[str]
@@ -42,7 +44,12 @@ class ModelInfo:
     training: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     head: str = "linear"  # also of models that were stored without naming it
+    calibration: Knots | None = None
     format: int = FORMAT
+
+    def calibrate(self) -> Calibration:
+        """What turns logits into logits whose sigmoid is the probability that thresholds are compared with."""
+        return Calibration(self.calibration, len(self.classes))
 
 
 def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: ModelInfo) -> None:
@@ -107,7 +114,10 @@ def _read_info(path: Path) -> ModelInfo:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["format"] > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
-        info = ModelInfo(**{f.name: values[f.name] for f in fields(ModelInfo) if f.name in values or f.name != "head"})
+        later = ("head", "calibration")  # may be missing in older files
+        info = ModelInfo(
+            **{f.name: values[f.name] for f in fields(ModelInfo) if f.name in values or f.name not in later}
+        )
         problem = _problem(info)
     except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
         raise UserError(f"{path}: not a model description ({type(error).__name__}: {error})") from error
@@ -128,6 +138,8 @@ def _problem(info: ModelInfo) -> str | None:
         return "thresholds must be probabilities"
     if len(classes) != len(thresholds):
         return f"{len(classes)} classes but {len(thresholds)} thresholds"
+    if info.calibration is not None and (problem := calibration_problem(info.calibration, len(classes))):
+        return problem
     if not isinstance(info.backbone, str) or not isinstance(how, dict):
         return "backbone must be a name and preprocessing a table"
     wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))

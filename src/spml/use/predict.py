@@ -50,12 +50,13 @@ def predict(
     items = gather(inputs, info)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device)
+    calibrate = info.calibrate().to(device)
     size = info.preprocessing["size"]
     feed = Feed(items, size, upright=bool(info.preprocessing["upright"]))
     written = done = 0
     with _writer(out, info) as write, torch.inference_mode():
         for x, rows in feed.in_order(batch_size, on_error):
-            probabilities = model(x.to(device)).float().sigmoid().cpu().numpy()
+            probabilities = calibrate(model(x.to(device))).sigmoid().cpu().numpy()
             if not np.isfinite(probabilities).all():
                 raise UserError(f"{run}: the model gives values that are not numbers; its weights are damaged")
             write([items.items[row] for row in rows], probabilities)

@@ -1,0 +1,68 @@
+"""From a model's logits to logits whose sigmoid is a probability that means something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Knots = list[list[list[float]]]
+
+
+class Calibration(nn.Module):
+    """One rising broken line per class, in logits, that goes on straight beyond its ends.
+
+    Scaling and shifting is a line of two knots, isotonic regression one of more, and none at all is the identity. It is
+    made of additions, products and maxima only, so that it travels into ONNX.
+
+    Args:
+        knots: for each class a pair of lists, logits and calibrated logits, both of at least two and the first rising;
+            None leaves logits as they are.
+    """
+
+    start: Tensor
+    base: Tensor
+    bends: Tensor
+    turns: Tensor
+
+    def __init__(self, knots: Knots | None, classes: int) -> None:
+        super().__init__()
+        lines = [([0.0, 1.0], [0.0, 1.0])] * classes if knots is None else knots
+        if problem := calibration_problem(lines, classes):
+            raise ValueError(problem)
+        most = max(len(x) for x, _ in lines)
+        slopes = [np.diff(y) / np.diff(x) for x, y in lines]
+        tables = {
+            "start": [x[0] for x, _ in lines],
+            "base": [y[0] for _, y in lines],
+            "bends": [list(x[:-1]) + [x[0]] * (most - len(x)) for x, _ in lines],
+            "turns": [[*np.diff(slope, prepend=0.0).tolist(), *[0.0] * (most - len(slope) - 1)] for slope in slopes],
+        }
+        for name, values in tables.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float32), persistent=False)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Calibrated logits (..., classes); their sigmoid is the probability."""
+        logits = logits.float()
+        first = self.turns[:, 0] * (logits - self.start)
+        later = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0) * self.turns[:, 1:]
+        return self.base + first + later.sum(-1)
+
+
+def calibration_problem(lines: Any, classes: int) -> str | None:
+    """What is wrong with knots, if anything is."""
+    if not isinstance(lines, Sequence) or len(lines) != classes:
+        return f"calibration must have a line for each of {classes} classes"
+    for pair in lines:
+        try:
+            x, y = (np.asarray(values, np.float64) for values in pair)
+        except (TypeError, ValueError):
+            return "a line of calibration must be two lists of numbers"
+        if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
+            return "a line of calibration must be two lists of the same length, two or more"
+        if not (np.isfinite(x).all() and np.isfinite(y).all()) or (np.diff(x) <= 0).any() or (np.diff(y) < 0).any():
+            return "a line of calibration must rise"
+    return None

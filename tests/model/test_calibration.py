@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import torch
+
+from spml.model.calibration import Calibration
+
+
+def test_without_knots_logits_stay_as_they_are() -> None:
+    logits = torch.randn(5, 3)
+    assert torch.equal(Calibration(None, 3)(logits), logits)
+
+
+def test_two_knots_are_a_scale_and_a_shift() -> None:
+    logits = torch.randn(7, 2) * 10
+    got = Calibration([[[0.0, 1.0], [-1.0, 1.0]], [[-3.0, 3.0], [0.0, 3.0]]], 2)(logits)
+    torch.testing.assert_close(got, torch.stack([2 * logits[:, 0] - 1, logits[:, 1] / 2 + 1.5], 1))
+
+
+def test_broken_lines_of_different_length_are_interpolated_and_go_on_straight() -> None:
+    x, y = [-2.0, 0.0, 1.0, 4.0], [-3.0, -3.0, 1.0, 2.0]
+    points = torch.linspace(-2, 4, 50)
+    got = Calibration([[x, y], [[0.0, 1.0], [0.0, 1.0]]], 2)(points.unsqueeze(1).expand(-1, 2))
+    np.testing.assert_allclose(got[:, 0], np.interp(points.numpy(), x, y), atol=1e-5)
+    torch.testing.assert_close(got[:, 1], points)
+    ends = Calibration([[x, y]], 1)(torch.tensor([[-5.0], [7.0]]))
+    torch.testing.assert_close(ends, torch.tensor([[-3.0], [3.0]]))
+
+
+@pytest.mark.parametrize(
+    ("knots", "reason"),
+    [
+        ([[[0.0, 1.0], [0.0, 1.0]]], "each of 2"),
+        ([[[0.0], [0.0]]] * 2, "two or more"),
+        ([[[0.0, 1.0], [1.0, 0.0]]] * 2, "rise"),
+        ([[[0.0, 0.0], [0.0, 1.0]]] * 2, "rise"),
+        ([[[0.0, float("nan")], [0.0, 1.0]]] * 2, "rise"),
+        (["ab"] * 2, "numbers"),
+        (3, "each of 2"),
+    ],
+)
+def test_what_is_no_line_is_refused(knots, reason) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=reason):
+        Calibration(knots, 2)
