@@ -149,7 +149,7 @@ def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callabl
     model.train()
     how = how_to_run(settings, device, 1, (settings.epochs or 1) * len(experiment.train_rows))
     precision = str(fabric._precision.precision)
-    forward = Forward(model, classifier, how, precision, detailed=False, display=Display(quiet=True))
+    forward = Forward(model, classifier, how, precision, detailed=False, display=Display(), fused=settings.fused_norm)
     step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)
     batch, size = settings.batch_size or 1, settings.size or 1
     rows = np.arange(batch)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spml.model import Classifier
+from spml.model.fused import fused_norms
 from spml.train.display import Display
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
+_PLAIN: AbstractContextManager[Any] = nullcontext()
 Output = Tensor | tuple[Tensor, Tensor]
 
 
@@ -29,14 +31,24 @@ class Forward:
         precision: of Fabric.
         detailed: features are wanted.
         display: told where a graph cannot be had.
+        fused: in graphs, batch norm and what follows it are run by our kernels.
     """
 
     def __init__(
-        self, wrapped: Any, classifier: Classifier, how: str, precision: str, *, detailed: bool, display: Display
+        self,
+        wrapped: Any,
+        classifier: Classifier,
+        how: str,
+        precision: str,
+        *,
+        detailed: bool,
+        display: Display,
+        fused: bool = True,
     ) -> None:
         self.wrapped, self.classifier, self.detailed, self.display = wrapped, classifier, detailed, display
         self.how = how if precision in DTYPES else "none"
         self.dtype = DTYPES.get(precision)
+        self.fused = fused
         self.shape: torch.Size | None = None
         self.fast: Any = None
 
@@ -59,15 +71,25 @@ class Forward:
         if self.how == "compile":
             self.fast = torch.compile(step, mode="reduce-overhead" if x.is_cuda else None, dynamic=False)
             return
+        self.fast = self._record(step, x, fused_norms(self.classifier)) if self.fused else None
+        if self.fast is None:
+            self.fast = self._record(step, x, _PLAIN)
+
+    def _record(self, step: nn.Module, x: Tensor, ways: AbstractContextManager[Any]) -> Any:
+        """The step as a graph; None where it cannot be had."""
         _keep_quiet()
         kept = [buffer.clone() for buffer in self.classifier.buffers()]  # what is recorded is also done, three times
         try:
-            self.fast = torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
-        except RuntimeError as error:
-            self.display.line(f"no CUDA graphs ({' '.join(str(error).split())[:120]}); going on without")
-        for buffer, value in zip(self.classifier.buffers(), kept, strict=True):
-            buffer.copy_(value)
-        self.classifier.zero_grad(set_to_none=True)
+            with ways:
+                return torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
+        except Exception as error:  # a compiler of kernels has errors of many kinds
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            self.display.line(f"no CUDA graph {'' if ways is _PLAIN else 'with fused norms '}({reason})")
+            return None
+        finally:
+            for buffer, value in zip(self.classifier.buffers(), kept, strict=True):
+                buffer.copy_(value)
+            self.classifier.zero_grad(set_to_none=True)
 
 
 def _keep_quiet() -> None:

@@ -163,7 +163,9 @@ class _Training:
         pictures = model.mean.ndim == 4
         how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
         detailed = "features" in method.needs
-        forward = Forward(self.model, model, how, precision, detailed=detailed, display=display)
+        forward = Forward(
+            self.model, model, how, precision, detailed=detailed, display=display, fused=settings.fused_norm
+        )
         self.step = Step(forward, self.method, settings, processes)
         self.how = described(device, precision, how, processes.count, mode if self.cache else None)
         self.parts, self.at = Parts(model, self.method, self.optimizers, device), Progress()

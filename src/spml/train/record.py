@@ -19,7 +19,13 @@ from spml.train.settings import RUNNING, Settings
 
 # options whose values come from complete labels
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")
-NOT_OF_THE_RUN = ("cache", "cache_dir", "compile", *RUNNING)  # change no result: a run may go on with others
+NOT_OF_THE_RUN = (
+    "cache",
+    "cache_dir",
+    "compile",
+    "fused_norm",
+    *RUNNING,
+)  # change no result: a run may go on with others
 
 
 def config(

@@ -1,0 +1,255 @@
+"""Batch norm with what follows it, in few passes over the batch: kernels for pictures in the order of NHWC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+PROGRAMS = 528  # that share a reduction; a few for each multiprocessor
+ROWS, WIDE, WARPS = 64, 64, 8  # a tile: positions, channels, and the warps that work on it
+GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
+NONE, RELU, RELU6 = 0, 1, 2
+
+
+@triton.jit
+def _act(z, ACT: tl.constexpr):
+    if ACT > 0:
+        z = tl.maximum(z, 0.0)
+    if ACT == 2:
+        z = tl.minimum(z, 6.0)
+    return z
+
+
+@triton.jit
+def _passes(z, ACT: tl.constexpr):
+    """1 where the gradient passes the activation, else 0."""
+    passes = z > 0
+    if ACT == 2:
+        passes = passes & (z < 6.0)
+    return tl.where(passes, 1.0, 0.0)
+
+
+@triton.jit
+def _moments(x, parts, rows, channels, share, BM: tl.constexpr, BC: tl.constexpr):
+    """Mean and sum of squared deviations of each program's rows. What is summed is measured from the first row."""
+    p = tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < channels
+    start = p * share
+    end = tl.minimum(start + share, rows)
+    shift = tl.load(x + start.to(tl.int64) * channels + c, mask=inside & (start < rows), other=0).to(tl.float32)
+    first = tl.zeros((BM, BC), tl.float32)
+    second = tl.zeros((BM, BC), tl.float32)
+    for m in range(start, end, BM):
+        r = m + tl.arange(0, BM)
+        mask = (r < end)[:, None] & inside[None, :]
+        value = tl.load(x + r[:, None].to(tl.int64) * channels + c[None, :], mask=mask, other=0).to(tl.float32)
+        value = tl.where(mask, value - shift[None, :], 0.0)
+        first += value
+        second += value * value
+    count = tl.maximum(end - start, 1).to(tl.float32)
+    total = tl.sum(first, 0)
+    tl.store(parts + (2 * p) * channels + c, shift + total / count, mask=inside)
+    tl.store(parts + (2 * p + 1) * channels + c, tl.sum(second, 0) - total * total / count, mask=inside)
+
+
+@triton.jit
+def _statistics(
+    parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
+    BP: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Bring the parts together: mean, 1 / deviation, and the running statistics."""
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    inside = c < channels
+    total = tl.zeros((BP, BC), tl.float32)
+    for begin in range(0, programs, BP):
+        p = begin + tl.arange(0, BP)
+        mask = (p < programs)[:, None] & inside[None, :]
+        count = tl.maximum(tl.minimum(share, rows - p * share), 0).to(tl.float32)
+        part = tl.load(parts + (2 * p)[:, None] * channels + c[None, :], mask=mask, other=0)
+        total += part * count[:, None]
+    centre = tl.sum(total, 0) / rows
+    squares = tl.zeros((BP, BC), tl.float32)
+    for begin in range(0, programs, BP):
+        p = begin + tl.arange(0, BP)
+        mask = (p < programs)[:, None] & inside[None, :]
+        count = tl.maximum(tl.minimum(share, rows - p * share), 0).to(tl.float32)
+        part = tl.load(parts + (2 * p)[:, None] * channels + c[None, :], mask=mask, other=0)
+        within = tl.load(parts + (2 * p + 1)[:, None] * channels + c[None, :], mask=mask, other=0)
+        away = tl.where(mask, part - centre[None, :], 0.0)
+        squares += within * tl.where(count > 0, 1.0, 0.0)[:, None] + away * away * count[:, None]
+    deviation = tl.sum(squares, 0)
+    tl.store(mean + c, centre, mask=inside)
+    tl.store(scale + c, 1 / tl.sqrt(deviation / rows + eps), mask=inside)
+    old_mean = tl.load(running_mean + c, mask=inside, other=0)
+    old_var = tl.load(running_var + c, mask=inside, other=0)
+    tl.store(running_mean + c, old_mean + momentum * (centre - old_mean), mask=inside)
+    tl.store(running_var + c, old_var + momentum * (deviation / (rows - 1) - old_var), mask=inside)
+    if tl.program_id(0) == 0:
+        tl.store(tracked, tl.load(tracked) + 1)
+
+
+@triton.jit
+def _normalise(
+    x, residual, y, mean, scale, weight, bias, rows, channels,
+    ACT: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    r = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = c < channels
+    mask = (r < rows)[:, None] & inside[None, :]
+    at = r[:, None].to(tl.int64) * channels + c[None, :]
+    factor = tl.load(scale + c, mask=inside, other=0) * tl.load(weight + c, mask=inside, other=0)
+    offset = tl.load(bias + c, mask=inside, other=0) - tl.load(mean + c, mask=inside, other=0) * factor
+    z = tl.load(x + at, mask=mask, other=0).to(tl.float32) * factor[None, :] + offset[None, :]
+    if ADD:
+        z += tl.load(residual + at, mask=mask, other=0).to(tl.float32)
+    tl.store(y + at, _act(z, ACT).to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _gradient(x, y, gradient, at, mask, mean, scale, weight, bias, ACT: tl.constexpr, ADD: tl.constexpr):
+    """Gradient before the activation, and the normalised input."""
+    d = tl.load(gradient + at, mask=mask, other=0).to(tl.float32)
+    standard = (tl.load(x + at, mask=mask, other=0).to(tl.float32) - mean[None, :]) * scale[None, :]
+    if ADD and ACT > 0:
+        d *= _passes(tl.load(y + at, mask=mask, other=0).to(tl.float32), ACT)
+    elif ACT > 0:
+        d *= _passes(standard * weight[None, :] + bias[None, :], ACT)
+    return d, standard
+
+
+@triton.jit
+def _sums(
+    x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share,
+    ACT: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Sums of the gradient, and of its product with the normalised input, over each program's rows."""
+    p = tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < channels
+    start = p * share
+    end = tl.minimum(start + share, rows)
+    centre, factor = tl.load(mean + c, mask=inside, other=0), tl.load(scale + c, mask=inside, other=0)
+    w, b = tl.load(weight + c, mask=inside, other=0), tl.load(bias + c, mask=inside, other=0)
+    first = tl.zeros((BM, BC), tl.float32)
+    second = tl.zeros((BM, BC), tl.float32)
+    for m in range(start, end, BM):
+        r = m + tl.arange(0, BM)
+        mask = (r < end)[:, None] & inside[None, :]
+        at = r[:, None].to(tl.int64) * channels + c[None, :]
+        d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, ACT, ADD)
+        first += d
+        second += d * standard
+    tl.store(parts + (2 * p) * channels + c, tl.sum(first, 0), mask=inside)
+    tl.store(parts + (2 * p + 1) * channels + c, tl.sum(second, 0), mask=inside)
+
+
+@triton.jit
+def _gather(parts, to_bias, to_weight, channels, programs, BP: tl.constexpr, BC: tl.constexpr):
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    inside = c < channels
+    first = tl.zeros((BP, BC), tl.float32)
+    second = tl.zeros((BP, BC), tl.float32)
+    for begin in range(0, programs, BP):
+        p = begin + tl.arange(0, BP)
+        mask = (p < programs)[:, None] & inside[None, :]
+        first += tl.load(parts + (2 * p)[:, None] * channels + c[None, :], mask=mask, other=0)
+        second += tl.load(parts + (2 * p + 1)[:, None] * channels + c[None, :], mask=mask, other=0)
+    tl.store(to_bias + c, tl.sum(first, 0), mask=inside)
+    tl.store(to_weight + c, tl.sum(second, 0), mask=inside)
+
+
+@triton.jit
+def _backward(
+    x, y, gradient, to_x, to_residual, mean, scale, weight, bias, to_bias, to_weight, rows, channels,
+    ACT: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    r = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = c < channels
+    mask = (r < rows)[:, None] & inside[None, :]
+    at = r[:, None].to(tl.int64) * channels + c[None, :]
+    centre, factor = tl.load(mean + c, mask=inside, other=0), tl.load(scale + c, mask=inside, other=0)
+    w, b = tl.load(weight + c, mask=inside, other=0), tl.load(bias + c, mask=inside, other=0)
+    d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, ACT, ADD)
+    if ADD:
+        tl.store(to_residual + at, d.to(to_residual.dtype.element_ty), mask=mask)
+    shared = tl.load(to_bias + c, mask=inside, other=0) / rows
+    along = tl.load(to_weight + c, mask=inside, other=0) / rows
+    d = (d - shared[None, :] - standard * along[None, :]) * (factor * w)[None, :]
+    tl.store(to_x + at, d.to(to_x.dtype.element_ty), mask=mask)
+
+
+class NormAct(torch.autograd.Function):
+    """act(batch_norm(x) + residual) of pictures in the order of NHWC, in training: statistics are the batch's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        residual: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        running_mean: Tensor,
+        running_var: Tensor,
+        tracked: Tensor,
+        momentum: float,
+        eps: float,
+        act: int,
+    ) -> Tensor:
+        """The outcome; the running statistics are moved on."""
+        rows, channels, share, programs, blocks = _shares(x)
+        y, add = torch.empty_like(x), residual is not None
+        mean, scale = x.new_empty(2, channels, dtype=torch.float32)
+        parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
+        wide = min(WIDE, triton.next_power_of_2(channels))
+        tile = {"BM": ROWS, "BC": wide, "num_warps": WARPS}
+        _moments[(programs, blocks)](x, parts, rows, channels, share, **tile)
+        few = (triton.cdiv(channels, NARROW),)
+        _statistics[few](
+            parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
+            BP=GATHERED, BC=NARROW,
+        )  # fmt: skip
+        _normalise[(triton.cdiv(rows, ROWS), blocks)](
+            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, ACT=act, ADD=add, **tile
+        )
+        ctx.save_for_backward(x, y if add and act else None, weight, bias, mean, scale)
+        ctx.act, ctx.add = act, add
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of x, the residual, weight and bias."""
+        x, y, weight, bias, mean, scale = ctx.saved_tensors
+        gradient = gradients[0].contiguous(memory_format=torch.channels_last)
+        rows, channels, share, programs, blocks = _shares(x)
+        y = x if y is None else y
+        to_x = torch.empty_like(x)
+        to_residual = torch.empty_like(x) if ctx.add else None
+        to_bias, to_weight = x.new_empty(2, channels, dtype=torch.float32)
+        parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
+        wide = min(WIDE, triton.next_power_of_2(channels))
+        how = {"ACT": ctx.act, "ADD": ctx.add, "BM": ROWS, "BC": wide, "num_warps": WARPS}
+        _sums[(programs, blocks)](x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, **how)
+        few = (triton.cdiv(channels, NARROW),)
+        _gather[few](parts, to_bias, to_weight, channels, programs, BP=GATHERED, BC=NARROW)
+        _backward[(triton.cdiv(rows, ROWS), blocks)](
+            x, y, gradient, to_x, to_x if to_residual is None else to_residual, mean, scale, weight, bias,
+            to_bias, to_weight, rows, channels, **how,
+        )  # fmt: skip
+        return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
+
+
+def _shares(x: Tensor) -> tuple[int, int, int, int, int]:
+    """Rows, channels, rows of each program of a reduction, programs, blocks of channels."""
+    channels = x.shape[1]
+    rows = x.numel() // channels
+    blocks = triton.cdiv(channels, WIDE)
+    programs = max(1, min(PROGRAMS // blocks, triton.cdiv(rows, ROWS)))
+    share = ROWS * triton.cdiv(rows, ROWS * programs)
+    return rows, channels, share, triton.cdiv(rows, share), blocks

@@ -1,0 +1,45 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from spml.model import Classifier
+from spml.model.fused import fused_norms, norm_act
+
+PROGRAM = Path(__file__).with_name("interpreted.py")
+
+
+@pytest.mark.slow
+def test_kernels_and_whole_networks_give_what_torch_gives() -> None:
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, PROGRAM], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "as torch has it"
+
+
+def test_on_a_cpu_everything_is_as_without() -> None:
+    model = Classifier.build("test_resnet", 3).eval()
+    x = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
+    expected = model(x)
+    with fused_norms(model):
+        assert torch.equal(model(x), expected)
+    assert not [module for module in model.modules() if "forward" in vars(module)]
+
+
+def test_modules_are_set_back_when_recording_fails() -> None:
+    model = Classifier.build("test_resnet", 3)
+    with pytest.raises(RuntimeError, match="out of memory"), fused_norms(model):
+        raise RuntimeError("out of memory")
+    assert not [module for module in model.modules() if "forward" in vars(module)]
+
+
+def test_without_our_kernels_sum_and_activation_still_follow() -> None:
+    norm, x, residual = nn.BatchNorm2d(2).eval(), torch.randn(1, 2, 3, 3), torch.randn(1, 2, 3, 3)
+    expected = torch.relu(norm(x) + residual)
+    assert torch.equal(norm_act(norm, x, nn.ReLU(), residual), expected)
