@@ -82,9 +82,9 @@ def plans(pixels: str) -> list[Plan]:
     return [
         Plan("Table A", data, method_cases(list(TABLE_A), TABLE_A), (0,), AT_LR),
         Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
+        *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
         Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
-        *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
         *(Plan(f"sensitivity, {name}", data, cases, (0,), AT_LR) for name, cases in _sensitivity().items()),
         *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
@@ -119,8 +119,10 @@ def to_come(every: Sequence[Plan], shelf: Shelf) -> dict[str, int]:
 
 
 def scored(every: Sequence[Plan]) -> frozenset[str]:
-    """Runs whose scores the figures need: AN and GR of Table A."""
-    return frozenset(run.id for run in every[0].runs(lambda name: None) if run.method in ("an", "gr"))
+    """Runs whose scores figures and calibration need: AN and GR, with Table A's seed and fresh ones."""
+    kept = [plan for plan in every if plan.table.partition(",")[0] in ("Table A", "pixels")]
+    runs = [run for plan in kept for run in plan.runs(lambda name: None) if run.data == plan.data]
+    return frozenset(run.id for run in runs if run.method in ("an", "gr"))
 
 
 def weight_files(given: Sequence[str]) -> dict[str, str]:

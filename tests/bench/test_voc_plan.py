@@ -52,7 +52,7 @@ def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(voc_pla
     assert set(voc_plan.to_come(every, shelf)) == {"Table B", "Table 3"}
     known |= {run.id: {"seed": run.seed, **done()} for run in voc_plan.needed(every, shelf)}
     assert len(voc_plan.needed(every, shelf)) > before and voc_plan.to_come(every, shelf) == {}
-    assert voc_plan.against(every[0]) == "gr" and len(voc_plan.scored(every)) == 2
+    assert voc_plan.against(every[0]) == "gr" and len(voc_plan.scored(every)) == 2 + 6
     assert "| gr | 40.00 | 87.44 | -47.44 |" in voc_plan.beside_reference(every[0], shelf)
 
 
