@@ -47,6 +47,11 @@ def _commands() -> dict[str, Callable[..., Command]]:
     }
 
 
+def command_names() -> list[str]:
+    """In the order in which help lists them."""
+    return list(_commands())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command: 0 when done, 2 on a user's mistake, 130 on interruption."""
     given = list(sys.argv[1:] if argv is None else argv)

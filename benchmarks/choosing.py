@@ -1,0 +1,70 @@
+"""Writes the table of docs/choosing.md from the recorded runs: python benchmarks/choosing.py docs/choosing.md."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from common import put_table
+
+from spml import losses
+
+RESULTS = Path(__file__).parent / "results"
+LR = 5e-5
+
+
+def choosing() -> str:
+    """Every method with its published or default options: test mAP on VOC2012 and digits, and what a step costs."""
+    voc, digits = voc_maps(), digits_maps()
+    costs = {(row["data"], row["row"]): row["step_seconds"]["ratio"] for row in load("method-cost.json")["rows"]}
+    lines = ["| method | VOC2012, test mAP | digits, test mAP | step on VOC, an = 1 | needs |", "|---" * 5 + "|"]
+    order = sorted(losses.names(), key=lambda name: -_mean(voc[name]) if voc[name] else 200 - _mean(digits[name]))
+    for name in order:
+        cost = costs.get(("voc", name), 1.0 if name == "an" else None)
+        cells = [_cell(voc[name]), _cell(digits[name]), "–" if cost is None else f"{cost:.2f}"]
+        needs = ", ".join(sorted(losses.needs(name))) or "–"
+        lines.append(f"| [`{name}`](methods.md#{name}) | {' | '.join(cells)} | {needs} |")
+    return "\n".join(lines)
+
+
+def voc_maps() -> dict[str, list[float]]:
+    """Test mAP by method of final runs on EfficientNet-Lite0 with published options, at one learning rate."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for path in sorted((RESULTS / "voc2012-lite0").glob("*.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        published = not run["options"] or run["table"] == "Table A"
+        plain = run["stage"] == "final" and published and run["settings"]["lr"] == LR
+        ours = run["settings"]["backbone"] == "tf_efficientnet_lite0" and run["settings"]["head_lr"] == 10.0
+        if "result" in run and plain and ours and "patience_drop" not in run["settings"]:
+            found[run["method"]].append(run["result"]["test_map"])
+    return found
+
+
+def digits_maps() -> dict[str, list[float]]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for run in load("digits-methods.json")["runs"]:
+        if run["row"] == run["method"]:
+            found[run["method"]].append(run["test_map"])
+    return found
+
+
+def load(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def _mean(values: list[float]) -> float:
+    return statistics.mean(values) if values else 0.0
+
+
+def _cell(values: list[float]) -> str:
+    if not values:
+        return "not run yet"
+    return f"{_mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else " (one run)")
+
+
+if __name__ == "__main__":
+    put_table(Path(sys.argv[1]), "choosing", choosing())
