@@ -371,3 +371,17 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
     assert (b"KeyboardInterrupt" in said) == (leaves == "interrupt")
     assert process.returncode == {"interrupt": -signal.SIGINT, "end": 0}[leaves]
     assert 3 <= lines(tmp_path / "cache") < 40  # what was done counts
+
+
+def test_what_is_not_needed_soon_waits_until_it_is_asked_for(tmp_path, gate, monkeypatch):
+    monkeypatch.setattr(module, "RESTLESS", 0)  # all threads rest
+    table = make(tmp_path / "a", 12)
+    with opened([table], tmp_path / "cache", threads=3, first=[(table, [4, 5])]) as cache:
+        feed = feed_of(table, cache)
+        assert torch.equal(feed.cached.batch(np.array([4, 5]))[0], direct(table)[[4, 5]])
+        time.sleep(3 * module.TICK)
+        assert {Path(table.items[row]).name for row in (4, 5)} == set(gate.names)
+        assert torch.equal(feed.cached.batch(np.array([9]))[0], direct(table)[[9]])
+        assert len(gate.names) == 3
+        cache.finish()
+        assert len(gate.names) == 12

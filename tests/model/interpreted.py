@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 
 import torch
 import torch.nn.functional as F
@@ -57,6 +58,16 @@ def large_mean() -> None:
     torch.testing.assert_close(y.std((0, 2, 3)), torch.ones(8), rtol=2e-3, atol=0)
 
 
+def not_a_number() -> None:
+    """It is not turned into a zero by the activation, so that a run that has gone wrong is seen."""
+    x = as_pictures(torch.randn(2, 3, 4, 4).index_fill(1, torch.tensor(1), math.nan), torch.float32)
+    for act in range(3):
+        y = NormAct.apply(
+            x, None, torch.ones(3), torch.zeros(3), torch.zeros(3), torch.ones(3), torch.tensor(0), 0.1, 1e-5, act
+        )
+        assert y[:, 1].isnan().all() and y[:, [0, 2]].isfinite().all()
+
+
 def networks() -> None:
     """Whole backbones give what they give without, and are left as they were."""
     fused._runs_on = lambda device: True
@@ -85,5 +96,6 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     kernels()
     large_mean()
+    not_a_number()
     networks()
     print("as torch has it")

@@ -130,7 +130,7 @@ def open_cache(
     to_do = f", {len(lacking):,} to decode" if lacking and (background or len(lacking) < len(places)) else ""
     tell.line(f"cache: {total} in {pool.folder}{to_do}{' meanwhile' if to_do and background else ''}")
     if lacking:
-        wanted = (path_of(table, row) for table, rows in first for row in np.asarray(rows).tolist())
+        wanted = [path_of(table, row) for table, rows in first for row in np.asarray(rows).tolist()]
         order = dict.fromkeys([*wanted, *lacking])
         cores = os.cpu_count() or 1
         build = Build(
@@ -140,6 +140,7 @@ def open_cache(
             upright=upright,
             threads=threads or (max(cores - 1, 1) if background else cores),
             tell=tell,
+            soon=len(wanted) if background and wanted else None,
         )
         if background:
             build.start()

@@ -22,6 +22,7 @@ from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
 COMMIT_SECONDS = 1.0  # a killed build loses no more than this
+RESTLESS = 4  # threads that decode what is not needed soon
 TICK = 0.1  # seconds after which what waits looks whether it should leave
 RECENT = 2 * 10**9  # ns: a file changed so shortly before it was read may change again within the clock's step
 
@@ -38,10 +39,19 @@ class Build:
         upright: turn pictures as their EXIF orientation says.
         threads: that decode.
         tell: shows lines and progress.
+        soon: so many of the order are needed soon. Once they are begun, most threads rest until somebody waits.
     """
 
     def __init__(
-        self, pool: Pool, places: Places, order: Iterable[str], *, upright: bool, threads: int, tell: Teller
+        self,
+        pool: Pool,
+        places: Places,
+        order: Iterable[str],
+        *,
+        upright: bool,
+        threads: int,
+        tell: Teller,
+        soon: int | None = None,
     ) -> None:
         self.pool, self.places, self.upright, self.threads, self.tell = pool, places, upright, threads, tell
         self.found: dict[str, Record] = {}
@@ -50,6 +60,7 @@ class Build:
         self._broken: BaseException | None = None  # of a thread
         self._leaving = self._over = False
         self._left, self._order = set(places), iter(order)  # files that no thread has begun
+        self._soon = len(places) if soon is None else soon
         self._urgent: deque[str] = deque()
         self._waiters: dict[str, list[_Waiter]] = {}
         self._done: list[Record] = []  # to be committed
@@ -114,6 +125,7 @@ class Build:
 
     def finish(self) -> None:
         """Wait until all is decoded; raise what went wrong."""
+        self._soon = len(self.places)
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(TICK)
         self.check()
@@ -176,7 +188,8 @@ class Build:
         total, shown, committed = len(self._left), 0, time.monotonic()
         if progress:
             self.tell.begin("decoding pictures", total)
-        workers = [threading.Thread(target=self._work, name="decode") for _ in range(min(self.threads, total))]
+        numbers = range(min(self.threads, total))
+        workers = [threading.Thread(target=self._work, args=(number,), name="decode") for number in numbers]
         try:
             for worker in workers:
                 worker.start()
@@ -202,10 +215,10 @@ class Build:
             records, self._done = self._done, []
         self.pool.commit(records)
 
-    def _work(self) -> None:
+    def _work(self, number: int) -> None:
         """What each thread does: one file after the other."""
         try:
-            while not self._stopped() and (path := self._next()) is not None:
+            while not self._stopped() and (path := self._next(number)) is not None:
                 try:
                     record = _add(self.pool, path, self.upright)
                 except DataError as error:
@@ -217,16 +230,23 @@ class Build:
         except BaseException as error:  # told by the thread that commits
             self._broken, self._leaving = error, True
 
-    def _next(self) -> str | None:
-        with self._mutex:
-            while self._urgent:
-                if (path := self._urgent.popleft()) in self._left:
-                    self._left.remove(path)
-                    return path
-            for path in self._order:
-                if path in self._left:
-                    self._left.remove(path)
-                    return path
+    def _next(self, number: int) -> str | None:
+        """A file for the thread of that number; None when all are begun, or all is over."""
+        while not self._stopped():
+            with self._mutex:
+                if not self._left:
+                    return None
+                while self._urgent:
+                    if (path := self._urgent.popleft()) in self._left:
+                        self._left.remove(path)
+                        return path
+                if self._soon > 0 or number < RESTLESS:
+                    for path in self._order:
+                        self._soon -= 1
+                        if path in self._left:
+                            self._left.remove(path)
+                            return path
+            time.sleep(TICK)  # so that whoever trains meanwhile has the processor
         return None
 
     def _keep(self, path: str, record: Record, *, new: bool = False) -> None:

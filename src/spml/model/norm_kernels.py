@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,28 +13,10 @@ from torch import Tensor
 PROGRAMS = 528  # that share a reduction; a few for each multiprocessor
 ROWS, WIDE, WARPS = 64, 64, 8  # a tile: positions, channels, and the warps that work on it
 GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
-NONE, RELU, RELU6 = 0, 1, 2
+BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # of no activation, ReLU and ReLU6
 
 
-@triton.jit
-def _act(z, ACT: tl.constexpr):
-    if ACT > 0:
-        z = tl.maximum(z, 0.0)
-    if ACT == 2:
-        z = tl.minimum(z, 6.0)
-    return z
-
-
-@triton.jit
-def _passes(z, ACT: tl.constexpr):
-    """1 where the gradient passes the activation, else 0."""
-    passes = z > 0
-    if ACT == 2:
-        passes = passes & (z < 6.0)
-    return tl.where(passes, 1.0, 0.0)
-
-
-@triton.jit
+@triton.jit(do_not_specialize=["share"])
 def _moments(x, parts, rows, channels, share, BM: tl.constexpr, BC: tl.constexpr):
     """Mean and sum of squared deviations of each program's rows. What is summed is measured from the first row."""
     p = tl.program_id(0)
@@ -57,7 +40,7 @@ def _moments(x, parts, rows, channels, share, BM: tl.constexpr, BC: tl.constexpr
     tl.store(parts + (2 * p + 1) * channels + c, tl.sum(second, 0) - total * total / count, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["share", "programs"])
 def _statistics(
     parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
     BP: tl.constexpr, BC: tl.constexpr,
@@ -95,8 +78,8 @@ def _statistics(
 
 @triton.jit
 def _normalise(
-    x, residual, y, mean, scale, weight, bias, rows, channels,
-    ACT: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    x, residual, y, mean, scale, weight, bias, rows, channels, low, high,
+    ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -108,25 +91,26 @@ def _normalise(
     z = tl.load(x + at, mask=mask, other=0).to(tl.float32) * factor[None, :] + offset[None, :]
     if ADD:
         z += tl.load(residual + at, mask=mask, other=0).to(tl.float32)
-    tl.store(y + at, _act(z, ACT).to(y.dtype.element_ty), mask=mask)
+    z = tl.maximum(z, low, propagate_nan=tl.PropagateNan.ALL)  # what is not a number stays so, and is seen
+    z = tl.minimum(z, high, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(y + at, z.to(y.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def _gradient(x, y, gradient, at, mask, mean, scale, weight, bias, ACT: tl.constexpr, ADD: tl.constexpr):
+def _gradient(x, y, gradient, at, mask, mean, scale, weight, bias, low, high, ADD: tl.constexpr):
     """Gradient before the activation, and the normalised input."""
     d = tl.load(gradient + at, mask=mask, other=0).to(tl.float32)
     standard = (tl.load(x + at, mask=mask, other=0).to(tl.float32) - mean[None, :]) * scale[None, :]
-    if ADD and ACT > 0:
-        d *= _passes(tl.load(y + at, mask=mask, other=0).to(tl.float32), ACT)
-    elif ACT > 0:
-        d *= _passes(standard * weight[None, :] + bias[None, :], ACT)
-    return d, standard
+    z = standard * weight[None, :] + bias[None, :]
+    if ADD:
+        z = tl.load(y + at, mask=mask, other=0).to(tl.float32)
+    return tl.where((z <= low) | (z >= high), 0.0, d), standard
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["share"])
 def _sums(
-    x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share,
-    ACT: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, low, high,
+    ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sums of the gradient, and of its product with the normalised input, over each program's rows."""
     p = tl.program_id(0)
@@ -142,14 +126,14 @@ def _sums(
         r = m + tl.arange(0, BM)
         mask = (r < end)[:, None] & inside[None, :]
         at = r[:, None].to(tl.int64) * channels + c[None, :]
-        d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, ACT, ADD)
+        d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, low, high, ADD)
         first += d
         second += d * standard
     tl.store(parts + (2 * p) * channels + c, tl.sum(first, 0), mask=inside)
     tl.store(parts + (2 * p + 1) * channels + c, tl.sum(second, 0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["programs"])
 def _gather(parts, to_bias, to_weight, channels, programs, BP: tl.constexpr, BC: tl.constexpr):
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     inside = c < channels
@@ -166,8 +150,8 @@ def _gather(parts, to_bias, to_weight, channels, programs, BP: tl.constexpr, BC:
 
 @triton.jit
 def _backward(
-    x, y, gradient, to_x, to_residual, mean, scale, weight, bias, to_bias, to_weight, rows, channels,
-    ACT: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    x, y, gradient, to_x, to_residual, mean, scale, weight, bias, to_bias, to_weight, rows, channels, low, high,
+    ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -176,7 +160,7 @@ def _backward(
     at = r[:, None].to(tl.int64) * channels + c[None, :]
     centre, factor = tl.load(mean + c, mask=inside, other=0), tl.load(scale + c, mask=inside, other=0)
     w, b = tl.load(weight + c, mask=inside, other=0), tl.load(bias + c, mask=inside, other=0)
-    d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, ACT, ADD)
+    d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, low, high, ADD)
     if ADD:
         tl.store(to_residual + at, d.to(to_residual.dtype.element_ty), mask=mask)
     shared = tl.load(to_bias + c, mask=inside, other=0) / rows
@@ -216,9 +200,9 @@ class NormAct(torch.autograd.Function):
             BP=GATHERED, BC=NARROW,
         )  # fmt: skip
         _normalise[(triton.cdiv(rows, ROWS), blocks)](
-            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, ACT=act, ADD=add, **tile
+            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act], ADD=add, **tile
         )
-        ctx.save_for_backward(x, y if add and act else None, weight, bias, mean, scale)
+        ctx.save_for_backward(x, y if add else None, weight, bias, mean, scale)
         ctx.act, ctx.add = act, add
         return y
 
@@ -234,13 +218,15 @@ class NormAct(torch.autograd.Function):
         to_bias, to_weight = x.new_empty(2, channels, dtype=torch.float32)
         parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
         wide = min(WIDE, triton.next_power_of_2(channels))
-        how = {"ACT": ctx.act, "ADD": ctx.add, "BM": ROWS, "BC": wide, "num_warps": WARPS}
-        _sums[(programs, blocks)](x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, **how)
+        how = {"ADD": ctx.add, "BM": ROWS, "BC": wide, "num_warps": WARPS}
+        _sums[(programs, blocks)](
+            x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, *BOUNDS[ctx.act], **how
+        )
         few = (triton.cdiv(channels, NARROW),)
         _gather[few](parts, to_bias, to_weight, channels, programs, BP=GATHERED, BC=NARROW)
         _backward[(triton.cdiv(rows, ROWS), blocks)](
             x, y, gradient, to_x, to_x if to_residual is None else to_residual, mean, scale, weight, bias,
-            to_bias, to_weight, rows, channels, **how,
+            to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], **how,
         )  # fmt: skip
         return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
 

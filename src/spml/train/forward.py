@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -54,8 +55,7 @@ class Forward:
 
     def __call__(self, x: Tensor) -> Output:
         """Logits, or logits and features."""
-        if self.how != "none" and self.shape is None:
-            self._prepare(x)
+        self.prepare(x)
         outcome: Output
         if self.fast is None or x.shape != self.shape:
             outcome = self.wrapped(x, True) if self.detailed else self.wrapped(x)
@@ -65,7 +65,10 @@ class Forward:
             outcome = self.fast(x)
         return outcome
 
-    def _prepare(self, x: Tensor) -> None:
+    def prepare(self, x: Tensor) -> None:
+        """Record or compile for batches like this one, unless that is done; the classifier is in training mode."""
+        if self.how == "none" or self.shape is not None:
+            return
         self.shape = x.shape
         step = _Cast(self.classifier, x.device.type, self.dtype, self.detailed)
         if self.how == "compile":
@@ -80,8 +83,11 @@ class Forward:
         _keep_quiet()
         kept = [buffer.clone() for buffer in self.classifier.buffers()]  # what is recorded is also done, three times
         try:
+            began = time.perf_counter()
             with ways:
-                return torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
+                graph = torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
+            self.display.line(f"CUDA graphs recorded in {time.perf_counter() - began:.1f} s")
+            return graph
         except Exception as error:  # a compiler of kernels has errors of many kinds
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
             self.display.line(f"no CUDA graph {'' if ways is _PLAIN else 'with fused norms '}({reason})")

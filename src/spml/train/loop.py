@@ -162,6 +162,7 @@ class _Training:
         self.precision = precision = str(fabric._precision.precision)
         pictures = model.mean.ndim == 4
         how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
+        self.how_to_run = how
         detailed = "features" in method.needs
         forward = Forward(
             self.model, model, how, precision, detailed=detailed, display=display, fused=settings.fused_norm
@@ -183,6 +184,7 @@ class _Training:
             self.display.line(f"{self._headline()}; {self.how}")
             if self.processes.first:
                 self.run.write_labels(self.experiment, self.val_truth)
+            self._rehearse()
             self._begin()
         elif not self.at.within:
             self._keep_best(last)
@@ -196,6 +198,14 @@ class _Training:
             self._save(epoch)
             self._keep_best(epoch)
         return self._finish()
+
+    def _rehearse(self) -> None:
+        """Record or compile the step while the first pictures are decoded."""
+        table, size = self.train_labels, self.settings.size
+        if table.x is None and size is not None and self.how_to_run != "none":
+            self.model.train()
+            few = min(self.settings.batch_size or 1, len(table))
+            self.step.prepare(torch.zeros(few, 3, size, size, dtype=torch.uint8, device=self.fabric.device))
 
     def _begin(self) -> None:
         """What comes before the first epoch: training of the head alone, where it is wanted, and a validation."""

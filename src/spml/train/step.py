@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from spml import losses
 from spml.data.feed import Rows
 from spml.train.augment import boxes, cut, mirror
+from spml.train.forward import Forward
 from spml.train.processes import Processes
 from spml.train.settings import Settings
 from spml.train.strong import strong_view
@@ -26,13 +24,15 @@ class Step:
         processes: that share a batch.
     """
 
-    def __init__(
-        self, forward: Callable[[Tensor], Any], method: losses.Method, settings: Settings, processes: Processes
-    ) -> None:
+    def __init__(self, forward: Forward, method: losses.Method, settings: Settings, processes: Processes) -> None:
         self.forward, self.method, self.settings, self.processes = forward, method, settings, processes
         self.epochs = settings.epochs or 1
         self.wants_boxes = type(method).see is not losses.Method.see
         self.logits = torch.empty(0)  # of the last batch, cut off from its gradient
+
+    def prepare(self, x: Tensor) -> None:
+        """What recording or compiling takes, before the first batch: `x` is like a batch as it is stored."""
+        self.forward.prepare(torch.cat([x, x]) if "views" in self.method.needs else x)
 
     def loss(self, x: Tensor, observed: Tensor, index: Tensor, rows: Rows, epoch: int) -> Tensor | None:
         """Loss of a batch; None where it is to be left out, since it or its logits are not finite.
@@ -49,7 +49,7 @@ class Step:
         if "views" in needs:
             x = torch.cat([x, strong_view(x, share(rows), self.settings.seed, epoch)])
         given = self.forward(x)
-        parts: tuple[Tensor, ...] = given if "features" in needs else (given,)
+        parts = given if isinstance(given, tuple) else (given,)
         more: dict[str, Tensor] = {"index": index}
         if "views" in needs:
             halves = [[whole(half, len(rows)) for half in part.tensor_split(2)] for part in parts]
