@@ -240,11 +240,11 @@ class Build:
                     if (path := self._urgent.popleft()) in self._left:
                         self._left.remove(path)
                         return path
-                while (self._soon > 0 or number < RESTLESS) and (path := next(self._order, None)) is not None:
+                while (self._soon > 0 or number < RESTLESS) and (later := next(self._order, None)) is not None:
                     self._soon -= 1
-                    if path in self._left:
-                        self._left.remove(path)
-                        return path
+                    if later in self._left:
+                        self._left.remove(later)
+                        return later
             time.sleep(TICK)  # so that whoever trains meanwhile has the processor
         return None
 
