@@ -181,6 +181,15 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
     assert all(f"<!-- generated: {name} -->" in page for name in TABLES)
 
 
+def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from calibration_tables import read, tables
+
+    page = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+    for name, table in tables(read(ROOT / "benchmarks" / "results")).items():
+        assert f"<!-- generated: {name} -->\n{table}\n<!-- end -->" in page, name
+
+
 def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from digits_grid import tables

@@ -159,6 +159,8 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
 
     assert "is not a folder" in line(at=tmp_path / "none")
     assert "--aim f3" in line("--aim", "f3")
+    assert "--seed must not be negative" in line("--seed", "-1")
+    assert "--batch-size must be above 0" in line("--batch-size", "0")
     assert "complete ones tell it" in line("--positives-per-item", "2")
     assert "from 1 to the number of classes" in line("--positives-per-item", "50", "--labels", "observed")
     model = (run / "best" / "model.json").read_text()

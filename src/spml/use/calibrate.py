@@ -75,6 +75,8 @@ def calibrate(
         raise UserError(f"--method {method}: there are temperature, isotonic and none")
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
+    if seed < 0:
+        raise UserError(f"--seed must not be negative, not {seed}")
     given = read_validation(run, labels, root=root, batch_size=batch_size)
     if given.kind == "complete" and positives_per_item is not None:
         raise UserError("--positives-per-item is for observed labels; complete ones tell it")
