@@ -229,7 +229,8 @@ def main() -> None:
         runs += [(name, run.parent) for run in sorted(Path(folder).glob("*/result.json"))]
     records: list[dict[str, Any]] = []
     run_all(examined, [(data, run, given.draws) for data, run in runs], given.jobs, records.extend)
-    write_json(given.out, sorted(records, key=lambda r: (r["data"], r["method"], r["seed"], r["draw"])))
+    records.sort(key=lambda r: (r["data"], r["method"], r["seed"], r["draw"]))
+    write_json(given.out, json.loads(json.dumps(records), parse_float=lambda text: round(float(text), 4)))
 
 
 if __name__ == "__main__":

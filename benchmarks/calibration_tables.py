@@ -135,18 +135,29 @@ def estimates(records: list[Record]) -> str:
 
 
 def selection(records: list[Record]) -> str:
-    found = groups(records)
-    head = " | ".join(f"{data}: lost mAP, distance" for data in found)
-    lines = [f"| estimator | {head} | lost, mean over runs | most |", "|---" * (3 + len(found)) + "|"]
+    found, own = groups(records), [r for r in records if r["method"] != "full"]
+    head = " | ".join(f"{data}: lost, distance" for data in found)
+    lines = [
+        f"| estimator | {head} | lost, all | most | lost, all but `full` | chooses better, worse than observed AP |"
+    ]
+    lines.append("|---" * (5 + len(found)) + "|")
     for name in records[0]["epochs"]:
         if name == "true":
             continue
-        cells, lost = [], []
+        cells = []
         for group in found.values():
-            regrets = [max(r["epochs"]["true"]) - r["epochs"]["true"][int(np.argmax(r["epochs"][name]))] for r in group]
             ends = [abs(r["epochs"][name][-1] - r["epochs"]["true"][-1]) for r in group]
             distance = "–" if name == "likelihood of the draw" else f"{np.mean(ends):.1f}"
-            cells.append(f"{np.mean(regrets):.2f}, {distance}")
-            lost += regrets
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {np.mean(lost):.2f} | {max(lost):.2f} |")
+            cells.append(f"{np.mean([lost(r, name) for r in group]):.2f}, {distance}")
+        every = [lost(r, name) for r in records]
+        cells += [f"{np.mean(every):.2f}", f"{max(every):.2f}", f"{np.mean([lost(r, name) for r in own]):.2f}"]
+        gains = np.array([lost(r, "observed AP") - lost(r, name) for r in own])
+        cells.append("" if name == "observed AP" else f"{(gains > 0).sum()}, {(gains < 0).sum()} of {len(own)}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def lost(record: Record, name: str) -> float:
+    """Best true mAP of the epochs less that of the epoch that a figure chooses."""
+    true = record["epochs"]["true"]
+    return float(max(true) - true[int(np.argmax(record["epochs"][name]))])

@@ -80,6 +80,8 @@ def test_estimates_of_eval_read_observed_labels_alone(run, monkeypatch):
     assert found["labels"] == "observed" and told["low"] <= told["value"] <= told["high"] <= 100
     assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
     assert main(["eval", str(run), "--split", "val"]) == 0
+    monkeypatch.setattr("spml.use.assess.MOST_ESTIMATED", 0)
+    assert "estimates" not in assess(run, "val")
 
 
 def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
@@ -94,6 +96,27 @@ def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
     assert (run / "best" / "model.json").read_bytes() == start and not (run / "calibration.json").exists()
     with pytest.raises(UserError, match="nothing to undo"):
         undo(run)
+
+
+def test_a_run_that_is_trained_anew_is_not_calibrated(run, scenes, quick):
+    from dataclasses import replace
+
+    from spml.train import fit
+
+    calibrate(run)
+    fit(scenes, replace(quick, epochs=1), run, overwrite=True, quiet=True)
+    assert not (run / "calibration.json").exists() and read_info(run).thresholds == [0.5] * 10
+
+
+def test_a_description_that_could_not_be_read_again_is_not_written(run):
+    from dataclasses import replace
+
+    from spml.model.store import write_info
+
+    before = (run / "best" / "model.json").read_bytes()
+    with pytest.raises(ValueError, match="must be probabilities"):
+        write_info(run, replace(read_info(run), thresholds=[2.0] * 10))
+    assert (run / "best" / "model.json").read_bytes() == before
 
 
 def test_thresholds_set_by_hand_since_are_what_undo_brings_back(run):

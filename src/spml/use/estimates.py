@@ -21,7 +21,7 @@ Figures = dict[str, Array]
 
 RESAMPLES = 200
 FEWER = 50  # where there are more entries than MANY
-MANY = 400_000
+MANY = 100_000
 CENTRAL = (2.5, 97.5)  # percentiles of an interval
 
 
