@@ -38,7 +38,7 @@ def scramble(run):
 
 
 @pytest.mark.parametrize("words", [{}, {"method": "isotonic", "aim": "recall=0.8"}, {"positives_per_item": 1.5}])
-def test_labels_that_were_not_observed_change_no_byte(run, words, monkeypatch):
+def test_labels_that_were_not_observed_change_no_byte(run, words):
     calibrate(run, labels="observed", **words)
     before = written(run)
     undo(run)
@@ -49,37 +49,64 @@ def test_labels_that_were_not_observed_change_no_byte(run, words, monkeypatch):
     assert written(run) != before
 
 
-def test_scores_computed_from_the_data_read_no_other_label_either(run, monkeypatch):
+def observe_only(run):
+    """Let the run be one whose epoch was chosen by observed labels."""
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "selection": "observed"}))
+
+
+@pytest.fixture
+def noisy(monkeypatch):
+    """Makes noise of every label of the data's own complete tables that was not observed; counts how often."""
     from dataclasses import replace
 
     from spml.use import assess as room
 
-    shutil.rmtree(run / "scores")
-    calibrate(run, labels="observed")
-    before, estimates = written(run), assess(run, "val")
-    load = room.load
+    load, loaded = room.load, []
 
-    def noisy(*given, **named):
+    def with_noise(*given, **named):
         found = load(*given, **named)
         table, rng = found.complete.labels, np.random.default_rng(6)
         noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
+        loaded.append(given)
         return replace(found, complete=found.complete.with_labels(np.where(found.observed.labels == 1, 1, noise)))
 
-    monkeypatch.setattr(room, "load", noisy)
-    undo(run)
+    def start():
+        monkeypatch.setattr(room, "load", with_noise)
+        return loaded
+
+    return start
+
+
+def test_scores_computed_from_the_data_read_no_other_label_either(run, noisy):
+    shutil.rmtree(run / "scores")
     calibrate(run, labels="observed")
-    assert written(run) == before
-    assert assess(run, "val") != estimates  # complete labels are what it measures with: the noise did arrive
+    before = written(run)
+    undo(run)
+    loaded = noisy()
+    calibrate(run, labels="observed")
+    assert written(run) == before and loaded
 
 
-def test_estimates_of_eval_read_observed_labels_alone(run, monkeypatch):
+def test_estimates_read_no_other_label(run, noisy):
+    complete = assess(run, "val")
+    observe_only(run)
+    before = assess(run, "val"), (run / "eval-val.json").read_bytes()
+    loaded = noisy()
+    assert (assess(run, "val"), (run / "eval-val.json").read_bytes()) == before and loaded
     config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "selection": "observed"}))
+    (run / "config.json").write_text(json.dumps({**config, "selection": "complete"}))
+    assert assess(run, "val") != complete  # the noise did arrive
+
+
+def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
+    observe_only(run)
     found = assess(run, "val")
     told = found["estimates"]["map"]
     assert found["labels"] == "observed" and told["low"] <= told["value"] <= told["high"] <= 100
     assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
     assert main(["eval", str(run), "--split", "val"]) == 0
+    assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
     monkeypatch.setattr("spml.use.assess.MOST_ESTIMATED", 0)
     assert "estimates" not in assess(run, "val")
 
@@ -169,9 +196,8 @@ def test_aims_are_served(run):
 
 
 def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):
-    config = json.loads((run / "config.json").read_text())
     assert calibrate(run)["labels"] == "complete"
-    (run / "config.json").write_text(json.dumps({**config, "selection": "observed"}))
+    observe_only(run)
     assert calibrate(run)["labels"] == "observed"
 
 
