@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +11,16 @@ import numpy as np
 
 from spml.atomic import write_json
 from spml.errors import UserError
-from spml.metrics.draw import drawn_chance
-from spml.metrics.reliability import Reliability, reliability
-from spml.model.calibration import Knots
 from spml.model.store import ModelInfo, read_info, write_info
 from spml.train.run import read_json
+from spml.use.account import Found, account
 from spml.use.aims import Aim, thresholds
-from spml.use.estimates import Array, Evidence, Figures, Measure, intervals
-from spml.use.lines import Shape, apply_lines, fit_lines, straight, straight_step
+from spml.use.estimates import Evidence, Figures, Measure, intervals
+from spml.use.lines import Shape, apply_lines, fit_lines, logit, sigmoid, straight, straight_step
 from spml.use.validation import Kind, Validation, read_validation
 
 FILE = "calibration.json"
 FEWEST_ITEMS = 20  # with a positive, below which nothing is fitted
-FEW = 5  # positives of a class, below which its figures lean on the other classes
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What calibration comes to, before it is written.
-
-    Attributes:
-        evidence: items with what is known of their labels.
-        knots: of the calibration; None for none.
-        thresholds: one per class, on the calibrated probability.
-        figures: of the validation items at these thresholds.
-        ends: low and high of each figure, and of the thresholds.
-    """
-
-    evidence: Evidence
-    knots: Knots | None
-    thresholds: Array
-    figures: Figures
-    ends: dict[str, tuple[Array, Array]]
 
 
 def calibrate(
@@ -89,7 +67,7 @@ def calibrate(
         "method": method,
         "seed": seed,
         "scores": given.source,
-        **_account(given, found, replace(given.info, **before), positives_per_item),
+        **account(given, found, replace(given.info, **before), positives_per_item),
         "before": before,
         "after": after,
     }
@@ -128,68 +106,18 @@ def find(
     slopes, shifts = straight(z, w)
     knots = fit_lines(z, w, shape)
     fitted = fit_lines(z, w, "temperature") if knots is None else knots
-    chosen = thresholds(_sigmoid(apply_lines(z, fitted)), aim)
+    chosen = thresholds(sigmoid(apply_lines(z, fitted)), aim)
     if knots is None:
-        chosen = _sigmoid((_logit(chosen) - shifts) / slopes)
-    measure = Measure(z, _sigmoid(apply_lines(z, knots)) >= chosen)
+        chosen = sigmoid((logit(chosen) - shifts) / slopes)
+    measure = Measure(z, sigmoid(apply_lines(z, knots)) >= chosen)
     figures = measure(w, np.ones(len(z)))
     drawn: list[Figures] = []
     for counts, chances in evidence.resamples(seed, advance):
         slope, shift = straight_step(z, chances, counts, slopes, shifts)
-        cuts = (_logit(thresholds(_sigmoid(slope * z + shift), aim, counts)) - shift) / slope
-        moved = _sigmoid(apply_lines(cuts[None], knots)[0])
+        cuts = (logit(thresholds(sigmoid(slope * z + shift), aim, counts)) - shift) / slope
+        moved = sigmoid(apply_lines(cuts[None], knots)[0])
         drawn.append({**measure(chances, counts), "threshold": moved})
     return Found(evidence, knots, chosen, figures, intervals({**figures, "threshold": chosen}, drawn))
-
-
-def _account(given: Validation, found: Found, before: ModelInfo, positives: float | None) -> dict[str, Any]:
-    """Everything that was found, for people and for the report; `before` is the model as it was."""
-    evidence, figures = found.evidence, {**found.figures, "threshold": found.thresholds}
-    seen = (given.labels == 1).sum(axis=0)
-
-    def told(name: str, column: int | None = None) -> dict[str, float]:
-        value, (low, high) = figures[name], found.ends[name]
-        parts = [value, low, high] if column is None else [value[column], low[column], high[column]]
-        return dict(zip(("value", "low", "high"), map(float, parts), strict=True))
-
-    per_class = ("threshold", "prior", "precision", "recall", "f1", "ap")
-    share = seen / max(len(evidence.logits), 1)
-    rows = [
-        {
-            "name": name,
-            "known_positives": int(seen[c]),
-            **{key: told(key, c) for key in per_class},
-            "propensity": float(min(share[c] / max(figures["prior"][c], 1e-12), 1)),
-        }
-        for c, name in enumerate(given.info.classes)
-    ]
-    raw, calibrated = _sigmoid(evidence.logits), _sigmoid(apply_lines(evidence.logits, found.knots))
-    former = _sigmoid(before.calibrate()(_tensor(evidence.logits)).double().numpy())
-    earlier = Measure(evidence.logits, former >= np.array(before.thresholds))
-    at_start = earlier(evidence.chances, np.ones(len(evidence.logits)))
-    whole = [name for name, value in figures.items() if np.ndim(value) == 0]
-    curves = {
-        "logits": reliability(raw, evidence.chances),
-        "calibrated": reliability(calibrated, evidence.chances),
-    }
-    if evidence.fit is not None:
-        chance = drawn_chance(evidence.fit.logits(evidence.logits))
-        curves["drawn"] = reliability(chance, np.asarray(evidence.observed) == 1)
-    return {
-        "items": len(evidence.logits),
-        "items_left_out": len(given.logits) - len(evidence.logits),
-        "positives_per_item_given": positives,
-        "few_positives": [name for name, count in zip(given.info.classes, seen, strict=True) if count < FEW],
-        "overall": {name: told(name) for name in whole},
-        "overall_before": {name: float(at_start[name]) for name in whole},
-        "classes": rows,
-        "reliability": {name: _curve(curve) for name, curve in curves.items()},
-    }
-
-
-def _curve(curve: Reliability) -> dict[str, Any]:
-    columns = {"probability": curve.probability, "share": curve.share, "entries": curve.entries}
-    return {"error": curve.error, **{name: values.tolist() for name, values in columns.items()}}
 
 
 def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
@@ -207,19 +135,3 @@ def _stored(run: Path) -> dict[str, Any]:
         if not isinstance(record.get(name), dict) or set(record[name]) != {"thresholds", "calibration"}:
             raise UserError(f"{run / FILE}: not written by spml calibrate; move it away")
     return record
-
-
-def _sigmoid(z: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return np.asarray(1 / (1 + np.exp(-z)), np.float64)
-
-
-def _logit(p: Array | Sequence[float]) -> Array:
-    inside = np.clip(np.asarray(p, np.float64), 1e-12, 1 - 1e-12)
-    return np.asarray(np.log(inside) - np.log1p(-inside), np.float64)
-
-
-def _tensor(values: Array) -> Any:
-    import torch
-
-    return torch.from_numpy(values)

@@ -108,3 +108,15 @@ def apply_lines(logits: Array, knots: Knots | None) -> Array:
         place = np.clip(np.searchsorted(x, logits[:, c], side="right") - 1, 0, len(slopes) - 1)
         out[:, c] = np.asarray(y)[place] + slopes[place] * (logits[:, c] - np.asarray(x)[place])
     return out
+
+
+def sigmoid(z: Array) -> Array:
+    """Probabilities of logits of any size."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-z)), np.float64)
+
+
+def logit(p: Array) -> Array:
+    """Finite logits of probabilities from 0 to 1."""
+    inside = np.clip(p, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(inside) - np.log1p(-inside), np.float64)
