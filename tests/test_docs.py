@@ -181,6 +181,29 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
     assert all(f"<!-- generated: {name} -->" in page for name in TABLES)
 
 
+def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from calibration_tables import read, tables
+
+    page = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+    for name, table in tables(read(ROOT / "benchmarks" / "results")).items():
+        assert f"<!-- generated: {name} -->\n{table}\n<!-- end -->" in page, name
+
+
+def test_the_calibration_benchmark_takes_any_run_with_scores(finished, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from calibration import examined
+    from calibration_tables import BASELINES, OURS, tables
+
+    (record,) = examined("scenes", finished, 1, tmp_path)
+    assert {OURS, *BASELINES} <= set(record["test"]) and set(record["halves"]) == set(record["test"])
+    assert len(record["epochs"]["true"]) == 3 and set(record["estimates"]) >= {"map", "macro_f1"}
+    made = tables([record, {**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}])
+    assert "1 runs × 2 draws" in made["calibration_test"]
+    worse = tables([{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}])
+    assert "does **not** beat" in worse["calibration_verdict"]
+
+
 def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from digits_grid import tables

@@ -24,6 +24,7 @@ class Command(Protocol):
 def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.ablate import Ablate
     from spml.cli.bench import Bench
+    from spml.cli.calibrate import Calibrate
     from spml.cli.check import Check
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
@@ -40,6 +41,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "stats": Stats,
         "train": Train,
         "eval": Eval,
+        "calibrate": Calibrate,
         "predict": Predict,
         "bench": Bench,
         "ablate": Ablate,

@@ -32,4 +32,8 @@ class Eval:
         result = assess(self.run_folder, self.split, root=self.root, batch_size=self.batch_size)
         for name, value in result["metrics"].items():
             print(f"{name:<24} {value:8.4f}")
+        if estimates := result.get("estimates"):
+            print("estimated from observed labels alone, with the range that resampled items give:")
+        for name, told in (estimates or {}).items():
+            print(f"{name:<24} {told['value']:8.4f}   {told['low']:.4f} to {told['high']:.4f}")
         print(f"written to {self.run_folder / f'eval-{self.split}.json'}")

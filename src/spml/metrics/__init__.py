@@ -13,6 +13,7 @@ from spml.metrics.precision import (
     mean_average_precision,
     observed_average_precision,
 )
+from spml.metrics.reliability import calibration_error
 from spml.metrics.thresholds import ThresholdMetrics, threshold_metrics
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "MeanAveragePrecision",
     "ThresholdMetrics",
     "average_precision",
+    "calibration_error",
     "coverage",
     "estimated_map",
     "mean_average_precision",

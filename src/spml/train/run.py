@@ -18,7 +18,16 @@ from spml.errors import UserError
 from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.settings import UNNAMED
 
-FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
+FILES = (
+    "config.json",
+    "history.jsonl",
+    "result.json",
+    "observed.npz",
+    "labels.npz",
+    "last.ckpt",
+    "report.html",
+    "calibration.json",
+)
 FOLDERS = ("best", "scores")
 WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "scores/*.npz")
 NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on

@@ -15,10 +15,12 @@ from spml.data import Experiment, load
 from spml.data.feed import Feed
 from spml.data.files import is_named
 from spml.errors import UserError
-from spml.model import load_model
+from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
 from spml.train.record import rankable
 from spml.train.run import read_json
+
+MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 
 
 def assess(
@@ -32,7 +34,7 @@ def assess(
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
     config = read_json(run / "config.json")
     model, info = load_model(run)
-    experiment = _experiment(config, info.classes, root)
+    experiment = experiment_of(config, info.classes, root)
     table, labels, kind = _split(experiment, split, str(config["selection"]))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
@@ -41,8 +43,10 @@ def assess(
         "split": split,
         "labels": kind,
         "items": len(table),
-        "metrics": _metrics(logits, labels, kind, np.array(info.thresholds)),
+        "metrics": _metrics(logits, labels, kind, info),
     }
+    if kind == "observed" and len(info.classes) > 1 and (labels == 1).any() and labels.size <= MOST_ESTIMATED:
+        result["estimates"] = _estimates(logits, labels, info)
     if kind == "complete":
         aps = 100 * metrics.average_precision(logits, labels)
         result["per_class_ap"] = dict(zip(info.classes, aps.tolist(), strict=True))
@@ -50,7 +54,8 @@ def assess(
     return result
 
 
-def _experiment(config: dict[str, Any], classes: list[str], root: Path | None) -> Experiment:
+def experiment_of(config: dict[str, Any], classes: list[str], root: Path | None) -> Experiment:
+    """The data that a run was trained on, as its config.json names them."""
     missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
     if missing:
         raise UserError(f"config.json of the run lacks {', '.join(missing)}; it is not whole")
@@ -82,13 +87,30 @@ def _split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any
     return experiment.observed.take(experiment.val_rows), experiment.validation_labels(selection), selection
 
 
-def _metrics(logits: Any, labels: Any, kind: str, thresholds: Any) -> dict[str, float]:
+def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[str, float]]:
+    """mAP, precision, recall and F1 in percent with intervals, as far as observed labels tell them."""
+    from spml.use.estimates import estimate
+
+    calibrated = info.calibrate()(torch.from_numpy(logits)).sigmoid().numpy()
+    found = estimate(logits, observed, calibrated >= np.array(info.thresholds, np.float32))
+    scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in found}
+    return {
+        name: dict(zip(("value", "low", "high"), (scale[name] * value for value in values), strict=True))
+        for name, values in found.items()
+    }
+
+
+def _metrics(logits: Any, labels: Any, kind: str, info: ModelInfo) -> dict[str, float]:
+    """Rankings are those of the model's logits; thresholds and probabilities are on the calibrated ones."""
+    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
+    thresholds = np.array(info.thresholds)
     if kind != "complete":
         return {"estimated_map": 100 * metrics.estimated_map(logits, labels)}
     top = min(3, logits.shape[1])
     values = {
         "map": metrics.mean_average_precision(logits, labels),
-        **asdict(metrics.threshold_metrics(logits, labels, threshold=thresholds)),
+        **asdict(metrics.threshold_metrics(calibrated, labels, threshold=thresholds)),
+        "calibration_error": metrics.calibration_error(calibrated, labels),
         **{f"{name}_top{top}": v for name, v in asdict(metrics.threshold_metrics(logits, labels, top_k=top)).items()},
         f"precision_at_{top}": metrics.precision_at_k(logits, labels, top),
         f"recall_at_{top}": metrics.recall_at_k(logits, labels, top),

@@ -1,0 +1,202 @@
+"""What one observed positive per item tells about the others: the likelihood of the draw.
+
+An item has the labels Y, of which one positive is drawn uniformly and seen. If class c is present with probability p_c,
+independently of the others given the scores, the chance that c is the one drawn is
+
+    p_c E[1 / (1 + number of other positives)] / (1 - prod_j (1 - p_j))
+
+where the last factor says that an item with nothing to draw would not be there. The expectation is the integral over t
+from 0 to 1 of prod_{j != c} (1 - p_j + p_j t), a polynomial, which Gauss-Legendre nodes integrate. With
+p_c = sigmoid(slope z_c + shift_c), the slope and the shifts that make the observed draws likeliest need no label that
+was not seen. A known negative is an item's p_j = 0, and m observed positives are a draw of m.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.errors import UserError
+from spml.metrics.inputs import BLOCK, Labels, Values, scores_and_labels
+
+Array = npt.NDArray[np.float64]
+
+NODES = 16  # exact up to 31 other positives of an item, and close beyond
+SLOPE_SD = 1.0  # of the logarithm of the slope, around 0: logits are taken to be nearly of the right size
+LEVEL_SD = 3.0  # of the shift that all classes share, around 0
+CLASS_SD = 1.0  # of each class's own shift, around the shared one
+LIMIT = 8.0  # of the logarithm of the slope
+TOLERATED = 0.05
+GIVEN_SD = 0.003  # by which a number of positives that is given may be missed
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What a draw says of each label, given the chances of all.
+
+    Attributes:
+        log_likelihood: of each item's observed positives.
+        present: chance of each label, given that the item has a positive.
+        seen: the same, given also which of its positives were observed.
+    """
+
+    log_likelihood: Array
+    present: Array
+    seen: Array
+
+
+@dataclass(frozen=True, eq=False)
+class DrawFit:
+    """Logits on the scale on which the observed draws are likeliest.
+
+    Attributes:
+        slope: by which all logits are multiplied.
+        shifts: added to each class's.
+        scores: how much each item pulls at (log slope, shared shift, own shifts), for resampling items.
+        information: of the same parameters, prior included; its inverse is their covariance.
+        rows: of the items that were used: those with an observed positive.
+    """
+
+    slope: float
+    shifts: Array
+    scores: Array
+    information: Array
+    rows: npt.NDArray[np.int64]
+
+    def logits(self, logits: Values) -> Array:
+        """Logits whose sigmoid is the chance of a label before it is known that the item has one."""
+        return self.slope * np.asarray(logits, np.float64) + self.shifts
+
+
+def draw(logits: Array, observed: Labels) -> Draw:
+    """The likelihood of what was observed and the chance of each label.
+
+    Args:
+        logits: (items, classes), calibrated: their sigmoid is the chance of a label.
+        observed: 1 known positive, 0 unknown, -1 known negative; each item needs a positive.
+    """
+    parts = [_draw(logits[rows], observed[rows]) for rows in _blocks(*logits.shape)]
+    return Draw(*(np.concatenate([getattr(part, name) for part in parts]) for name in Draw.__dataclass_fields__))
+
+
+def drawn_chance(logits: Array) -> Array:
+    """Chance that each class is the one that is drawn from its item, whatever was observed; rows sum to 1."""
+    t, weight = np.polynomial.legendre.leggauss(NODES)
+    chances = np.zeros(logits.shape)
+    for rows in _blocks(*logits.shape):
+        p = _sigmoid(logits[rows])
+        for node, share in zip((t + 1) / 2, weight / 2, strict=True):
+            factors = 1 - p * (1 - node)
+            chances[rows] += share * p / factors * np.exp(np.log(factors).sum(axis=1, keepdims=True))
+    return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
+
+
+def _sigmoid(z: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-z)), np.float64)
+
+
+def _blocks(items: int, classes: int) -> list[slice]:
+    step = max(1, BLOCK // max(classes, 1))
+    return [slice(start, start + step) for start in range(0, max(items, 1), step)]
+
+
+def _draw(z: Array, observed: Labels) -> Draw:
+    positive, open_ = observed == 1, observed == 0
+    p = np.where(observed == -1, 0.0, _sigmoid(z))
+    drawn = positive.sum(axis=1)
+    t, weight = np.polynomial.legendre.leggauss(NODES)
+    t, weight = (t + 1) / 2, weight / 2
+    others = np.where(open_, p, 0.0)
+    # log of prod over the unknown labels of (1 - p + p t), for each node
+    logs = np.stack([np.log1p(-others * (1 - node)).sum(axis=1) for node in t], axis=1)
+    logs += np.log(weight) + (drawn[:, None] - 1) * np.log1p(-t)
+    highest = logs.max(axis=1, keepdims=True)
+    shares = np.exp(logs - highest)
+    whole = shares.sum(axis=1, keepdims=True)
+    shares /= whole
+    seen = np.where(positive, 1.0, 0.0)
+    for k, node in enumerate(t):
+        seen += shares[:, k : k + 1] * (others * node / (1 - others * (1 - node)))
+    absent = np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1)  # log of the chance of no positive
+    some = np.maximum(-np.expm1(absent), 1e-300)
+    log_p = np.where(positive, -np.logaddexp(0, -z), 0.0).sum(axis=1)
+    likelihood = log_p + np.log(drawn) + highest[:, 0] + np.log(whole[:, 0]) - np.log(some)
+    return Draw(likelihood, np.minimum(p / some[:, None], 1.0), seen)
+
+
+def fit_draw(logits: Values, observed: Values, *, positives: float | None = None) -> DrawFit:
+    """The slope and shifts under which the observed draws are likeliest.
+
+    Args:
+        logits: scores of (items, classes) of items that were not trained on.
+        observed: 1 known positive, 0 unknown, -1 known negative. Items without a positive are left out.
+        positives: mean number of positives of an item, where it is known; else it is part of what is fitted.
+    """
+    scores, labels = scores_and_labels(logits, observed, "observed")
+    rows = np.flatnonzero((labels == 1).any(axis=1))
+    if not len(rows):
+        raise UserError("no item has an observed positive, so nothing can be estimated; give labels with some")
+    z, labels = np.clip(scores[rows].astype(np.float64), -1e6, 1e6), labels[rows]
+    if z.shape[1] < 2:
+        raise UserError("with one class every observed item has it, so nothing tells how many others do")
+    if positives is not None and not 1 <= positives <= z.shape[1]:
+        raise UserError(f"positives per item must be from 1 to the number of classes, {z.shape[1]}, not {positives:g}")
+    fitted = _fit(z, labels, np.zeros(2 + z.shape[1]), None)
+    if positives is not None:
+        fitted = _fit(z, labels, fitted, positives)
+        mean = draw(_moved(z, fitted), labels).present.sum(axis=1).mean()
+        if abs(mean - positives) > TOLERATED:
+            raise UserError(f"these scores cannot mean {positives:g} positives per item; the nearest is {mean:.2f}")
+    pulls = _pulls(z, labels, fitted)
+    information = pulls.T @ pulls + np.diag(_precision(z.shape[1]))
+    return DrawFit(float(np.exp(fitted[0])), fitted[1] + fitted[2:], pulls, information, rows)
+
+
+def _precision(classes: int) -> Array:
+    return np.array([SLOPE_SD**-2, LEVEL_SD**-2, *[CLASS_SD**-2] * classes])
+
+
+def _moved(z: Array, parameters: Array) -> Array:
+    return np.asarray(np.exp(parameters[0]) * z + parameters[1] + parameters[2:], np.float64)
+
+
+def _pulls(z: Array, labels: Labels, parameters: Array) -> Array:
+    """Gradient of each item's log-likelihood."""
+    found = draw(_moved(z, parameters), labels)
+    rest = found.seen - found.present
+    rest[labels == -1] = 0
+    return np.column_stack([np.exp(parameters[0]) * (rest * z).sum(axis=1), rest.sum(axis=1), rest])
+
+
+def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
+    """Parameters (log slope, shared shift, own shifts) of the highest posterior, at a number of positives if given."""
+    from scipy.optimize import minimize
+
+    precision = _precision(z.shape[1])
+
+    def cost(parameters: Array) -> tuple[float, Array]:
+        moved = _moved(z, parameters)
+        found = draw(moved, labels)
+        rest = found.seen - found.present
+        rest[labels == -1] = 0
+        value = -found.log_likelihood.sum() + (precision * parameters**2).sum() / 2
+        if positives is not None:
+            off = found.present.sum(axis=1).mean() - positives
+            value += off**2 / (2 * GIVEN_SD**2)
+            rest -= off / GIVEN_SD**2 / len(z) * _per_logit(moved, labels, found.present)
+        gradient = np.concatenate([[np.exp(parameters[0]) * (rest * z).sum(), rest.sum()], rest.sum(axis=0)])
+        return float(value), precision * parameters - gradient
+
+    bounds = [(-LIMIT, LIMIT), *[(None, None)] * (len(start) - 1)]
+    best = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    return np.asarray(best.x, np.float64)
+
+
+def _per_logit(z: Array, labels: Labels, present: Array) -> Array:
+    """How an item's expected number of positives moves with each of its logits."""
+    p = np.where(labels == -1, 0.0, _sigmoid(z))
+    absent = np.where(labels == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1, keepdims=True)
+    return np.asarray(present * (1 - p - np.exp(absent) * present.sum(axis=1, keepdims=True)), np.float64)

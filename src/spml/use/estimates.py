@@ -1,0 +1,172 @@
+"""mAP, precision, recall and F1 where the labels of the items are complete, or known by their chances alone.
+
+With a chance w of each label the expected number of right tags among items is the sum of w. Chances come from complete
+labels (0 or 1), or from the draw of the observed positives (`spml.metrics.draw`), which reads no other label. Intervals
+are those of a bootstrap over items; with observed labels the fit moves along, by one Newton step a resample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.metrics.draw import DrawFit, draw, fit_draw
+from spml.metrics.inputs import Labels, Values, scores_and_labels
+
+Array = npt.NDArray[np.float64]
+Figures = dict[str, Array]
+
+RESAMPLES = 200
+FEWER = 50  # where there are more entries than MANY
+MANY = 100_000
+CENTRAL = (2.5, 97.5)  # percentiles of an interval
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Logits of items with what is known of their labels.
+
+    Attributes:
+        logits: (items, classes), as the model gives them.
+        chances: of each label.
+        observed: 1, 0 or -1 of the same items; None where labels are complete.
+        fit: of the draw; None where labels are complete.
+        given: whether the mean number of positives of an item was given.
+    """
+
+    logits: Array
+    chances: Array
+    observed: Labels | None = None
+    fit: DrawFit | None = None
+    given: bool = False
+
+    @classmethod
+    def of_complete(cls, logits: Values, truth: Values) -> Evidence:
+        """From labels 1 and -1."""
+        scores, labels = scores_and_labels(logits, truth)
+        return cls(scores.astype(np.float64), (labels == 1).astype(np.float64))
+
+    @classmethod
+    def of_observed(cls, logits: Values, observed: Values, positives: float | None = None) -> Evidence:
+        """From labels 1, 0 (unknown) and -1; items without a positive are left out.
+
+        Args:
+            logits: (items, classes).
+            observed: labels.
+            positives: mean number of positives of an item, where it is known.
+        """
+        scores, labels = scores_and_labels(logits, observed, "observed")
+        fit = fit_draw(scores, labels, positives=positives)
+        z, kept = scores[fit.rows].astype(np.float64), labels[fit.rows]
+        found = draw(fit.logits(z), kept)
+        return cls(z, found.seen if positives is None else found.present, kept, fit, positives is not None)
+
+    def resamples(self, seed: int, advance: Callable[[int, int], None] | None = None) -> Iterator[tuple[Array, Array]]:
+        """How often each item counts, and the chances of its labels, resample by resample."""
+        rng = np.random.default_rng(seed)
+        items, times = len(self.logits), RESAMPLES if self.logits.size <= MANY else FEWER
+        for time in range(times):
+            counts = rng.multinomial(items, np.full(items, 1 / items)).astype(np.float64)
+            yield counts, self.chances if self.fit is None else self._refitted(counts - 1)
+            if advance is not None:
+                advance(time + 1, times)
+
+    def _refitted(self, change: Array) -> Array:
+        assert self.fit is not None and self.observed is not None
+        free = np.ones(len(self.fit.information), np.bool_)
+        free[1] = not self.given
+        step = np.zeros(len(free))
+        step[free] = np.linalg.solve(self.fit.information[np.ix_(free, free)], (self.fit.scores.T @ change)[free])
+        step = np.clip(step, -2, 2)
+        slope, shifts = self.fit.slope * np.exp(step[0]), self.fit.shifts + step[1] + step[2:]
+        found = draw(slope * self.logits + shifts, self.observed)
+        return found.present if self.given else found.seen
+
+
+class Measure:
+    """Figures of fixed tags and of a fixed ranking, for any chances of the labels.
+
+    Args:
+        logits: (items, classes): what ranks.
+        tagged: which entries are predicted; None for ranking alone.
+    """
+
+    def __init__(self, logits: Array, tagged: npt.NDArray[np.bool_] | None) -> None:
+        self.tagged = tagged
+        self.order = np.argsort(-logits, axis=0, kind="stable")
+        ranked = np.take_along_axis(logits, self.order, axis=0)
+        places = np.broadcast_to(np.arange(len(logits))[:, None], logits.shape).copy()
+        places[:-1][ranked[:-1] == ranked[1:]] = len(logits)
+        self.ends = np.minimum.accumulate(places[::-1], axis=0)[::-1]  # items with equal scores share one threshold
+
+    def __call__(self, chances: Array, counts: Array) -> Figures:
+        """Priors and average precision of each class and mAP; with tags also precision, recall and F1."""
+        right = chances * counts[:, None]
+        total = right.sum(axis=0)
+        ranked = np.take_along_axis(right, self.order, axis=0)
+        sums = np.take_along_axis(np.cumsum(ranked, axis=0), self.ends, axis=0)
+        taken = np.maximum(np.take_along_axis(np.cumsum(counts[self.order], axis=0), self.ends, axis=0), 1e-300)
+        own = 1 - np.take_along_axis(chances, self.order, axis=0)  # an item that counts as positive is one
+        precision = np.minimum((sums + own) / taken, 1.0)
+        ap = _ratio((ranked * precision).sum(axis=0), total)
+        found = {"prior": total / counts.sum(), "ap": ap, "map": np.array(ap.mean())}
+        found["positives_per_item"] = np.array(total.sum() / counts.sum())
+        if self.tagged is None:
+            return found
+        hits, chosen = (right * self.tagged).sum(axis=0), (counts[:, None] * self.tagged).sum(axis=0)
+        found |= {"precision": _ratio(hits, chosen), "recall": _ratio(hits, total)}
+        found["f1"] = _ratio(2 * hits, chosen + total)
+        found["macro_precision"], found["macro_recall"] = found["precision"].mean(), found["recall"].mean()
+        found["macro_f1"] = found["f1"].mean()
+        found["micro_precision"] = _ratio(hits.sum(), chosen.sum())
+        found["micro_recall"] = _ratio(hits.sum(), total.sum())
+        found["micro_f1"] = _ratio(2 * hits.sum(), chosen.sum() + total.sum())
+        return found
+
+
+def _ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> Array:
+    """Part / whole, 0 where whole is 0."""
+    below = np.asarray(whole, np.float64)
+    return np.asarray(np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64)
+
+
+def estimate(
+    logits: Values,
+    observed: Values,
+    tagged: npt.NDArray[np.bool_] | None = None,
+    *,
+    positives: float | None = None,
+    seed: int = 0,
+) -> dict[str, tuple[float, float, float]]:
+    """mAP, and precision, recall and F1 of tags, from observed labels alone: (value, low, high), each in [0, 1].
+
+    Args:
+        logits: (items, classes) of items that were not trained on.
+        observed: 1 known positive, 0 unknown, -1 known negative.
+        tagged: which entries are predicted.
+        positives: mean number of positives of an item, where it is known.
+        seed: of the resamples.
+    """
+    evidence = Evidence.of_observed(logits, observed, positives)
+    tags = None if tagged is None or evidence.fit is None else np.asarray(tagged)[evidence.fit.rows]
+    measure = Measure(evidence.logits, tags)
+    value = measure(evidence.chances, np.ones(len(evidence.logits)))
+    drawn = [measure(chances, counts) for counts, chances in evidence.resamples(seed)]
+    bounds = intervals(value, drawn)
+    return {
+        name: (float(value[name]), float(low), float(high))
+        for name, (low, high) in bounds.items()
+        if value[name].ndim == 0
+    }
+
+
+def intervals(value: Figures, drawn: list[Figures]) -> dict[str, tuple[Array, Array]]:
+    """Low and high ends of every figure over resamples; the value itself is never outside."""
+    ends = {}
+    for name, middle in value.items():
+        low, high = np.percentile([figures[name] for figures in drawn], CENTRAL, axis=0)
+        ends[name] = np.minimum(low, middle), np.maximum(high, middle)
+    return ends

@@ -1,0 +1,122 @@
+"""Lines that turn logits into calibrated ones, fitted to the chance of each label."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.model.calibration import Knots
+
+Array = npt.NDArray[np.float64]
+Shape = Literal["temperature", "isotonic", "none"]
+
+SLOPE_SD = 0.3  # of the logarithm of a class's slope, around the shared one
+SHIFT_SD = 1.0  # of a class's shift, around the shared one
+KNOTS = 24  # of an isotonic line, at most
+FEWEST = 20  # chances that add up to less than this many positives, or negatives, have no isotonic line of their own
+
+
+def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
+    """A rising line per class, so that its sigmoid is the chance of the label; None for no change.
+
+    Args:
+        logits: (items, classes).
+        chances: of each label, from 0 to 1: complete labels, or what the observed ones tell of the others.
+        shape: "temperature" scales and shifts; "isotonic" bends that line where the class has enough positives.
+    """
+    if shape == "none":
+        return None
+    slopes, shifts = straight(logits, chances)
+    ends = np.array([logits.min(axis=0), logits.max(axis=0)])
+    ends[1] = np.maximum(ends[1], ends[0] + 1)
+    knots = [[ends[:, c].tolist(), (slopes[c] * ends[:, c] + shifts[c]).tolist()] for c in range(logits.shape[1])]
+    if shape == "isotonic":
+        for c in range(logits.shape[1]):
+            total = chances[:, c].sum()
+            if min(total, len(chances) - total) >= FEWEST:
+                knots[c] = _bent(logits[:, c], chances[:, c], slopes[c])
+    return knots
+
+
+def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
+    """Slope and shift of each class by logistic regression; both are drawn towards those that classes share."""
+    from scipy.optimize import minimize
+
+    classes = logits.shape[1]
+    pull = np.concatenate([[0.0, 0.0], np.full(classes, SHIFT_SD**-2), np.full(classes, SLOPE_SD**-2)])
+    pull[:2] = 1e-4  # so that classes that are told apart without error do not ask for an endless slope
+
+    def cost(x: Array) -> tuple[float, Array]:
+        slopes = np.exp(x[0] + x[2 + classes :])
+        lines = slopes * logits + x[1] + x[2 : 2 + classes]
+        with np.errstate(over="ignore"):
+            rest = 1 / (1 + np.exp(-lines)) - chances
+        value = (np.logaddexp(0, lines) - chances * lines).sum() + (pull * x * x).sum() / 2
+        turn, shift = slopes * (rest * logits).sum(axis=0), rest.sum(axis=0)
+        return float(value), np.concatenate([[turn.sum(), shift.sum()], shift, turn]) + pull * x
+
+    bounds = [(-8.0, 8.0), *[(None, None)] * (1 + classes), *[(-3.0, 3.0)] * classes]
+    x = minimize(cost, np.zeros(2 + 2 * classes), jac=True, method="L-BFGS-B", bounds=bounds).x
+    return np.exp(x[0] + x[2 + classes :]), x[1] + x[2 : 2 + classes]
+
+
+def straight_step(logits: Array, chances: Array, counts: Array, slopes: Array, shifts: Array) -> tuple[Array, Array]:
+    """Slopes and shifts for other chances and weights of the items, by one Newton step of each class from those given.
+
+    Args:
+        logits: (items, classes).
+        chances: of each label.
+        counts: how often each item counts.
+        slopes: fitted to chances that are near.
+        shifts: of the same.
+    """
+    with np.errstate(over="ignore"):
+        p = 1 / (1 + np.exp(-(slopes * logits + shifts)))
+    rest, spread = (chances - p) * counts[:, None], p * (1 - p) * counts[:, None]
+    turn = slopes * logits  # what a change of the slope's logarithm moves
+    by = np.stack([(rest * turn).sum(axis=0), rest.sum(axis=0)])
+    a, b, c = ((spread * part).sum(axis=0) for part in (turn**2, turn, 1.0))
+    a, c = a + SLOPE_SD**-2, c + SHIFT_SD**-2
+    ground = a * c - b * b
+    step = np.clip([(c * by[0] - b * by[1]) / ground, (a * by[1] - b * by[0]) / ground], -1, 1)
+    return slopes * np.exp(step[0]), shifts + step[1]
+
+
+def _bent(logits: Array, chances: Array, slope: float) -> list[list[float]]:
+    """An isotonic line through at most KNOTS points, which goes on beyond its ends as the straight one does."""
+    from sklearn.isotonic import IsotonicRegression
+
+    least = 0.5 / len(logits)
+    rising = IsotonicRegression(y_min=least, y_max=1 - least).fit(logits, chances)
+    x, p = rising.X_thresholds_, rising.y_thresholds_
+    if len(x) > KNOTS:
+        kept = np.unique(np.round(np.linspace(0, len(x) - 1, KNOTS)).astype(np.int64))
+        x, p = x[kept], p[kept]
+    y = np.log(p) - np.log1p(-p)
+    return [[float(x[0]) - 1, *x.tolist(), float(x[-1]) + 1], [float(y[0] - slope), *y.tolist(), float(y[-1] + slope)]]
+
+
+def apply_lines(logits: Array, knots: Knots | None) -> Array:
+    """Calibrated logits, as `spml.model.Calibration` gives them, in float64."""
+    if knots is None:
+        return logits
+    out = np.empty_like(logits)
+    for c, (x, y) in enumerate(knots):
+        slopes = np.diff(y) / np.diff(x)
+        place = np.clip(np.searchsorted(x, logits[:, c], side="right") - 1, 0, len(slopes) - 1)
+        out[:, c] = np.asarray(y)[place] + slopes[place] * (logits[:, c] - np.asarray(x)[place])
+    return out
+
+
+def sigmoid(z: Array) -> Array:
+    """Probabilities of logits of any size."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-z)), np.float64)
+
+
+def logit(p: Array) -> Array:
+    """Finite logits of probabilities from 0 to 1."""
+    inside = np.clip(p, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(inside) - np.log1p(-inside), np.float64)

@@ -1,0 +1,133 @@
+"""The validation items of a finished run: logits of its chosen model, with complete or with observed labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.data import Experiment
+from spml.errors import UserError
+from spml.metrics.inputs import Labels
+from spml.model import ModelInfo
+from spml.model.store import read_info
+from spml.train.run import read_json
+
+Kind = Literal["complete", "observed"]
+HIGHEST = 6e4  # beyond it a logit of half precision is infinite
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What calibration is given.
+
+    Attributes:
+        info: description of the chosen model.
+        logits: (items, classes).
+        labels: 1, 0 or -1 of the same items.
+        kind: of labels.
+        source: where the logits come from, in words.
+    """
+
+    info: ModelInfo
+    logits: npt.NDArray[np.float64]
+    labels: Labels
+    kind: Kind
+    source: str
+
+
+def read_validation(
+    run: Path, labels: Kind | None = None, *, root: Path | None = None, batch_size: int = 64
+) -> Validation:
+    """Scores and labels of the rows that a run validated on.
+
+    With observed labels no other label is read. Scores come from the run's own file, or from the model and the data
+    where that is missing.
+
+    Args:
+        run: a finished run.
+        labels: "complete" or "observed"; default: those that chose the epoch.
+        root: folder of the data's files, where they are needed; default: where they were at training.
+        batch_size: items at a time, where scores are computed.
+    """
+    if not run.is_dir():
+        raise UserError(f"{run} is not a folder; give a finished run")
+    config = read_json(run / "config.json")
+    read_json(run / "result.json")  # a run that goes on would write another model over this one
+    info = read_info(run)
+    kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
+    stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
+    classes = len(info.classes)
+    if stored is None:  # of data too large for it
+        experiment = _data(run, "observed.npz", config, info, root)
+        rows, observed = experiment.val_rows, experiment.observed.rows(experiment.val_rows)
+    else:
+        rows, whole = stored["val_rows"], stored["observed"]
+        if whole.ndim != 2 or whole.shape[1] != classes:
+            raise UserError(f"{run / 'observed.npz'} has labels of {whole.shape[-1]} classes, the model {classes}")
+        observed = whole[rows]
+    if not len(rows):
+        raise UserError(f"{run} has no validation items, and scores of training items are no guide; train with some")
+    name = f"val-{int(info.training.get('epoch') or 0):02d}.npz"
+    scores = _arrays(run / "scores" / name, ("logits",))
+    if scores is None:
+        logits, source = _computed(run, config, info, rows, root, batch_size), "computed with the model"
+    else:
+        logits, source = scores["logits"].astype(np.float64), f"scores/{name} ({scores['logits'].dtype})"
+    if logits.shape != (len(rows), classes):
+        raise UserError(f"{run / 'scores' / name}: {logits.shape} do not fit {len(rows)} items of {classes} classes")
+    chosen = observed.astype(np.int8) if kind == "observed" else _complete(run, config, info, rows, root)
+    return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), chosen, kind, source)
+
+
+def _complete(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None) -> Labels:
+    stored = _arrays(run / "labels.npz", ("val_truth", "classes")) if config.get("selection") == "complete" else None
+    if stored is not None:
+        if stored["classes"].tolist() != info.classes:
+            raise UserError(f"{run / 'labels.npz'} has other classes than the model; the folder mixes two runs")
+        truth = stored["val_truth"].astype(np.int8)
+    else:
+        experiment = _data(run, "complete labels", config, info, root)
+        truth = (experiment.observed if experiment.complete is None else experiment.complete).rows(rows)
+    if truth.shape != (len(rows), len(info.classes)) or not truth.all():
+        raise UserError("these validation items have labels that are not known; give --labels observed")
+    return truth
+
+
+def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int) -> Any:
+    """Logits through the model, from the data."""
+    import torch
+
+    from spml.data.feed import Feed
+    from spml.model import load_model
+    from spml.train.evaluate import predict_logits
+
+    experiment = _data(run, "scores of its validation items", config, info, root)
+    table = experiment.observed.take(rows)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
+    return predict_logits(load_model(run)[0].to(device), feed, batch, device).astype(np.float64)
+
+
+def _data(run: Path, lacking: str, config: dict[str, Any], info: ModelInfo, root: Path | None) -> Experiment:
+    from spml.use.assess import experiment_of
+
+    try:
+        return experiment_of(config, info.classes, root)
+    except (UserError, OSError) as error:
+        raise UserError(f"{run} has no {lacking}, and its data cannot be had: {error}") from error
+
+
+def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]] | None:
+    """Arrays of a file, None where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in names}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); it is damaged") from error

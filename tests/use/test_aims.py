@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+
+from spml.errors import UserError
+from spml.use.aims import Aim, threshold, thresholds
+
+P = np.array([0.95, 0.9, 0.7, 0.4, 0.4, 0.1, 0.05])
+
+
+def test_the_best_f1_is_that_of_every_cut_tried():
+    cut = threshold(P, Aim())
+    scores = {t: 2 * P[t <= P].sum() / ((t <= P).sum() + P.sum()) for t in set(P)}
+    best = max(scores, key=lambda t: scores[t])
+    assert (cut <= P).tolist() == (best <= P).tolist() and cut == pytest.approx((0.4 + 0.1) / 2)
+
+
+def test_precision_and_recall_are_met_with_as_many_or_as_few_items_as_can_be():
+    cut = threshold(P, Aim.parse("precision=0.8"))
+    assert P[cut <= P].mean() >= 0.8 > P[P >= 0.4].mean() and (cut <= P).sum() == 3
+    cut = threshold(P, Aim.parse("recall=0.5"))
+    assert (cut <= P).sum() == 2 and P[cut <= P].sum() / P.sum() >= 0.5 > P[0] / P.sum()
+    assert threshold(P, Aim.parse("precision=0.99")) == 0.99
+
+
+def test_equal_probabilities_are_not_parted_and_weights_count():
+    assert (threshold(np.full(5, 0.3), Aim()) <= np.full(5, 0.3)).all()
+    twice = np.repeat(P, 2)
+    assert threshold(P, Aim.parse("recall=0.6"), np.full(7, 2.0)) == threshold(twice, Aim.parse("recall=0.6"))
+    assert thresholds(np.stack([P, P], 1), Aim()).tolist() == [threshold(P, Aim())] * 2
+
+
+@pytest.mark.parametrize("text", ["f2", "precision", "precision=", "precision=90", "recall=0", "f1=0.5", "recall=x"])
+def test_an_aim_that_is_none_is_refused(text):
+    with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):
+        Aim.parse(text)

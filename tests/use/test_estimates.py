@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from spml import metrics
+from spml.use.estimates import Evidence, Measure, estimate
+from tests.metrics.test_draw import world
+
+
+def test_complete_labels_give_the_metrics_themselves():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 1, (200, 4)).round(1)  # with ties
+    truth = np.where(rng.random(logits.shape) < 0.3, 1, -1).astype(np.int8)
+    evidence = Evidence.of_complete(logits, truth)
+    found = Measure(evidence.logits, logits >= 0.45)(evidence.chances, np.ones(200))
+    tags = metrics.threshold_metrics(logits, truth, threshold=1 / (1 + np.exp(-0.45)))
+    assert found["ap"] == pytest.approx(metrics.average_precision(logits, truth))
+    names = {"macro_precision": "CP", "macro_recall": "CR", "macro_f1": "macro_f1", "micro_f1": "OF1"}
+    for ours, theirs in names.items():
+        assert found[ours] == pytest.approx(getattr(tags, theirs)), ours
+
+
+def test_items_counted_twice_are_items_that_stand_twice():
+    z, y, _ = world(200)
+    counts = np.arange(len(z)) % 3
+    rows = np.repeat(np.arange(len(z)), counts)
+    once = Measure(z, z > 0)(y.astype(float), counts.astype(float))
+    again = Measure(z[rows], z[rows] > 0)(y[rows].astype(float), np.ones(len(rows)))
+    for name in once:
+        assert once[name] == pytest.approx(again[name]), name
+
+
+def test_estimates_from_single_positives_are_near_the_truth_and_inside_their_ranges():
+    z, y, observed = world(3000, seed=4)
+    found = estimate(z, observed, z > 0)
+    truth = Measure(z, z > 0)(y.astype(float), np.ones(len(z)))
+    for name in ("map", "positives_per_item", "macro_precision", "macro_recall", "micro_f1"):
+        value, low, high = found[name]
+        assert low - 0.01 <= truth[name] <= high + 0.01 and abs(value - truth[name]) < 0.05, name
+    assert estimate(z, observed, z > 0) == found
+    given = estimate(z, observed, positives=2.0)
+    assert given["positives_per_item"][0] == pytest.approx(2.0, abs=0.02)
