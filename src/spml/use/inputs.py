@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol, cast
 
 from spml.data.arrays import Array
 from spml.data.builder import OnError, tell
@@ -25,6 +25,13 @@ PATH_LIMIT = 65536  # bytes of a path on standard input
 CHUNK = 65536  # bytes read from it together
 
 Note = Callable[[str], None]
+
+
+class Source(Protocol):
+    """A stream of bytes that gives what has come in, without waiting for more."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,9 @@ class Item:
 class Inputs:
     """Pictures, folders of pictures, tables, arrays and paths on standard input, as items in the order given.
 
-    Folders are walked in sorted order and links to folders are followed, each folder once. Rows of one table that name
-    the same image count once, for which its names are kept in memory; what two inputs both name is given twice.
+    Folders are walked in sorted order; a link to a folder is followed once, and not where it leads back to a folder it
+    lies in. Rows of one table that name the same image count once, for which its names are kept in memory; what two
+    inputs both name is given twice.
 
     Args:
         given: paths, or "-".
@@ -88,7 +96,7 @@ class Inputs:
     def _items(self, one: str) -> Iterator[Item]:
         path, suffix = Path(one), Path(one).suffix.lower()
         if one == STANDARD:
-            return (Item(text, Path(text)) for text in listed(sys.stdin.buffer, self.null))
+            return (Item(text, Path(text)) for text in listed(cast(Source, sys.stdin.buffer), self.null))
         if path.is_dir():
             return self._folder(path)
         if suffix in ARRAYS:
@@ -161,10 +169,10 @@ def sorted_names(folder: Path, most: int = SORTED) -> Iterator[str]:
         last = names[-1]
 
 
-def listed(stream: BinaryIO, null: bool = False) -> Iterator[str]:
+def listed(stream: Source, null: bool = False) -> Iterator[str]:
     """Paths as they come in: one a line, or ended by NUL; blank lines are passed over."""
     end, rest = b"\0" if null else b"\n", b""
-    while chunk := getattr(stream, "read1", stream.read)(CHUNK):
+    while chunk := stream.read1(CHUNK):
         *whole, rest = (rest + chunk).split(end)
         for path in whole:
             if text := os.fsdecode(path if null else path.rstrip(b"\r")):
