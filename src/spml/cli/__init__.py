@@ -28,6 +28,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
     from spml.cli.explain import Explain
+    from spml.cli.export import Export
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
@@ -43,6 +44,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "eval": Eval,
         "predict": Predict,
         "explain": Explain,
+        "export": Export,
         "bench": Bench,
         "ablate": Ablate,
         "report": Report,

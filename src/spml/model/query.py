@@ -64,7 +64,7 @@ class QueryHead(nn.Module):
     def labels(self, positions: Tensor) -> Tensor:
         """What each class has found: (B, classes, width)."""
         positions = self.encoder(positions, positions)
-        found = self.queries.expand(len(positions), -1, -1)
+        found = self.queries.expand(positions.shape[0], -1, -1)
         for layer in self.decoder:
             found = layer(found, positions)
         return found
@@ -72,7 +72,7 @@ class QueryHead(nn.Module):
     def attention(self, positions: Tensor) -> Tensor:
         """Where each class looks in the last layer, (B, classes, positions); a class's values sum to 1."""
         positions = self.encoder(positions, positions)
-        found, last = self.queries.expand(len(positions), -1, -1), self.decoder[-1]
+        found, last = self.queries.expand(positions.shape[0], -1, -1), self.decoder[-1]
         for layer in self.decoder[:-1]:
             found = layer(found, positions)
         assert isinstance(last, Layer)

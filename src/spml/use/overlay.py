@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from spml.use.class_maps import enlarged
 
 SIDE = 480  # the longer side of a picture as shown, in pixels
+THINNEST = 8  # a side as shown, however thin the picture
 STRIP = 68  # height of the legend below it
 NARROWEST = 340  # width of the legend
 STRENGTH = 0.78  # of full colour; where there is none, the picture shows as it is
@@ -27,7 +28,7 @@ def shown(picture: Tensor) -> Tensor:
     """A picture (3, H, W) at the size it is shown in, its aspect kept."""
     height, width = picture.shape[-2:]
     scale = SIDE / max(height, width)
-    size = (max(1, round(height * scale)), max(1, round(width * scale)))
+    size = (max(THINNEST, round(height * scale)), max(THINNEST, round(width * scale)))
     return F.interpolate(picture[None], size=size, mode="bilinear", antialias=True)[0]
 
 
