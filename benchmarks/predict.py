@@ -110,7 +110,8 @@ def main() -> None:
     print(f"  both / the slower alone: {ratio:.3f} (target {TARGET}){'' if ratio <= TARGET else '  NOT REACHED'}")
     if given.json:
         about = {name: str(v) if isinstance(v, Path) else v for name, v in vars(given).items()}
-        about = {name: value for name, value in about.items() if name not in ("json", "root", "cpu")}
+        about = {name: value for name, value in about.items() if name not in ("json", "root", "cpu", "count")}
+        about["pictures"] = len(files)
         record = {"device": device, "cores": cores, "settings": about, "seconds": times, "ratio": ratio}
         given.json.write_text(json.dumps({**record, "environment": environment()}, indent=2) + "\n")
 

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -184,3 +185,23 @@ def test_damaged_weights_are_found_out(make_model, pictures, tmp_path):
     with pytest.raises(UserError, match="weights are damaged"):
         explain(folder, [Path(pictures.parent) / "photos" / "0.jpg"], tmp_path / "m")
     assert not (tmp_path / "m").exists()
+
+
+def test_pictures_of_the_run_that_are_gone_are_told_and_observed_labels_have_only_missed_ones(
+    pictures, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(pictures.parent)
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]
+    assert main(["train", str(pictures), *words]) == 0
+    description = Path("run/best/model.json")
+    values = json.loads(description.read_text())
+    description.write_text(json.dumps({**values, "thresholds": [0.999] * 3}))
+    Path("photos/9.png").unlink()
+    assert main(["explain", "run", "--worst", "9", "--out", "worst"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("photos/9.png") == 1 and "1 could not be read" in error
+    page = Path("worst/index.html").read_text()
+    assert page.count("missed: ") == 1 and ">wrong: " not in page and "11.png" in page
+    description.write_text(json.dumps({**values, "thresholds": [0.0] * 3}))
+    assert main(["explain", "run", "--worst", "9", "--split", "val", "--out", "none"]) == 2
+    assert "no mistakes on val" in capsys.readouterr().err and not Path("none").exists()

@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 from spml.data.pictures import decode
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
+from spml.use import ahead
 from spml.use.predict import Options, predict
 from tests.use.conftest import huge_png
 
@@ -293,3 +296,26 @@ def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_pa
     predict(folder, [pictures], tmp_path / "p.csv")
     first = rows(tmp_path / "p.csv")[0]
     assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"] and first["image"].endswith("0.jpg")
+
+
+def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):
+    """Python's own objects, of the whole command; the pictures themselves are bounded by the look-ahead."""
+    monkeypatch.setattr(ahead, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8))
+
+    def peak(count):
+        class Paths:
+            left = count
+
+            def read1(self, size):
+                given, self.left = min(self.left, 50), self.left - min(self.left, 50)
+                return "".join(f"/pictures/{self.left + i:09d}.jpg\n" for i in range(given)).encode()
+
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Paths()))
+        tracemalloc.start()
+        assert predict(model, ["-"], tmp_path / "out.csv") == count
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(300)  # what is imported and kept once
+    assert peak(6000) < 1.25 * peak(600)

@@ -87,13 +87,13 @@ def explain_worst(
         root: folder of the data's files; where they were at training when None.
         overwrite: replace a folder that this command has written.
         batch_size: items at a time.
-        on_error: told of each picture that cannot be read when it is drawn.
+        on_error: told of each picture that cannot be read; without it the first one ends the work.
         advance: told how many items were scored.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
     model, info = _pictures_model(run)
-    found = worst_mistakes(run, model, info, count, split, root, batch_size, advance)
+    found = worst_mistakes(run, model, info, count, split, root, batch_size, on_error, advance)
     if not found:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
     hint = f"The worst mistakes on {split}: tags the labels say are wrong, and labels that were missed. {_hint(model)}"

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from spml.data.builder import OnError
 from spml.data.check_files import file_of
 from spml.data.feed import Feed
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
-from spml.train.evaluate import predict_logits
 from spml.train.run import read_json
 from spml.use.assess import run_data, run_split
 from spml.use.inputs import Item
@@ -54,20 +54,29 @@ def worst_mistakes(
     split: str,
     root: Path | None = None,
     batch_size: int = 64,
+    on_error: OnError | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> list[Mistake]:
     """The worst first: known negatives of the highest probability and positives of the lowest, by turns.
 
-    A label that is not known is no mistake; with observed positives alone there are only missed ones.
+    A label that is not known is no mistake; with observed positives alone there are only missed ones. A picture that
+    cannot be read is told of and left out; without `on_error`, the first is raised.
     """
     config = read_json(run / "config.json")
     table, labels, _ = run_split(run_data(config, info.classes, root), split, str(config.get("selection")))
-    size, upright = info.preprocessing["size"], bool(info.preprocessing["upright"])
-    device = next(model.parameters()).device
-    logits = predict_logits(model, Feed(table, size, upright=upright), batch_size, device, advance)
-    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
-    probabilities = torch.from_numpy(calibrated).sigmoid().numpy()
-    found = rank_mistakes(calibrated, probabilities >= np.asarray(info.thresholds, np.float32), labels, count)
+    feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
+    device, calibrate = next(model.parameters()).device, info.calibrate()
+    calibrated = torch.zeros(labels.shape)
+    known = np.zeros_like(labels)
+    for x, rows in feed.in_order(batch_size, None if on_error is None else lambda row, error: on_error(error)):
+        with torch.inference_mode():
+            calibrated[rows] = calibrate(model(x.to(device)).float().cpu())
+        known[rows] = labels[rows]  # of the pictures that could be read
+        if advance is not None:
+            advance(len(rows))
+    probabilities = calibrated.sigmoid().numpy()
+    tagged = probabilities >= np.asarray(info.thresholds, np.float32)
+    found = rank_mistakes(calibrated.numpy(), tagged, known, count)
     return [
         Mistake(
             _item(table, row),
