@@ -77,9 +77,10 @@ class Ahead:
         assert self.size is not None
         try:
             if item.path is not None:
-                out.copy_(decode(item.path, self.size, upright=self.upright))
+                picture = decode(item.path, self.size, upright=self.upright)
             else:
-                out.copy_(resize(torch.from_numpy(np.ascontiguousarray(item.x)), self.size))
+                picture = resize(torch.from_numpy(np.ascontiguousarray(item.x)), self.size)
+            np.copyto(out.numpy(), picture.numpy())  # torch would share the copy among threads of its own
         except DataError as error:
             raise DataError(f"{item.where}{error}") from error.__cause__
 
