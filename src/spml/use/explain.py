@@ -128,21 +128,21 @@ class _Explained:
         self.maps, self.probabilities = maps[0].float().cpu(), calibrated.sigmoid().tolist()
         self.order = calibrated.argsort(descending=True, stable=True).tolist()
 
-    def add(self, page: Sheet, name: str, columns: Sequence[int], top: int, mistake: Mistake | None = None) -> None:
+    def add(self, page: Sheet, item: str, columns: Sequence[int], top: int, mistake: Mistake | None = None) -> None:
         """Draw the maps of these classes, or of the most probable ones."""
         info, maps, full = self.info, [], full_colour(self.model, self.maps)
-        drawing = page.begin(name)
+        drawing = page.begin(item)
         for column in columns or self.order[:top]:
             values = self.maps[column]
-            title = f"{info.classes[column]}  {self.probabilities[column]:.2f}"
+            name, said = info.classes[column], f"{self.probabilities[column]:.2f}"
             note = f"threshold {info.thresholds[column]:.2f}, map {values.min():.2g} to {values.max():.2g}"
-            image = overlay(self.picture, values, full, title, note)
-            maps.append((drawing.save(image, info.classes[column]), f"{title}, {note}"))
+            image = overlay(self.picture, values, full, name, said, note)
+            maps.append((drawing.save(image, name), f"{name} {said}, {note}"))
         present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]
         said = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
         tags = f"tags: {said}" if said else "no class reaches its threshold"
         wrong = "" if mistake is None else mistake.text(info)
-        page.entries.append(Entry(name, drawing.save(plain(self.picture)), maps, tags, wrong))
+        page.entries.append(Entry(item, drawing.save(plain(self.picture)), maps, tags, wrong))
 
 
 def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:

@@ -16,7 +16,7 @@ from spml.use.class_maps import enlarged
 SIDE = 480  # the longer side of a picture as shown, in pixels
 THINNEST = 8  # a side as shown, however thin the picture
 STRIP = 68  # height of the legend below it
-NARROWEST = 340  # width of the legend
+NARROWEST = 390  # width of the legend
 STRENGTH = 0.78  # of full colour; where there is none, the picture shows as it is
 COVER = 0.7  # below 1, so that weak evidence is seen too
 COLOURS = "inferno"  # equal steps of the map are equal steps to the eye, and lighter is more, also without colour
@@ -32,14 +32,15 @@ def shown(picture: Tensor) -> Tensor:
     return F.interpolate(picture[None], size=size, mode="bilinear", antialias=True)[0]
 
 
-def overlay(picture: Tensor, values: Tensor, full: float, title: str, note: str) -> Image.Image:
-    """The picture in grey with the map in colour over it, and a legend: title, note, and what the colours stand for.
+def overlay(picture: Tensor, values: Tensor, full: float, name: str, said: str, note: str) -> Image.Image:
+    """The picture in grey with the map in colour over it, and a legend: name, note, and what the colours stand for.
 
     Args:
         picture: uint8 (3, H, W), as `shown` gives it.
         values: class map (h, w).
         full: the value that full colour stands for; 0 and below have no colour.
-        title: first line of the legend.
+        name: of the class, in the first line of the legend; cut where it is too long.
+        said: after it, the probability.
         note: second line.
     """
     height, width = picture.shape[-2:]
@@ -50,7 +51,7 @@ def overlay(picture: Tensor, values: Tensor, full: float, title: str, note: str)
     mixed = (1 - cover) * grey + cover * colours(level[..., 0])
     canvas = Image.new("RGB", (max(width, NARROWEST), height + STRIP), "white")
     canvas.paste(Image.fromarray(np.rint(mixed).astype(np.uint8)), ((canvas.width - width) // 2, 0))
-    _legend(canvas, height, title, note, full)
+    _legend(canvas, height, name, said, note, full)
     return canvas
 
 
@@ -70,11 +71,12 @@ def _pixels(picture: Tensor) -> Pixels:
     return np.ascontiguousarray(picture.to(torch.uint8).permute(1, 2, 0).numpy())
 
 
-def _legend(canvas: Image.Image, top: int, title: str, note: str, full: float) -> None:
+def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full: float) -> None:
     draw, margin, bar, large, small = ImageDraw.Draw(canvas), 10, 90, _font(20, "-Bold"), _font(16)
     right = canvas.width - margin
     room = right - bar - 2 * margin
-    draw.text((margin, top + 10), _fitted(draw, title, large, room), "#1f2328", large)
+    title = _fitted(draw, name, large, room - round(draw.textlength(f"  {said}", large)))
+    draw.text((margin, top + 10), f"{title}  {said}", "#1f2328", large)
     draw.text((margin, top + 38), _fitted(draw, note, small, room), "#5b6470", small)
     levels = np.linspace(0, 1, bar, dtype=np.float32)[None].repeat(16, axis=0)
     canvas.paste(Image.fromarray(colours(levels).astype(np.uint8)), (right - bar, top + 14))
