@@ -52,6 +52,29 @@ def decoding() -> str:
     return "\n".join(["| path | pictures/s of one core |", "|---|---|", *rows, "", "| ratio | |", "|---|---|", *ratios])
 
 
+def predict() -> str:
+    """Decoding and model in `spml predict`, each alone and both, of every recorded run."""
+    columns = (
+        "model, pictures",
+        "on",
+        "threads: decoding, model",
+        "decoding, pictures/s",
+        "model",
+        "both",
+        "÷ the slower",
+    )
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for file in sorted(RESULTS.glob("predict-*.json")):
+        data = load(file.name)
+        given, where = data["settings"], data["environment"]
+        device = where["gpu"] if data["device"] == "cuda" else f"{where['cpu']}, {data['cores']} cores"
+        threads = f"{given['threads']}, {given['model_threads'] if data['device'] == 'cpu' else '–'}"
+        speeds = " | ".join(f"{given['pictures'] / min(times):,.1f}" for times in data["seconds"].values())
+        what = f"{given['backbone']}, {given['pictures']} at {given['size']} px"
+        lines.append(f"| {what} | {device} | {threads} | {speeds} | {data['ratio']:.2f} |")
+    return "\n".join(lines)
+
+
 def startup() -> str:
     rows = [f"| `{name}` | {seconds:.2f} |" for name, seconds in load("startup.json").items()]
     return "\n".join(["| command | seconds |", "|---|---|", *rows])
@@ -92,6 +115,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "average_precision": average_precision,
     "decoding": decoding,
     "startup": startup,
+    "predict": predict,
     "throughput": throughput,
 }
 

@@ -28,6 +28,8 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.check import Check
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
+    from spml.cli.explain import Explain
+    from spml.cli.export import Export
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
@@ -43,6 +45,8 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "eval": Eval,
         "calibrate": Calibrate,
         "predict": Predict,
+        "explain": Explain,
+        "export": Export,
         "bench": Bench,
         "ablate": Ablate,
         "report": Report,

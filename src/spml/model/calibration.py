@@ -48,6 +48,8 @@ class Calibration(nn.Module):
         """Calibrated logits (..., classes); their sigmoid is the probability."""
         logits = logits.float()
         first = self.turns[:, 0] * (logits - self.start)
+        if self.turns.shape[1] == 1:
+            return self.base + first  # a sum over nothing would not travel
         later = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0) * self.turns[:, 1:]
         return self.base + first + later.sum(-1)
 

@@ -64,10 +64,20 @@ class QueryHead(nn.Module):
     def labels(self, positions: Tensor) -> Tensor:
         """What each class has found: (B, classes, width)."""
         positions = self.encoder(positions, positions)
-        found = self.queries.expand(len(positions), -1, -1)
+        found = self.queries.expand(positions.shape[0], -1, -1)
         for layer in self.decoder:
             found = layer(found, positions)
         return found
+
+    def attention(self, positions: Tensor) -> Tensor:
+        """Where each class looks in the last layer, (B, classes, positions); a class's values sum to 1."""
+        positions = self.encoder(positions, positions)
+        found, last = self.queries.expand(positions.shape[0], -1, -1), self.decoder[-1]
+        for layer in self.decoder[:-1]:
+            found = layer(found, positions)
+        assert isinstance(last, Layer)
+        weights: Tensor = last.attention(found, positions, positions, average_attn_weights=True)[1]
+        return weights
 
     def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and the embedding of each label (B, classes, width)."""

@@ -114,10 +114,10 @@ def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, roo
 
 
 def _data(run: Path, lacking: str, config: dict[str, Any], info: ModelInfo, root: Path | None) -> Experiment:
-    from spml.use.assess import experiment_of
+    from spml.use.assess import run_data
 
     try:
-        return experiment_of(config, info.classes, root)
+        return run_data(config, info.classes, root)
     except (UserError, OSError) as error:
         raise UserError(f"{run} has no {lacking}, and its data cannot be had: {error}") from error
 

@@ -1,0 +1,189 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import spml
+from spml.cli import main
+from spml.data.pictures import decode, resize
+from spml.errors import UserError
+from spml.model import load_model
+from spml.use import export as module
+from spml.use.exact_resize import exact_resize
+from spml.use.export import EXTRA_FILE, Portable, export
+from spml.use.predict import Options, predict
+from spml.use.verify import verify
+
+ROOT = Path(__file__).parents[2]
+CURVED = [[[-1, 0, 2], [-3, 0.5, 1]], [[0, 1], [0, 2]], [[0, 1], [0, 1]]]
+
+
+def session(path):
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 900), (7, 5), (16, 16), (33, 16), (16, 33), (375, 500), (640, 480)])
+@pytest.mark.parametrize("size", [16, 40, 160])
+def test_resizing_is_that_of_training_to_the_bit(shape, size):
+    generator = torch.Generator().manual_seed(sum(shape) + size)
+    pictures = torch.randint(0, 256, (2, 3, *shape), dtype=torch.uint8, generator=generator)
+    assert torch.equal(exact_resize(pictures, size), resize(pictures, size).float())
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A calibrated model with three classes, and its ONNX file."""
+    from spml.model import Classifier, ModelInfo, save_model
+    from tests.use.conftest import NAMES, PICTURES
+
+    folder = tmp_path_factory.mktemp("exported")
+    torch.manual_seed(2)
+    training = {"method": "gr"}
+    info = ModelInfo(NAMES, "tiny", PICTURES, [0.5, 0.0, 1.0], training=training, calibration=CURVED)
+    save_model(folder / "model", Classifier.build("tiny", 3), info)
+    assert main(["export", str(folder / "model"), "--out", str(folder / "photos.onnx")]) == 0
+    return folder
+
+
+def test_the_file_gives_what_predict_gives_on_pictures_of_any_size(exported, pictures, tmp_path):
+    photos = sorted((pictures.parent / "photos").iterdir())
+    predict(exported / "model", photos, tmp_path / "p.jsonl", Options())
+    expected = [json.loads(line)["probabilities"] for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    run = session(exported / "photos.onnx")
+    for photo, wanted in zip(photos, expected, strict=True):
+        pixels = decode(photo).permute(1, 2, 0).numpy()
+        for batch in (1, 4):
+            found = run.run(["probabilities"], {"pictures": np.stack([pixels] * batch)})[0]
+            assert found.shape == (batch, 3)
+            assert found == pytest.approx(np.array([list(wanted.values())] * batch), abs=1e-4)
+
+
+def test_the_metadata_say_all_that_is_needed(exported):
+    run = session(exported / "photos.onnx")
+    about = {name: json.loads(text) for name, text in run.get_modelmeta().custom_metadata_map.items()}
+    assert about["classes"] == ["red", "green", "blue"] and about["thresholds"] == [0.5, 0.0, 1.0]
+    assert about["calibrated"] is True and about["method"] == "gr" and about["spml"] == spml.__version__
+    assert about["preprocessing"]["size"] == 16 and about["preprocessing"]["upright"] is True
+    assert [(one.name, one.type) for one in run.get_inputs()] == [("pictures", "tensor(uint8)")]
+    assert [one.name for one in run.get_outputs()] == ["logits", "probabilities"]
+
+
+def test_the_example_of_the_page_runs_without_spml_or_torch(exported):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    Image.new("RGB", (30, 20), "red").save(exported / "photo.jpg")
+    code = f"{example}\nimport sys\nassert not {{'torch', 'spml'}} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=exported)
+    assert done.returncode == 0, done.stderr
+    tags = done.stdout.strip()
+    predict(exported / "model", [exported / "photo.jpg"], exported / "p.jsonl")
+    assert tags == str(json.loads((exported / "p.jsonl").read_text())["tags"]) and "green" in tags
+
+
+@pytest.mark.parametrize("head", ["boostlu", "query", "query-normal:8"])
+def test_every_head_travels(make_model, tmp_path, head):
+    assert export(make_model(head=head), tmp_path / "m.onnx") <= 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", ["resnet18", "tf_efficientnet_lite0"])
+def test_backbones_of_timm_travel(make_model, tmp_path, backbone):
+    assert export(make_model(backbone=backbone), tmp_path / "m.onnx") <= 1e-4
+
+
+def test_a_model_of_features_travels(make_model, tmp_path):
+    folder = make_model(features=4)
+    assert export(folder, tmp_path / "m.onnx") <= 1e-4
+    x = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    model, _ = load_model(folder)
+    found = session(tmp_path / "m.onnx").run(["logits"], {"features": x})[0]
+    assert found == pytest.approx(model(torch.from_numpy(x)).numpy(), abs=1e-4)
+
+
+def test_a_program_of_torch_is_the_same(exported, tmp_path):
+    assert main(["export", str(exported / "model"), "--out", str(tmp_path / "m.pt2")]) == 0
+    files = {EXTRA_FILE: ""}
+    program = torch.export.load(tmp_path / "m.pt2", extra_files=files).module()
+    x = torch.randint(0, 256, (3, 21, 34, 3), dtype=torch.uint8)
+    onnx = session(tmp_path.parent / exported / "photos.onnx").run(None, {"pictures": x.numpy()})
+    for one, other in zip(program(x), onnx, strict=True):
+        assert one.numpy() == pytest.approx(other, abs=1e-4)
+    about = json.loads(files[EXTRA_FILE])
+    assert about["classes"] == ["red", "green", "blue"] and about["calibrated"] is True
+
+
+@pytest.mark.parametrize("what,name", [("resize", "m.onnx"), ("weights", "m.pt2"), ("calibration", "m.pt2")])
+def test_a_file_that_differs_from_the_model_is_not_left(make_model, tmp_path, monkeypatch, what, name, capsys):
+    folder = make_model(calibration=CURVED)
+    forward = Portable.forward
+
+    def off(self, inputs):
+        if what == "resize":
+            x = torch.nn.functional.interpolate(inputs.permute(0, 3, 1, 2).float(), size=(16, 16), mode="bilinear")
+            logits = self.model(x)
+            return logits, self.calibrate(logits).sigmoid()
+        logits, probabilities = forward(self, inputs)
+        return (logits + 1e-3, probabilities) if what == "weights" else (logits, logits.sigmoid())
+
+    monkeypatch.setattr(Portable, "forward", off)
+    (tmp_path / name).write_text("mine")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert main(["export", str(folder), "--out", str(tmp_path / name), "--overwrite"]) == 2
+    error = capsys.readouterr().err
+    assert "not written, as it differs from the model" in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_values_that_are_not_numbers_or_runs_that_fail_are_differences(make_model, tmp_path):
+    model, info = load_model(make_model())
+
+    def nothing(x):
+        return torch.full((len(x), 3), torch.nan), torch.full((len(x), 3), torch.nan)
+
+    def broken(x):
+        raise RuntimeError("no\nkernel")
+
+    with pytest.raises(UserError, match="differs from the model"):
+        verify(model, info, nothing, tmp_path / "m.onnx")
+    with pytest.raises(UserError, match=r"does not run on \[1, 16, 16, 3\] \(no kernel\)"):
+        verify(model, info, broken, tmp_path / "m.onnx")
+
+
+def test_what_cannot_be_exported_is_one_line(make_model, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "exact_resize", lambda x, size: x.cpu().numpy())
+    assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
+    error = capsys.readouterr().err
+    assert "tiny cannot be exported as onnx" in error and error.count("\n") == 1
+    assert not (tmp_path / "m.onnx").exists()
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
+def test_without_the_extra_it_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
+    monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
+    assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
+    assert f"{missing} is not installed" in (error := capsys.readouterr().err) and "pip install spml[export]" in error
+
+
+def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = str(make_model())
+    Path("model.onnx").write_text("mine")
+    for words, message in {
+        (): "already there",
+        ("--out", "m.txt"): "ends in .onnx",
+        ("--out", "m.onnx", "--format", "torch"): "ends in .pt2",
+    }.items():
+        assert main(["export", folder, *words]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["export", "nowhere"]) == 2
+    assert Path("model.onnx").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
