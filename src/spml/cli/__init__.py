@@ -27,6 +27,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.check import Check
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
+    from spml.cli.figures import Figures
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
@@ -43,6 +44,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "predict": Predict,
         "bench": Bench,
         "ablate": Ablate,
+        "figures": Figures,
         "report": Report,
     }
 
