@@ -135,12 +135,7 @@ class Page:
         for method in ("an", "gr"):
             plan = self.known.plan(f"pixels, {method}")
             other = self.known.table(plan).rows[1]
-            said = (
-                f"{method}: the copy less the original: {OPEN} ({min(other.seeds, len(FRESH))} of {len(FRESH)} pairs)."
-            )
-            if other.versus is not None:
-                v = other.versus
-                v, said = other.versus, f"{OPEN} (0 of {len(FRESH)} pairs)."
+            v, said = other.versus, f"{OPEN} (0 of {len(FRESH)} pairs)."
             if v is not None:
                 said = f"{interval(v)}, {v.seeds} of {len(FRESH)} pairs."
             parts += [f"{method}, the copy less the original: {said}", result_table(self.known, plan)]
