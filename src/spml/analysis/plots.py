@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spml.analysis.gradients import Curve
 from spml.analysis.sensitivity import MOVES, Found, Sensitivity
 from spml.report.compare_figures import spread
 from spml.report.printed import printed
-from spml.report.svg import COLOURS, INK, QUIET, Look
+from spml.report.svg import INK, QUIET, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 COLUMN, PAGE = 3.5, 7.2  # inches: a column and the width of a page of two
 FONT = 8.5
 End = tuple[float, str, str]  # of a line: its height, its name, its colour
-LEVELS = {"AN": ("--", INK), "EM": (":", COLOURS[3])}
+LEVELS = {"AN": ("--", INK), "EM": (":", QUIET)}
 
 
 def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
@@ -36,7 +34,7 @@ def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
             ends.append((min(curve.values[-1], top), curve.label, look["color"]))
         ax.set_ylim(0, top)
         ax.set_xlim(0, 1)
-        _name_ends(ax, ends, 1.02)
+        name_ends(ax, ends, 1.02)
         _axes(ax, "confidence p of an unknown label", "L3")
 
 
@@ -81,7 +79,7 @@ def _grid(ax: Axes, study: Sensitivity) -> None:
     gap = 0.06 * (places[-1] - places[0])
     ax.set_xlim(places[0] - gap, places[-1] + gap)
     ax.set_xticks(places, [f"{place:g}" for place in places])
-    _name_ends(ax, ends, 1.02)
+    name_ends(ax, ends, 1.02)
     _axes(ax, study.axis, "test mAP, %" if tested else "validation mAP, %")
     ax.set_title(_counted(study), loc="left", color=QUIET)
 
@@ -98,8 +96,10 @@ def _moving(ax: Axes, study: Sensitivity) -> None:
         ends.append((values[-1], point.line.replace("q3 from ", "q3 ").replace(" to ", "→"), Look(number).colour))
     from matplotlib.ticker import MaxNLocator
 
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    _name_ends(ax, ends, 1.02)
+    last = max((len(point.by_epoch) - 1 for point in study.points), default=1)
+    ax.set_xlim(0.7, max(last, 1) + 0.3)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    name_ends(ax, ends, 1.02)
     _axes(ax, "epoch", "validation mAP, %")
     ax.set_title(_counted(study), loc="left", color=QUIET)
 
@@ -138,16 +138,17 @@ def _axes(ax: Axes, below: str, beside: str) -> None:
     ax.tick_params(length=0)
 
 
-def _name_ends(ax: Axes, ends: Sequence[End], x: float) -> None:
+def name_ends(ax: Axes, ends: Sequence[End], x: float) -> None:
     """Names right of the axes, near the ends of their lines, none upon another."""
     if not ends:
         return
     low, high = ax.get_ylim()
     height = ax.bbox.height * 72 / ax.figure.dpi  # points, about: the layout comes later
     gap = (high - low) * 1.25 * FONT / max(height, 1)
-    room = [min(max(value, low), high) for value, _, _ in ends]
-    places = spread(room, gap)
-    over = max(0.0, max(places) - high)
+    places = spread([min(max(value, low), high) for value, _, _ in ends], gap)
     put: Any = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
-    for (_, label, colour), place in zip(ends, np.asarray(places) - over, strict=True):
-        ax.annotate(label, (x, place), color=colour, **put)
+    top = high
+    for i in sorted(range(len(ends)), key=lambda i: -places[i]):
+        place = min(places[i], top)
+        top = place - gap
+        ax.annotate(ends[i][1], (x, place), color=ends[i][2], **put)

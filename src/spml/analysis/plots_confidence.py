@@ -10,7 +10,7 @@ import numpy as np
 
 from spml.analysis.assumptions import FEWEST, Assumptions, Ratios, posterior
 from spml.analysis.distinguishability import Distinguishability
-from spml.analysis.plots import FONT, PAGE
+from spml.analysis.plots import FONT, PAGE, name_ends
 from spml.report.printed import printed
 from spml.report.svg import COLOURS, INK, QUIET, Look
 from spml.report.text import count
@@ -38,17 +38,9 @@ def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
         look = Look(number)
         ax.plot(one.epochs, one.distances, color=look.colour, linestyle=look.line, marker=look.marker, markersize=4)
         ax.plot([one.best_epoch], [one.best_distance], "o", markersize=9, color=look.colour, fillstyle="none")
-        ax.annotate(
-            one.method.upper(),
-            (one.epochs[-1], one.distances[-1]),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-            color=look.colour,
-            annotation_clip=False,
-        )
     ax.set_ylim(0)
-    ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) * 1.14 + 0.2)
+    ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) + 0.4)
+    name_ends(ax, [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)], 1.01)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     ax.grid(axis="y")
     ax.tick_params(length=0)
