@@ -83,7 +83,7 @@ def _compared(paper: str, rows: list[Row], name: str) -> Claim:
     above = [row.label for row in sure if row.versus is not None and row.versus.difference > 0]
     below = [row.label for row in sure if row.label not in above]
     open_ = [row.label for row in rows if row not in sure]
-    parts = {"surely below GR": below, "surely above": above, "not told apart from it": open_}
+    parts = {f"below GR with p < {SURE}": below, "above likewise": above, "not told apart from it": open_}
     here = f"{name}: " + "; ".join(f"{what}: {', '.join(labels)}" for what, labels in parts.items() if labels) + "."
     return Claim(paper, here, NO if above else EITHER if open_ else YES)
 
@@ -98,7 +98,8 @@ def _parts(known: Recorded) -> Claim:
     means = {row.label: row.test.mean or 0.0 for row in gr}
     alone = max(PARTS, key=means.__getitem__)
     best = max(means, key=means.__getitem__)
-    here = f"Alone, {alone} gives most ({means[alone]:.2f}); the best of all is {best} ({means[best]:.2f})."
+    here = f"By means over seeds, {alone} gives most alone ({means[alone]:.2f}); "
+    here += f"the best of all is {best} ({means[best]:.2f})."
     return Claim(paper, here, YES if (alone, best) == (PARTS[0], WHOLE) else NO)
 
 

@@ -133,7 +133,8 @@ def result_table(
     lines = [head, ["---"] * len(head)]
     for row, case in zip(made.rows, plan.cases, strict=True):
         finals = known.finals(plan, case)
-        cells = [row.label, measured(row) if row.seeds else progress(known, plan, case)]
+        figure = measured(row) if row.seeds else progress(known, plan, case)
+        cells = [row.label, "; failed: ".join([figure, *row.errors])]
         cells += [versus(row)] if made.against else []
         cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
         cells += [row.quoted["voc"].text if "voc" in row.quoted else ""] if quoted else []

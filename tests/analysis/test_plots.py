@@ -1,5 +1,7 @@
 """Names beside lines: apart from each other, within the axes, and near their lines where there is room."""
 
+from itertools import pairwise
+
 import pytest
 
 from spml.analysis.plots import FONT, name_ends
@@ -19,7 +21,7 @@ def test_names_do_not_overlap_nor_leave_the_axes(axes):
     places = {text.get_text(): text.xy[1] for text in axes.texts}
     ordered = sorted(places.values())
     points = axes.bbox.height * 72 / axes.figure.dpi / 10  # of one unit
-    assert all((upper - lower) * points >= FONT for lower, upper in zip(ordered, ordered[1:], strict=False))
+    assert all((upper - lower) * points >= FONT for lower, upper in pairwise(ordered))
     assert max(ordered) <= 10 and places["AN"] == 2.0
     assert places["far"] > places["a"] > places["b"] > places["c"]
 

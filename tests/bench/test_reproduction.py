@@ -49,6 +49,13 @@ def test_the_printed_commands_are_the_runs(reproduction):
         assert Plan("", "voc", (case,), (train.seed,), settings).run(case, "final", train.seed).id == run.id, own
 
 
+def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
+    from spml.cli import main
+
+    assert main(["bench", "--verify", "--out", str(ROOT / "benchmarks" / "results" / "voc2012-lite0")]) == 0
+    assert "test  87.46 recorded, scores give" in capsys.readouterr().out
+
+
 def fill(known, folder, rng):
     """A made-up record for every run that is known to be needed and not there."""
     from spml.train.settings import method_options
@@ -97,10 +104,10 @@ def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_pa
 
     plan = filled.plan("switches")
     run = filled.finals(plan, plan.cases[1])[0]
-    (tmp_path / f"{run.id}.json").unlink()
+    (tmp_path / f"{run.id}.json").write_text(json.dumps({"id": run.id, "error": "no room"}))
     again = reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
     table = recorded.result_table(again, again.plan("switches"))
-    assert re.search(r"one schedule, t/T \| 80\.\d\d ± \d\.\d\d \(2 of 3 seeds\)", table)
+    assert re.search(r"one schedule, t/T \| 80\.\d\d ± \d\.\d\d \(2 of 3 seeds\); failed: no room \|", table)
     assert f"[{run.seed}]" not in table.splitlines()[3]
 
 

@@ -48,6 +48,13 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):
     assert main([*words, "--only", "d"]) == 1
 
 
+def test_runs_are_drawn_where_the_data_cannot_be_read(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    words = ["figures", "voc", "--root", str(tmp_path), "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "f")]
+    assert main(words) == 0
+    assert str(tmp_path) in capsys.readouterr().err and (tmp_path / "f" / "losses.svg").exists()
+
+
 def test_figures_of_losses_need_nothing(tmp_path, capsys):
     assert main(["figures", "--only", "a", "gradients", "--out", str(tmp_path / "f"), "--quiet"]) == 0
     assert capsys.readouterr().out == "" and len(list((tmp_path / "f").iterdir())) == 6

@@ -11,6 +11,7 @@ from typing import Any
 from spml.bench.plan import Case, trimmed
 from spml.errors import UserError
 from spml.report.files import read_history, read_record
+from spml.train.settings import UNNAMED
 
 # what may differ between the runs of one study, and what is of one machine alone
 _OWN = ("method", "options", "seed", "side_information", "versions", "command", "accelerator", "precision")
@@ -37,7 +38,8 @@ class Made:
 
     def setting(self) -> dict[str, Any]:
         """What makes its figure comparable with another's: all but method, options and seed."""
-        rest = {name: value for name, value in self.config.items() if name not in (*_OWN, *_PLACE)}
+        named = {**UNNAMED, **self.config}
+        rest = {name: value for name, value in named.items() if name not in (*_OWN, *_PLACE)}
         return {**rest, "weights": "none" if rest.get("weights") == "none" else "pretrained"}
 
     def of(self, case: Case) -> bool:

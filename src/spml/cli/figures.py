@@ -97,10 +97,20 @@ class Figures(RunsCommand):
 
     def _experiment(self, wanted: list[Figure]) -> Experiment | None:
         """The data, where runs are to be made or the data themselves drawn."""
-        needed = any(figure.name not in PURE for figure in wanted)
-        if self.runs is not None:
-            needed = any(figure.name == "classes" for figure in wanted)
-        return self.load(self.data, self.observe_seed, self.split_seed) if needed and self.data else None
+        from spml.cli import say
+        from spml.errors import UserError
+
+        if not self.data or all(figure.name in PURE for figure in wanted):
+            return None
+        if self.runs is None:
+            return self.load(self.data, self.observe_seed, self.split_seed)
+        if all(figure.name != "classes" for figure in wanted):
+            return None
+        try:
+            return self.load(self.data, self.observe_seed, self.split_seed)
+        except UserError as error:  # the runs can be drawn all the same
+            say(str(error))
+            return None
 
     def _runs(
         self, wanted: list[Figure], studies: Sequence[Study], out: Path, experiment: Experiment | None

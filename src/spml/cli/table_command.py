@@ -121,7 +121,8 @@ class TableCommand(RunsCommand):
     def _verify(self) -> None:
         from spml.bench.verify import verify
 
-        checks = list(verify(self.folder() / "runs"))
+        recorded = self.folder() / "scores"  # of records that are kept without their run folders
+        checks = list(verify(recorded if recorded.is_dir() else self.folder() / "runs"))
         for check in checks:
             if not (self.quiet and check.agrees):
                 print(check)
