@@ -147,7 +147,7 @@ def name_ends(ax: Axes, ends: Sequence[End], x: float) -> None:
     gap = (high - low) * 1.25 * FONT / max(height, 1)
     places = spread([min(max(value, low), high) for value, _, _ in ends], gap)
     put: Any = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
-    top = high
+    top = high - gap / 3  # so that no letter is above the axes
     for i in sorted(range(len(ends)), key=lambda i: -places[i]):
         place = min(places[i], top)
         top = place - gap
