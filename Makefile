@@ -26,6 +26,7 @@ format: $(VENV)/.ready-dev
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m spml.losses.describe docs/framework.md docs/methods.md
 	$(BIN)/python -m spml.cli.describe docs/commands.md
+	$(BIN)/python benchmarks/reproduction.py
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +120,8 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def render(text: str) -> str:
-    for name, table in TABLES.items():
+def render(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
+    for name, table in tables.items():
         pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda found, table=table: f"{found[1]}{table()}\n{found[2]}", text, flags=re.DOTALL)
     return text

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from spml.analysis.sensitivity import STUDIES
 from spml.bench.ablation import ablation_cases
 from spml.bench.cases import method_cases, paper_methods
 from spml.bench.files import write_overview
@@ -30,7 +31,6 @@ from spml.bench.tables import collected, table
 from spml.bench.work import Work, Workers
 from spml.bench.write import markdown
 from spml.data.sources import PAPER
-from spml.losses.gr import ALPHA, BETA
 from spml.model.backbones import PACKAGED
 
 HERE = Path(__file__).parent
@@ -52,7 +52,6 @@ REFERENCE = {  # of runs made before this project, lr 5e-5, one seed (GR: two)
     **{"an": 84.90, "an_ls": 85.97, "focal": 85.32, "hill": 86.65, "ll_r": 86.35},
     **{"em": 87.48, "gr": 87.44, "full": 88.81},
 }
-QS = (0.01, 0.25, 0.5, 0.75, 1.0)
 SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "as released": ({}, {}),
     "one schedule, t/T": ({"schedule": "paper"}, {}),
@@ -86,7 +85,7 @@ def plans(pixels: str) -> list[Plan]:
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
         Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
         Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
-        *(Plan(f"sensitivity, {name}", data, cases, (0,), AT_LR) for name, cases in _sensitivity().items()),
+        *(Plan(f"sensitivity, {study.name}", data, study.cases, (0,), AT_LR) for study in STUDIES),
         *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
     ]
 
@@ -97,15 +96,6 @@ def _pixels(method: str) -> tuple[Case, ...]:
 
 def _others(settings: dict[str, Any]) -> tuple[Case, ...]:
     return tuple(Case(method, method, settings=settings) for method in ("gr", "an", "em", "full"))
-
-
-def _sensitivity() -> dict[str, tuple[Case, ...]]:
-    beta = [(f"b = {o['b'][1]:g}, τ = {-o['b'][1] / o['w'][1]:.1f}", o) for o in BETA]
-    alpha = [(f"σ = {o['sigma'][1]:g}, μ = {o['mu'][1]:g}", o) for o in ALPHA]
-    q = [(f"q2 = {q2:g}, q3 = {q3:g}", {"q2": q2, "q3": q3}) for q2 in QS for q3 in (*QS, 1.5)]
-    q += [("q3 from 0.01 to 1", {"q3": (0.01, 1.0)}), ("q3 from 1 to 0.01", {"q3": (1.0, 0.01)})]
-    studies = {"β": beta, "α": alpha, "q": q}
-    return {name: tuple(Case(label, "gr", dict(given)) for label, given in rows) for name, rows in studies.items()}
 
 
 def needed(every: Sequence[Plan], shelf: Shelf) -> list[Run]:

@@ -39,11 +39,11 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
     notes = _Notes()
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("method", lambda row: row.label),
-        (table.figure, lambda row: _spread(row.test)),
+        (table.figure, lambda row: spread(row.test)),
         ("seeds", lambda row: f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"),
-        (f"− {table.against}", _short if brief else _versus),
-        *((name, lambda row, name=name: _spread(row.thirds.get(name))) for name in THIRDS),
-        ("validation mAP", lambda row: _spread(row.val)),
+        (f"− {table.against}", _short if brief else versus),
+        *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
+        ("validation mAP", lambda row: spread(row.val)),
         ("chosen", lambda row: row.chosen),
         *((_quoted(name, table.data), lambda row, name=name: notes.quote(row.quoted.get(name))) for name in DATASETS),
         ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
@@ -109,13 +109,15 @@ class _Notes:
         return self.marks.setdefault(text, len(self.marks) + 1)
 
 
-def _spread(summary: Summary | None) -> str:
+def spread(summary: Summary | None) -> str:
+    """Mean ± deviation."""
     if summary is None or summary.mean is None:
         return NONE
     return f"{summary.mean:.2f}" + ("" if summary.std is None else f" ± {summary.std:.2f}")
 
 
-def _versus(row: Row) -> str:
+def versus(row: Row) -> str:
+    """A row's difference to the one that all are compared with."""
     if row.versus is None:
         return ""
     v = row.versus

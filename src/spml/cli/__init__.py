@@ -30,6 +30,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.evaluate import Eval
     from spml.cli.explain import Explain
     from spml.cli.export import Export
+    from spml.cli.figures import Figures
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
@@ -49,6 +50,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "export": Export,
         "bench": Bench,
         "ablate": Ablate,
+        "figures": Figures,
         "report": Report,
     }
 

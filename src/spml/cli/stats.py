@@ -68,7 +68,7 @@ class Stats:
             write_json(self.json, found.to_json())
             console.print(f"{self.json}: the same numbers", markup=False, soft_wrap=True)
         if self.out is not None:
-            from spml.cli.stats_figures import draw_classes, draw_pairs
+            from spml.analysis.plots_classes import draw_classes, draw_pairs
 
             draw_classes(found, self.out)
             console.print(f"{self.out}: the classes", markup=False, soft_wrap=True)

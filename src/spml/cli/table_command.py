@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from spml.cli.data_options import DataOptions
-from spml.train.settings import Settings
+from spml.cli.runs_command import RunsCommand
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan, Search
-    from spml.bench.work import Work
     from spml.data import Experiment
-
-LOOK = 0.5  # seconds between two looks at what the workers have done
-HERE = ("accelerator",)  # say where a run computes, and are no part of what it is
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableCommand(DataOptions, Settings):
+class TableCommand(RunsCommand):
     """Fields and doings of a command that fills a table."""
 
-    method: Annotated[str, tyro.conf.Fixed, tyro.conf.Suppress] = "gr"
-    seed: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 0
-    devices: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
-    nodes: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = ""
-    """digits, digits-many, voc, coco, nuswide, cub, or the path of a CSV or .npz file."""
     seeds: int = 3
     """Runs that count, for each row."""
     tune: bool = False
@@ -42,14 +29,8 @@ class TableCommand(DataOptions, Settings):
     """Learning rates of a grid. Default: 0.4, 1 and 2 times the data's."""
     against: str | None = None
     """Row that the others are compared with, on resampled test images. Default: gr."""
-    resamples: int = 1000
-    """Of the test images, for that comparison."""
     out: Path | None = None
     """Folder of runs, records and tables; give it again to go on, also from other machines at the same time."""
-    jobs: int = 1
-    """Runs side by side, each in a process of its own, on one GPU too."""
-    retry: bool = False
-    """Make failed runs again."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Print the table of a bench.json; nothing is run."""
     format: Literal["text", "md", "csv", "tex", "html"] = "text"
@@ -78,68 +59,16 @@ class TableCommand(DataOptions, Settings):
         return self._fill()
 
     def _fill(self) -> None:
-        from spml.bench.files import write_overview
         from spml.bench.shelf import Shelf
-        from spml.bench.watch import Watch
-        from spml.bench.work import Workers, work
         from spml.errors import UserError
 
         if not self.data:
             raise UserError("give DATA, such as digits; or --from FILE, or --verify with --out")
-        for name in ("seeds", "jobs", "trials"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        self._check_counts(("seeds", "jobs", "trials"))
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         plan, shelf = self.plan(experiment), Shelf(self.folder())
-        if self.retry:
-            shelf.forget_failures(plan.runs(shelf.outcome))
-        job = self._job(plan, shelf)
-        write_overview(shelf.path / "plan.json", job.runs(), shelf)
-        watch = Watch(plan, shelf, quiet=self.quiet)
-        try:
-            with watch.showing():
-                if self.jobs == 1:
-                    work(job, {self.data: experiment}, watch.update)
-                else:
-                    self._wait(Workers(job, self.jobs), watch)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on") from None
-        finally:
-            counts = write_overview(shelf.path / "plan.json", job.runs(), shelf)
+        counts = self.make(plan, shelf, experiment, quiet=self.quiet)
         self._finish(plan, shelf, counts)
-
-    def _wait(self, workers: Any, watch: Any) -> None:
-        try:
-            while workers.alive():
-                time.sleep(LOOK)
-                watch.update()
-            watch.update()
-        finally:
-            workers.stop()
-
-    def _job(self, plan: Plan, shelf: Any) -> Work:
-        from spml.bench.work import Work
-
-        threads = max(1, (os.cpu_count() or 1) // self.jobs) if self.jobs > 1 else None
-        return Work(
-            [plan],
-            shelf,
-            {self.data: self.arguments(self.data, self.observe_seed, self.split_seed)},
-            running=self._given()[1],
-            about=self.sources(),
-            resamples=self.resamples,
-            threads=threads,
-        )
-
-    def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Settings that were given: those that make a run what it is, and those that say how it is made."""
-        from spml.train.record import NOT_OF_THE_RUN
-
-        own = [item for kind in (Settings, DataOptions) for item in fields(kind)]
-        given = {item.name: getattr(self, item.name) for item in own if getattr(self, item.name) != item.default}
-        making = {name: value for name, value in given.items() if name in (*NOT_OF_THE_RUN, *HERE)}
-        where = {"root", "method", "seed", *making}
-        return {n: str(v) if isinstance(v, Path) else v for n, v in given.items() if n not in where}, making
 
     def _lr(self, experiment: Experiment) -> float:
         from spml.train.settings import data_defaults
@@ -162,19 +91,13 @@ class TableCommand(DataOptions, Settings):
         from spml.bench.files import write_collected
         from spml.bench.tables import collected, table
         from spml.bench.write import FORMATS
-        from spml.cli import say
 
         stored = collected(plan, shelf.outcome)
         write_collected(shelf.path / "bench.json", stored)
         for name, as_text in FORMATS.items():
             write_text(shelf.path / f"table.{name}", as_text(table(stored, self._against(stored))))
         self._print(stored)
-        open_ = counts["pending"] + counts["running"]
-        if open_:
-            say(f"{open_} runs are open or being made by others; the same command goes on")
-        if counts["failed"]:
-            say(f"{counts['failed']} runs failed, see {shelf.path / 'plan.json'}; --retry makes them again")
-            raise SystemExit(1)
+        self._tell(counts, shelf)
 
     def _against(self, stored: dict[str, Any]) -> str | None:
         from spml.errors import UserError
@@ -198,7 +121,8 @@ class TableCommand(DataOptions, Settings):
     def _verify(self) -> None:
         from spml.bench.verify import verify
 
-        checks = list(verify(self.folder() / "runs"))
+        recorded = self.folder() / "scores"  # of records that are kept without their run folders
+        checks = list(verify(recorded if recorded.is_dir() else self.folder() / "runs"))
         for check in checks:
             if not (self.quiet and check.agrees):
                 print(check)

@@ -1,54 +1,31 @@
-"""The figures of `spml stats`: positives per class, and classes that go together."""
+"""The drawings of data: positives per class, and classes that go together."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spml.atomic import replacing
 from spml.data.statistics import Statistics
-from spml.report.svg import COLOURS, GRID, INK, QUIET
+from spml.report.printed import printed
+from spml.report.svg import COLOURS, INK, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BARS = 100  # classes that get a bar and a name each
 NAMES = 80  # at most, along an axis of the map of pairs
 LONGEST = 26  # letters of a name
 SEEN, MISSING = COLOURS[0], COLOURS[1]
 
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "text.color": INK,
-    "axes.labelcolor": QUIET,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "axes.edgecolor": GRID,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "legend.frameon": False,
-    "hatch.linewidth": 0.7,
-}
 
-
-def draw_classes(found: Statistics, out: Path) -> None:
+def draw_classes(found: Statistics, *out: Path) -> None:
     """Positives seen and missing of each class, most first, and the number of training images as a dashed line."""
     order = np.argsort(-found.total, kind="stable")
     few = len(order) <= BARS
     size = (7.5, 1.4 + 0.22 * len(order)) if few else (8.5, 4.6)
-    with _figure(out, size) as figure:
+    with printed(*out, size=size) as figure:
         ax = figure.subplots()
         (_bars if few else _curves)(ax, found, order)
         number = found.images["train"]
@@ -98,7 +75,7 @@ def _curves(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def draw_pairs(found: Statistics, out: Path) -> None:
+def draw_pairs(found: Statistics, *out: Path) -> None:
     """How many of the images of one class have another one too, as a map."""
     from matplotlib.colors import PowerNorm
 
@@ -108,7 +85,7 @@ def draw_pairs(found: Statistics, out: Path) -> None:
     np.fill_diagonal(share, np.nan)
     number = len(found.classes)
     side = min(12.0, 4.0 + 0.11 * number)
-    with _figure(out, (side + 1, side)) as figure:
+    with printed(*out, size=(side + 1, side)) as figure:
         ax = figure.subplots()
         norm = PowerNorm(0.5, 0, max(0.01, float(np.nanmax(share, initial=0.0))))
         image = ax.imshow(share, cmap="Blues", norm=norm, interpolation="nearest", aspect="equal")
@@ -125,22 +102,6 @@ def draw_pairs(found: Statistics, out: Path) -> None:
         ax.spines[:].set_visible(False)
         bar = figure.colorbar(image, ax=ax, shrink=0.7, format=lambda value, _: f"{value:.0%}")
         bar.outline.set_visible(False)
-
-
-@contextmanager
-def _figure(out: Path, size: tuple[float, float]) -> Iterator[Figure]:
-    """A figure to paint on, written when the block ends well."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    kind = out.suffix[1:].lower()
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": out.name}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-        figure = Figure(figsize=size, layout="constrained", facecolor="white")
-        yield figure
-        with replacing(out) as beside:
-            about = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
-            figure.savefig(beside, format=kind, dpi=160, metadata=about)
 
 
 def _name(found: Statistics) -> str:

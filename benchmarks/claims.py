@@ -1,0 +1,189 @@
+"""What the paper says of VOC, and whether the recorded runs bear it out: every sentence is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from recorded import OPEN, Recorded, interval
+
+from spml.analysis.archive import comparable, find
+from spml.analysis.assumptions import Assumptions
+from spml.analysis.distinguishability import Distinguishability
+from spml.analysis.figures import study_cases
+from spml.analysis.plots import figure_of
+from spml.analysis.sensitivity import MOVES, STUDIES, Sensitivity, sensitivity
+from spml.bench.tables import Row
+
+YES, NO, EITHER = "agrees", "does not agree", "undecided"
+SURE = 0.05
+PARTS = ("k̂ ✓, v ✗, L ✗", "k̂ ✗, v ✓, L ✗", "k̂ ✗, v ✗, L ✓")
+WHOLE, LEARNED = "k̂ ✓, v ✓, L ✓", "k̂ ○, v ○, L ✓"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, what the runs say, and how the two go together."""
+
+    paper: str
+    here: str
+    verdict: str
+
+
+def studies(known: Recorded) -> list[Sensitivity]:
+    """The grids of hyper-parameters with what their runs came to."""
+    return sensitivity(comparable(find(known.shelf.home)[0], study_cases(STUDIES)))
+
+
+def waiting(paper: str, done: int, every: int) -> Claim:
+    return Claim(paper, f"{OPEN} ({done} of {every})", OPEN)
+
+
+def claims(known: Recorded, apart: list[Distinguishability], ends: list[Assumptions]) -> Iterator[Claim]:
+    yield _over_an(known)
+    yield _best(known)
+    yield _parts(known)
+    yield _learned(known)
+    grids = {study.name: study for study in studies(known)}
+    yield _grid(
+        grids["β"], "The best threshold is τ = 1 for every b, and every setting is above AN.", _peaks(1.0, ("AN",))
+    )
+    yield _grid(
+        grids["α"], "μ = 0.8 is best for every σ, and most settings are above EM and AN.", _peaks(0.8, ("EM", "AN"))
+    )
+    yield _grid(grids["q"], "q2 = 0.01 with q3 = 1 has the best validation mAP.", _best_q)
+    yield _moving(known)
+    yield _apart(apart)
+    yield from _assumed(ends)
+
+
+def _over_an(known: Recorded) -> Claim:
+    """From Table B where it has both, else from Table A."""
+    paper = "GR is above AN: 89.83 against 85.89, with ResNet-50."
+    for name in ("Table B", "Table A"):
+        v = known.row(name, "an").versus
+        if v is not None:
+            here = f"{name}: GR − AN is {interval(v, -1)}, seeds: {v.seeds}."
+            return Claim(paper, here, YES if v.high < 0 else NO if v.low > 0 else EITHER)
+    return waiting(paper, *known.done(known.plan("Table A")))
+
+
+def _best(known: Recorded) -> Claim:
+    """From Table B where it is done, else from Table A."""
+    paper = "GR is the best of the methods that see single positives."
+    for name in ("Table B", "Table A"):
+        rows = [row for row in known.table(known.plan(name)).rows if row.label not in ("gr", "full")]
+        if all(row.versus is not None for row in rows):
+            return _compared(paper, rows, name)
+    return waiting(paper, *known.done(known.plan("Table B")))
+
+
+def _compared(paper: str, rows: list[Row], name: str) -> Claim:
+    sure = [row for row in rows if row.versus is not None and row.versus.p < SURE]
+    above = [row.label for row in sure if row.versus is not None and row.versus.difference > 0]
+    below = [row.label for row in sure if row.label not in above]
+    open_ = [row.label for row in rows if row not in sure]
+    parts = {f"below GR with p < {SURE}": below, "above likewise": above, "not told apart from it": open_}
+    here = f"{name}: " + "; ".join(f"{what}: {', '.join(labels)}" for what, labels in parts.items() if labels) + "."
+    return Claim(paper, here, NO if above else EITHER if open_ else YES)
+
+
+def _parts(known: Recorded) -> Claim:
+    paper = "Of the three parts alone, k̂ gives most; all three together give more than any less."
+    plan = known.plan("Table 3")
+    rows = {row.label: row for row in known.table(plan).rows}
+    gr = [row for label, row in rows.items() if label.startswith("k̂ ✓") or label.startswith("k̂ ✗")]
+    if any(row.seeds < row.wanted for row in gr):
+        return waiting(paper, *known.done(plan))
+    means = {row.label: row.test.mean or 0.0 for row in gr}
+    alone = max(PARTS, key=means.__getitem__)
+    best = max(means, key=means.__getitem__)
+    here = f"By means over seeds, {alone} gives most alone ({means[alone]:.2f}); "
+    here += f"the best of all is {best} ({means[best]:.2f})."
+    return Claim(paper, here, YES if (alone, best) == (PARTS[0], WHOLE) else NO)
+
+
+def _learned(known: Recorded) -> Claim:
+    paper = "k̂ and v learned by gradient descent are worse than scheduled: 89.03 against 89.83."
+    learned = known.row("Table 3", LEARNED)
+    if learned.versus is None or learned.seeds < learned.wanted:
+        return waiting(paper, learned.seeds, learned.wanted)
+    v = learned.versus
+    here = f"Learned − scheduled is {interval(v)}."
+    return Claim(paper, here, YES if v.high < 0 else NO if v.low > 0 else EITHER)
+
+
+def _grid(study: Sensitivity, paper: str, look: Callable[[Sensitivity], tuple[str, bool]]) -> Claim:
+    if len(study.done) < len(study.points) or any(level.run is None for level in study.levels):
+        return waiting(paper, len(study.done), len(study.points))
+    here, agrees = look(study)
+    return Claim(paper, here + " One seed.", YES if agrees else NO)
+
+
+def _peaks(place: float, levels: tuple[str, ...]) -> Callable[[Sensitivity], tuple[str, bool]]:
+    def look(study: Sensitivity) -> tuple[str, bool]:
+        lines = list(dict.fromkeys(point.line for point in study.points))
+        best = {
+            line: max((p for p in study.points if p.line == line), key=lambda p: figure_of(p, True) or 0.0)
+            for line in lines
+        }
+        peaks = ", ".join(f"{point.x:g} ({figure_of(point, True):.2f}) for {line}" for line, point in best.items())
+        limits = {level.line: figure_of(level, True) or 0.0 for level in study.levels}
+        above = {name: sum((figure_of(point, True) or 0.0) > limits[name] for point in study.points) for name in levels}
+        counted = ", ".join(f"{number} of {len(study.points)} above {name}" for name, number in above.items())
+        enough = len(study.points) if len(levels) == 1 else len(study.points) // 2 + 1
+        agrees = all(p.x == place for p in best.values()) and all(number >= enough for number in above.values())
+        return f"Best at {peaks}; {counted}.", agrees
+
+    return look
+
+
+def _best_q(study: Sensitivity) -> tuple[str, bool]:
+    best = max(study.points, key=lambda point: point.val_map or 0.0)
+    own = next(point for point in study.points if point.label == "q2 = 0.01, q3 = 1")
+    return f"Best is {best.label} ({best.val_map:.2f}); q2 = 0.01, q3 = 1 has {own.val_map:.2f}.", best is own
+
+
+def _moving(known: Recorded) -> Claim:
+    paper = "A q that moves over training would be better than a fixed one (named as a limitation, not tried)."
+    plan = known.plan(f"sensitivity, {MOVES}")
+    fixed, *_, up, down = known.table(plan, plan.cases[0].label).rows
+    if up.versus is None or down.versus is None or fixed.test.mean is None:
+        return waiting(paper, *known.done(plan))
+    rows = (up, down)
+    said = [f"{row.label}: {interval(v)}" for row in rows if (v := row.versus)]
+    better = any(row.versus is not None and row.versus.low > 0 for row in rows)
+    worse = all(row.versus is not None and row.versus.high < 0 for row in rows)
+    here = f"Against {fixed.label} ({fixed.test.mean:.2f}), {'; '.join(said)}. One seed."
+    return Claim(paper, here, YES if better else NO if worse else EITHER)
+
+
+def _apart(apart: list[Distinguishability]) -> Claim:
+    paper = "The Wasserstein distance between positives and negatives is greater for GR than for AN in every epoch."
+    if not apart:
+        return waiting(paper, 0, 2)
+    gr, an = apart
+    pairs = list(zip(gr.distances, an.distances, strict=True))[1:]
+    greater = sum(one > other for one, other in pairs)
+    best = f"{gr.best_distance:.3f} and {an.best_distance:.3f}"
+    here = f"Greater in {greater} of {len(pairs)} epochs; at the best epochs {best}."
+    return Claim(paper, here, YES if greater == len(pairs) else NO)
+
+
+def _assumed(ends: list[Assumptions]) -> Iterator[Claim]:
+    first = "Assumption 1: before training, FN/(FN+TN) is the same at every confidence."
+    second = "Assumption 2: after training it rises with confidence, close to k̂ of Eq. (kx)."
+    if not ends:
+        yield from (waiting(first, 0, 2), waiting(second, 0, 2))
+        return
+    gr = ends[0]
+    before, after = gr.before, gr.after
+    here = f"{before.share:.4f} of all; χ² over bins p = {before.constant_p:.2f}; "
+    here += f"a positive has the higher confidence in {before.higher:.1%} of pairs (half if it says nothing)."
+    yield Claim(first, here, YES if before.constant_p > SURE else NO)
+    ranks = ", ".join(f"{one.after.rank_correlation or 0.0:.2f} for {one.method.upper()}" for one in ends)
+    shares = ", ".join(f"{one.after.within:.0%} of {one.method.upper()}'s" for one in ends)
+    here = f"Rank correlation of confidence and ratio: {ranks}. A bin's 95 % interval holds k̂ in {shares} bins."
+    rises = (after.rank_correlation or 0.0) > 0.8
+    close = after.within > 0.9
+    yield Claim(second, here, YES if rises and close else "agrees in part" if rises else NO)

@@ -1,0 +1,92 @@
+"""The parts of docs/reproduction.md that stand beside its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from claims import OPEN, studies
+from recorded import LINK, Recorded, markdown, run_links
+
+from spml.analysis.assumptions import Assumptions
+from spml.analysis.distinguishability import Distinguishability
+from spml.analysis.plots import figure_of
+from spml.bench.cases import TABLE_2
+from spml.bench.published import paper_quote
+from spml.bench.write import NAMES
+
+QUOTED = ("coco", "nuswide", "cub")
+
+
+def sensitivity(known: Recorded) -> str:
+    """How far each grid is, and its settings, folded away."""
+    lines = [["", "test mAP", "validation mAP", "run", "repeat"], ["---"] * 5]
+    said = []
+    for study in studies(known):
+        done = [value for point in study.done if (value := figure_of(point, True)) is not None]
+        span = f", test mAP from {min(done):.2f} to {max(done):.2f}" if len(done) > 1 else ""
+        said.append(f"{study.name}: {len(study.done)} of {len(study.points)} settings run{span}.")
+        plan = known.plan(f"sensitivity, {study.name}")
+        for case in plan.cases:
+            (run,) = known.finals(plan, case)
+            record = known.record(run)
+            maps = [f"{OPEN} (0 of 1)", ""]
+            if record is not None:
+                maps = [f"{record['result'][key]:.2f}" for key in ("test_map", "val_map")]
+            lines.append([case.label, *maps, run_links(known, [run]), known.repeat([run])])
+    folded = ["<details>", "<summary>All settings</summary>", "", markdown(lines), "", "</details>"]
+    return "\n\n".join(["  \n".join(said), "\n".join(folded)])
+
+
+def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]) -> str:
+    """Distances by epoch, and what the assumptions come to."""
+    if not apart:
+        return f"{OPEN} (runs of gr and an with scores: 0 of 2)"
+    lines = [["epoch", *(f"{one.method.upper()}, distance" for one in apart)], ["---"] * (1 + len(apart))]
+    for place, epoch in enumerate(apart[0].epochs):
+        best = [" (best)" if one.best_epoch == epoch else "" for one in apart]
+        lines.append(
+            [str(epoch), *(f"{one.distances[place]:.3f}{mark}" for one, mark in zip(apart, best, strict=True))]
+        )
+    head = ["FN/(FN+TN)", "of all", "χ² p, one share", "rank correlation", "mean distance to k̂", "k̂ in the interval"]
+    after = [head, ["---"] * len(head)]
+    for one in ends:
+        for ratios in (one.before, one.after):
+            rank = "" if ratios.rank_correlation is None else f"{ratios.rank_correlation:.2f}"
+            when = f"after epoch {ratios.epoch}" if ratios.epoch else "before training"
+            chance = f"{ratios.constant_p:.2f}" if ratios.constant_p > 0.01 else "below 0.01"
+            cells = [f"{ratios.share:.4f}", chance, rank, f"{ratios.distance:.3f}"]
+            after.append([f"{one.method.upper()}, {when}", *cells, f"{ratios.within:.0%} of bins"])
+    files = ", ".join(f"[{one.run}]({LINK}/scores/{one.run}/config.json)" for one in apart)
+    return "\n\n".join([f"From the scores of {files}.", markdown(lines), markdown(after)])
+
+
+def classes(path: Path) -> str:
+    """What the figure of the classes counts."""
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["study"]
+    images = stored["images"]
+    counts = sorted((row["seen"], row["name"]) for row in stored["classes"])
+    (fewest, rare), (most, common) = counts[0], counts[-1]
+    return (
+        f"{images['train']:,} training, {images['val']:,} validation and {images['test']:,} test images, "
+        f"{stored['positives_per_image']:.2f} positives a training image. Observed positives of a class go from "
+        f"{fewest:,} ({rare}) to {most:,} ({common}). {stored['missing_positives']:,} of {stored['unknown_labels']:,} "
+        f"unknown labels are positive: Remark 1's constant is {stored['constant']:.4f}, and b(0) by Assumption 1 "
+        f"{stored['logit']:.2f}."
+    )
+
+
+def quoted() -> str:
+    """The paper's columns that are not run."""
+    lines = [["method", *(f"{NAMES[name]}, quoted, not run" for name in QUOTED)], ["---"] * 4]
+    notes: dict[str, int] = {}
+    for method in TABLE_2:
+        cells = []
+        for name in QUOTED:
+            quote = paper_quote(method, name)
+            mark = f" [{notes.setdefault(quote.doubt, len(notes) + 1)}]" if quote and quote.doubt else ""
+            cells.append("not printed" if quote is None else quote.text + mark)
+        lines.append([method, *cells])
+    return markdown(lines) + "\n\n" + "  \n".join(f"[{number}] {text}" for text, number in notes.items())

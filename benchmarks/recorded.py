@@ -1,0 +1,162 @@
+"""The recorded VOC runs as docs/reproduction.md shows them: tables with links to run files and commands to repeat."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voc_plan import COMMON, HERE, Plan, Run, Shelf, against, collected, plans, table
+
+from spml.bench.bootstrap import Comparison
+from spml.bench.plan import Case, Record, done_in
+from spml.bench.tables import Row, Table
+from spml.bench.write import spread, versus
+from spml.cli.train import Train
+from spml.report.text import signed
+
+RESULTS = HERE / "results" / "voc2012-lite0"
+LINK = "../benchmarks/results/voc2012-lite0"
+OPEN = "not run yet"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """All plans with what is recorded of them."""
+
+    every: Sequence[Plan]
+    shelf: Shelf
+    pixels: str
+
+    @classmethod
+    def read(cls, results: Path = RESULTS, plan: Path = HERE / "plan.json") -> Recorded:
+        pixels = json.loads(plan.read_text(encoding="utf-8"))["pixels"]
+        return cls(plans(pixels), Shelf(Path("nowhere"), results), pixels)
+
+    def plan(self, name: str) -> Plan:
+        return next(plan for plan in self.every if plan.table == name)
+
+    def table(self, plan: Plan, base: str | None = None) -> Table:
+        return table(collected(plan, self.shelf.outcome), base or against(plan))
+
+    def row(self, name: str, label: str) -> Row:
+        return next(row for row in self.table(self.plan(name)).rows if row.label == label)
+
+    def finals(self, plan: Plan, case: Case) -> list[Run]:
+        return plan.finals(case, self.shelf.outcome)
+
+    def record(self, run: Run) -> Record | None:
+        """Of a run that ended well."""
+        record = self.shelf.outcome(run.id)
+        return record if done_in(record) else None
+
+    def done(self, plan: Plan) -> tuple[int, int]:
+        """Runs that are recorded, and all that the table takes, those to be chosen included."""
+        runs = plan.runs(self.shelf.outcome)
+        to_come = sum(plan.undecided(case, self.shelf.outcome) for case in plan.cases) * len(plan.seeds)
+        return sum(self.record(run) is not None for run in runs), len(runs) + to_come
+
+    def repeat(self, runs: Sequence[Run]) -> str:
+        """The command that makes the runs again, which differ in their seeds alone."""
+        first = runs[0]
+        words = shlex.join(own_words(first))
+        root = "" if first.data == f"voc@{self.pixels}" else "VOC=$ORIGINAL "
+        seeds = [run.seed for run in runs]
+        if len(seeds) == 1:
+            return f"`{root}voc {words} --seed {seeds[0]}`"
+        return f"`for s in {' '.join(map(str, seeds))}; do {root}voc {words} --seed $s; done`"
+
+
+def words_of(settings: Mapping[str, Any], **more: Any) -> list[str]:
+    """What `spml train voc` is given beyond its defaults."""
+    return shlex.split(Train(data="voc", **settings, **more).command())[3:]
+
+
+def own_words(run: Run) -> list[str]:
+    """What a run's command has beyond the settings common to all."""
+    own = {name: value for name, value in run.settings.items() if COMMON.get(name) != value}
+    given = [f"{name}={_text(value)}" for name, value in run.options.items()]
+    words = words_of(own, method=run.method, set=given)
+    return words if "--method" in words else ["--method", run.method, *words]
+
+
+def _text(value: Any) -> str:
+    """An option's value as --set takes it."""
+    if isinstance(value, list):
+        return ",".join(_text(part) for part in value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def shell_function() -> str:
+    """The settings common to all runs, as a function of the shell."""
+    return f'voc() {{ spml train voc --root "$VOC" {shlex.join(words_of(COMMON))} "$@"; }}'
+
+
+def run_links(known: Recorded, runs: Sequence[Run]) -> str:
+    """Links to the recorded runs, by seed."""
+    there = [run for run in runs if known.record(run) is not None]
+    if not there:
+        return ""
+    name = there[0].id.rpartition("-")[0]
+    return f"{name}-" + ", ".join(f"[{run.seed}]({LINK}/{run.id}.json)" for run in there)
+
+
+def progress(known: Recorded, plan: Plan, case: Case) -> str:
+    """How far a row is that has no result yet."""
+    trials = plan.trials(case, known.shelf.outcome)
+    if plan.undecided(case, known.shelf.outcome):
+        return f"{OPEN} ({sum(known.record(run) is not None for run in trials)} of {len(trials)} trials)"
+    return f"{OPEN} (0 of {len(plan.seeds)})"
+
+
+def interval(v: Comparison, sign: int = 1) -> str:
+    """A difference and where 95 % of it lies; sign -1 turns it round."""
+    low, high = sorted((sign * v.low, sign * v.high))
+    return f"{signed(sign * v.difference)} [{signed(low)}, {signed(high)}]"
+
+
+def measured(row: Row) -> str:
+    """Mean ± deviation, with how many seeds where that is not all."""
+    return spread(row.test) + ("" if row.seeds == row.wanted else f" ({row.seeds} of {row.wanted} seeds)")
+
+
+def result_table(
+    known: Recorded, plan: Plan, *, quoted: bool = False, thirds: bool = False, base: str | None = None
+) -> str:
+    """A plan's rows: figures, difference, run files, command."""
+    made = known.table(plan, base)
+    head = ["", "test mAP", *([f"− {made.against}"] if made.against else [])]
+    head += [*(("head", "middle", "tail") if thirds else ()), *(["paper, quoted"] if quoted else []), "runs", "repeat"]
+    lines = [head, ["---"] * len(head)]
+    for row, case in zip(made.rows, plan.cases, strict=True):
+        finals = known.finals(plan, case)
+        figure = measured(row) if row.seeds else progress(known, plan, case)
+        cells = [row.label, "; failed: ".join([figure, *row.errors])]
+        cells += [versus(row)] if made.against else []
+        cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
+        cells += [row.quoted["voc"].text if "voc" in row.quoted else ""] if quoted else []
+        cells += [run_links(known, finals), known.repeat(finals) if finals else "the trials choose its settings"]
+        lines.append(cells)
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def trial_table(known: Recorded, plan: Plan) -> str:
+    """Every trial of a plan, folded away."""
+    lines = [["", "chosen", "validation mAP", "run", "repeat"], ["---"] * 5]
+    trials = [(case, run) for case in plan.cases for run in plan.trials(case, known.shelf.outcome)]
+    for case, run in trials:
+        record = known.record(run)
+        best = plan.chosen(case, known.shelf.outcome)
+        mark = "✓" if best is not None and best.id == run.id else ""
+        figure = f"{record['result']['val_map']:.2f}" if record else f"{OPEN} (0 of 1)"
+        lines.append([case.label, mark, figure, run_links(known, [run]), known.repeat([run])])
+    number = sum(known.record(run) is not None for _, run in trials)
+    summary = f"<summary>Trials: {number} of {len(trials)} done</summary>"
+    return "\n".join(["<details>", summary, "", markdown(lines), "", "</details>"])

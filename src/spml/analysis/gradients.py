@@ -1,0 +1,81 @@
+"""What a loss does with one unknown label, by its confidence: values and gradients of the library's own losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Q3 = (0.001, 0.25, 0.5, 0.75, 1.0, 1.5)
+POINTS = 199  # confidences, evenly from 0.005 to 0.995
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity by confidence.
+
+    Attributes:
+        label: what it is of.
+        p: confidences.
+        values: at each.
+    """
+
+    label: str
+    p: list[float]
+    values: list[float]
+
+
+def at_unknown(
+    method: str, options: dict[str, Any], p: Sequence[float] | None = None
+) -> tuple[list[float], list[float], list[float]]:
+    """Confidences, the loss of an unknown label at each, and its gradient with respect to the logit, by autograd.
+
+    Args:
+        method: by name.
+        options: of the method.
+        p: confidences; None takes those of the figures.
+    """
+    import torch
+
+    from spml import losses
+
+    given = np.linspace(0.005, 0.995, POINTS) if p is None else np.asarray(p, np.float64)
+    logits = torch.logit(torch.from_numpy(given)).reshape(-1, 1).requires_grad_()
+    loss = losses.create(method, **{**options, "reduction": "none"})
+    entries = loss(logits, torch.zeros(logits.shape, dtype=torch.int8))
+    (gradient,) = torch.autograd.grad(entries.sum(), logits)
+    return given.tolist(), entries.detach().flatten().tolist(), gradient.flatten().tolist()
+
+
+def loss_curves(q3: Sequence[float] = Q3) -> list[Curve]:
+    """L3 for several q3, and cross-entropy, which it comes to as q3 goes to 0."""
+    curves = []
+    for q in q3:
+        p, values, _ = at_unknown("gr", {"khat": False, "v": False, "q3": q})
+        curves.append(Curve(f"q3 = {q:g}", p, values))
+    p, values, _ = at_unknown("an", {})
+    return [*curves, Curve("cross-entropy", p, values)]
+
+
+def gradient_curves() -> list[Curve]:
+    """The paper's gradients on an unknown label: GR where beta starts and ends (v aside), EM (weight 1) and Hill."""
+    cases: dict[str, tuple[str, dict[str, Any]]] = {"GR, β(0)": ("gr", _gr("voc", 0))}
+    for data, name in (("voc", "VOC"), ("coco", "COCO")):
+        cases[f"GR, β(T) of {name}"] = ("gr", _gr(data, 1))
+    cases |= {"EM": ("em", {"alpha": 1.0}), "Hill": ("hill", {})}
+    curves = []
+    for label, (method, options) in cases.items():
+        p, _, gradient = at_unknown(method, options)
+        curves.append(Curve(label, p, gradient))
+    return curves
+
+
+def _gr(data: str, end: int) -> dict[str, Any]:
+    """GR's published options on a benchmark with beta held at its start (0) or end (1), and v = 1."""
+    from spml import losses
+
+    usual = {option.name: option.default for option in losses.options("gr")}
+    options = {**usual, **losses.preset("gr", data).options}
+    return {**options, "w": options["w"][end], "b": options["b"][end], "v": False}

@@ -1,0 +1,154 @@
+"""The drawings of the studies of losses and of hyper-parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spml.analysis.gradients import Curve
+from spml.analysis.sensitivity import MOVES, Found, Sensitivity
+from spml.report.compare_figures import spread
+from spml.report.printed import printed
+from spml.report.svg import INK, QUIET, Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMN, PAGE = 3.5, 7.2  # inches: a column and the width of a page of two
+FONT = 8.5
+End = tuple[float, str, str]  # of a line: its height, its name, its colour
+LEVELS = {"AN": ("--", INK), "EM": (":", QUIET)}
+
+
+def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
+    """L3 by confidence, a line for each q3, named at its end."""
+    with printed(*files, size=(COLUMN, 3.0), font=FONT) as figure:
+        ax = figure.subplots()
+        top = 4.0
+        ends = []
+        for number, curve in enumerate(curves):
+            last = curve.label == curves[-1].label
+            look: Any = {"color": INK, "linestyle": ":"} if last else _look(number)
+            ax.plot(curve.p, curve.values, linewidth=1.6, **look)
+            ends.append((min(curve.values[-1], top), curve.label, look["color"]))
+        ax.set_ylim(0, top)
+        ax.set_xlim(0, 1)
+        name_ends(ax, ends, 1.02)
+        _axes(ax, "confidence p of an unknown label", "L3")
+
+
+def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
+    """The gradient with respect to the logit by confidence, a line for each loss; below 0 confidence rises."""
+    with printed(*files, size=(COLUMN, 3.0), font=FONT) as figure:
+        ax = figure.subplots()
+        ax.axhline(0, color=QUIET, linewidth=0.8)
+        for number, curve in enumerate(curves):
+            ax.plot(curve.p, curve.values, linewidth=1.6, label=curve.label, **_look(number))
+        ax.set_xlim(0, 1)
+        _axes(ax, "confidence p of an unknown label", "gradient with respect to the logit")
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, handlelength=2.6, columnspacing=1.2)
+
+
+def draw_sensitivity(studies: Sequence[Sensitivity], *files: Path) -> None:
+    """A pair of axes for each study: mAP by hyper-parameter, AN and EM as levels; moving q3 by epoch."""
+    with printed(*files, size=(PAGE, 5.6), font=FONT) as figure:
+        for ax, study in zip(figure.subplots(2, 2).flat, studies, strict=False):
+            (_moving if study.name == MOVES else _grid)(ax, study)
+
+
+def _grid(ax: Axes, study: Sensitivity) -> None:
+    tested = any(point.test_map is not None for point in study.done)
+    lines = list(dict.fromkeys(point.line for point in study.points))
+    ends: list[End] = []
+    for number, line in enumerate(lines):
+        found = [(p.x, value) for p in study.done if p.line == line and (value := figure_of(p, tested)) is not None]
+        if not found:
+            continue
+        x, y = zip(*sorted(found), strict=True)
+        ax.plot(x, y, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number))
+        ends.append((y[-1], line, Look(number).colour))
+    places = sorted({point.x for point in study.points})
+    ends += _levels(ax, study.levels, tested)
+    if ends:
+        low, high = min(end[0] for end in ends), max(end[0] for end in ends)
+        values = [value for point in study.done if (value := figure_of(point, tested)) is not None]
+        low, high = min([low, *values]), max([high, *values])
+        room = max(0.08 * (high - low), 0.2)
+        ax.set_ylim(low - room, high + room)
+    gap = 0.06 * (places[-1] - places[0])
+    ax.set_xlim(places[0] - gap, places[-1] + gap)
+    ax.set_xticks(places, [f"{place:g}" for place in places])
+    name_ends(ax, ends, 1.02)
+    _axes(ax, study.axis, "test mAP, %" if tested else "validation mAP, %")
+    ax.set_title(_counted(study), loc="left", color=QUIET)
+
+
+def _moving(ax: Axes, study: Sensitivity) -> None:
+    """Validation mAP by epoch: what differs is when q3 has which value."""
+    ends = []
+    for number, point in enumerate(study.points):
+        curve = [(epoch, value) for epoch, value in enumerate(point.by_epoch) if epoch and value is not None]
+        if not curve:
+            continue
+        epochs, values = zip(*curve, strict=True)
+        ax.plot(epochs, values, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number))
+        ends.append((values[-1], point.line.replace("q3 from ", "q3 ").replace(" to ", "→"), Look(number).colour))
+    from matplotlib.ticker import MaxNLocator
+
+    last = max((len(point.by_epoch) - 1 for point in study.points), default=1)
+    ax.set_xlim(0.7, max(last, 1) + 0.3)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    name_ends(ax, ends, 1.02)
+    _axes(ax, "epoch", "validation mAP, %")
+    ax.set_title(_counted(study), loc="left", color=QUIET)
+
+
+def _levels(ax: Axes, levels: Sequence[Found], tested: bool) -> list[End]:
+    """AN and EM as level lines; their ends, to be named."""
+    ends = []
+    for level in levels:
+        value = figure_of(level, tested)
+        if value is not None:
+            line, colour = LEVELS[level.line]
+            ax.axhline(value, color=colour, linestyle=line, linewidth=1.2, zorder=1)
+            ends.append((value, level.line, colour))
+    return ends
+
+
+def figure_of(point: Found, tested: bool) -> float | None:
+    """The figure that is drawn: of the test split where there is one."""
+    return point.test_map if tested else point.val_map
+
+
+def _counted(study: Sensitivity) -> str:
+    number, every = len(study.done), len(study.points)
+    return study.name if number == every else f"{study.name}: {number} of {every} runs"
+
+
+def _look(number: int) -> dict[str, Any]:
+    look = Look(number)
+    return {"color": look.colour, "linestyle": look.line}
+
+
+def _axes(ax: Axes, below: str, beside: str) -> None:
+    ax.set_xlabel(below)
+    ax.set_ylabel(beside)
+    ax.grid(axis="y")
+    ax.tick_params(length=0)
+
+
+def name_ends(ax: Axes, ends: Sequence[End], x: float) -> None:
+    """Names right of the axes, near the ends of their lines, none upon another."""
+    if not ends:
+        return
+    low, high = ax.get_ylim()
+    height = ax.bbox.height * 72 / ax.figure.dpi  # points, about: the layout comes later
+    gap = (high - low) * 1.25 * FONT / max(height, 1)
+    places = spread([min(max(value, low), high) for value, _, _ in ends], gap)
+    put: Any = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
+    top = high - gap / 3  # so that no letter is above the axes
+    for i in sorted(range(len(ends)), key=lambda i: -places[i]):
+        place = min(places[i], top)
+        top = place - gap
+        ax.annotate(ends[i][1], (x, place), color=ends[i][2], **put)

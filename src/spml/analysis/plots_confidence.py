@@ -1,0 +1,117 @@
+"""The drawings of the studies of confidences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spml.analysis.assumptions import FEWEST, Assumptions, Ratios, posterior
+from spml.analysis.distinguishability import Distinguishability
+from spml.analysis.plots import FONT, PAGE, name_ends
+from spml.report.printed import printed
+from spml.report.svg import COLOURS, INK, QUIET, Look
+from spml.report.text import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw_distinguishability(found: Sequence[Distinguishability], *files: Path) -> None:
+    """The distance by epoch for every run, then the histograms of each at its best epoch."""
+    with printed(*files, size=(PAGE, 2.7), font=FONT) as figure:
+        axes = figure.subplots(1, 1 + len(found), width_ratios=[1.15] + [1.0] * len(found))
+        _distances(axes[0], found)
+        top = max(max(np.divide(one.negative_counts, one.negatives).max(), 0.01) for one in found)
+        for ax, one in zip(axes[1:], found, strict=True):
+            _histogram(ax, one, 100 * top)
+            if ax is axes[1]:
+                ax.set_ylabel("% of the group, per bin")
+
+
+def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for number, one in enumerate(found):
+        look = Look(number)
+        ax.plot(one.epochs, one.distances, color=look.colour, linestyle=look.line, marker=look.marker, markersize=4)
+        ax.plot([one.best_epoch], [one.best_distance], "o", markersize=9, color=look.colour, fillstyle="none")
+    ax.set_ylim(0)
+    ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) + 0.4)
+    name_ends(ax, [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)], 1.01)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    ax.grid(axis="y")
+    ax.tick_params(length=0)
+    ax.set_xlabel("epoch (circled: the best)")
+    ax.set_ylabel("Wasserstein-1 distance")
+
+
+def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    edges = np.linspace(0, 1, len(one.positive_counts) + 1)
+    groups = (
+        (one.positive_counts, one.positives, "positive", _positive()),
+        (one.negative_counts, one.negatives, "negative", {"edgecolor": COLOURS[1], "linewidth": 1.4}),
+    )
+    for counts, number, name, look in groups:
+        shares = 100 * np.asarray(counts) / number
+        ax.stairs(shares, edges, fill=name == "positive", label=f"{name}, {count(number)}", **look)
+    ax.set_yscale("log")
+    ax.set_ylim(0.003, top * 1.6)
+    ax.set_xlim(0, 1)
+    ax.yaxis.set_major_locator(LogLocator(base=10, numticks=8))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.tick_params(length=0)
+    ax.set_xlabel(f"confidence, {one.method.upper()}, epoch {one.best_epoch}")
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.98), handlelength=1.4, borderpad=0.2, labelspacing=0.2)
+
+
+def _positive() -> dict[str, Any]:
+    return {"facecolor": "#cfe3f1", "edgecolor": COLOURS[0], "hatch": "////", "linewidth": 1.0}
+
+
+def draw_assumptions(found: Sequence[Assumptions], *files: Path) -> None:
+    """FN / (FN + TN) by confidence: before training, where all runs are alike, and after it for each run."""
+    panels = [(f"before training, {_methods(found)}", found[0].before, found[0].a)] if _alike(found) else []
+    panels = panels or [(f"{one.method.upper()}, before training", one.before, one.a) for one in found]
+    panels += [(f"{one.method.upper()}, after epoch {one.after.epoch}", one.after, one.a) for one in found]
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with printed(*files, size=(PAGE, 2.6 * rows), font=FONT) as figure:
+        axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).flat
+        for ax, (title, ratios, a) in zip(axes, panels, strict=False):
+            _ratios(ax, ratios, a)
+            ax.set_title(title, loc="left", color=QUIET)
+        figure.axes[0].set_ylabel("FN / (FN + TN)")
+
+
+def _alike(found: Sequence[Assumptions]) -> bool:
+    return all(one.before == found[0].before for one in found)
+
+
+def _methods(found: Sequence[Assumptions]) -> str:
+    return " and ".join(one.method.upper() for one in found)
+
+
+def _ratios(ax: Axes, ratios: Ratios, a: float) -> None:
+    """Bins as dots, hollow where few labels are in them, with the share of all and k_hat as lines."""
+    labels = np.asarray(ratios.labels)
+    ratio, confidence = np.asarray(ratios.positives) / labels, np.asarray(ratios.confidence)
+    few = labels < FEWEST
+    grid = np.linspace(0, 1, 101)
+    ax.plot(grid, posterior(grid, a), color=COLOURS[1], linewidth=1.5, label="k̂ of Eq. (kx)", zorder=1)
+    ax.axhline(ratios.share, color=INK, linewidth=1.0, linestyle="--", label="all bins together", zorder=1)
+    dots: Any = {"linestyle": "", "marker": "o", "markersize": 3.2, "markeredgewidth": 0.8, "color": COLOURS[0]}
+    ax.plot(confidence[~few], ratio[~few], label="a bin", **dots)
+    ax.plot(confidence[few], ratio[few], fillstyle="none", label=f"fewer than {FEWEST} labels", **dots)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(-0.03, 1.03)
+    ax.grid(axis="y")
+    ax.tick_params(length=0)
+    ax.set_xlabel("confidence")
+    if ratios.epoch == 0:
+        ax.legend(loc="upper left", handlelength=1.6, borderpad=0.2, labelspacing=0.25)

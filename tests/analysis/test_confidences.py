@@ -1,0 +1,110 @@
+"""Distances and ratios of labels that are not drawn."""
+
+import json
+
+import numpy as np
+import pytest
+
+from spml.analysis.assumptions import assumptions, constant_p, posterior, ratios, wilson
+from spml.analysis.distinguishability import distinguishability
+from spml.analysis.unknown import unknown_labels
+from spml.errors import UserError
+
+
+def test_unknown_labels_leave_out_what_was_drawn(make):
+    unknown = unknown_labels(make())
+    assert unknown.mask.shape == (8, 3) and unknown.mask.sum() == 16 and unknown.seen == 8
+    assert unknown.epochs == [0, 1, 2] and set(unknown.at(0)) == {0.5}
+    np.testing.assert_allclose(unknown.at(2)[unknown.positive], 1 / (1 + np.exp(-2)))
+    assert unknown.observed_share == 8 / (8 + unknown.positive.sum())
+
+
+def test_the_papers_mean_positives_are_taken_on_a_benchmark(make):
+    assert unknown_labels(make(data="voc")).observed_share == 1 / 1.46
+
+
+def test_the_distance_is_that_of_samples(make):
+    rng = np.random.default_rng(0)
+    found = distinguishability(unknown := unknown_labels(make(logits=rng.normal(size=(3, 8, 3)))))
+    confidence = unknown.at(1)
+    one, other = np.sort(confidence[unknown.positive]), np.sort(confidence[~unknown.positive])
+    grid = np.sort(confidence)
+    below = [np.searchsorted(part, grid[:-1], side="right") / len(part) for part in (one, other)]
+    assert found.distances[1] == pytest.approx((np.abs(below[0] - below[1]) * np.diff(grid)).sum())
+    assert sum(found.positive_counts) == found.positives == unknown.positive.sum()
+    assert sum(found.negative_counts) == found.negatives and found.best_distance == found.distances[2]
+
+
+def test_nothing_told_apart_before_training_and_all_after(make):
+    found = distinguishability(unknown_labels(make()))
+    assert found.distances[0] == 0 and found.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
+
+
+def test_ratios_count_bins():
+    confidence = np.array([0.005] * 20 + [0.995] * 20 + [1.0])
+    positive = np.array([False] * 20 + [True] * 15 + [False] * 6)
+    found = ratios(confidence, positive, 0.5, 3)
+    assert found.labels == [20, 21] and found.positives == [0, 15] and found.share == 15 / 41
+    assert found.confidence[1] == pytest.approx((20 * 0.995 + 1) / 21)
+    assert found.expected[0] == pytest.approx(0.5 * 0.005 / (1 - 0.5 * 0.005))
+    assert found.higher > 0.8 and found.constant_p < 1e-4 and found.rank_correlation is None
+    assert found.within == 0.5  # k_hat is in the first bin's interval, and nearly 1 in the second
+
+
+def test_a_constant_share_is_taken_for_one():
+    rng = np.random.default_rng(1)
+    found = ratios(rng.random(5000), rng.random(5000) < 0.1, 0.5, 0)
+    assert found.constant_p > 0.05 and abs(found.higher - 0.5) < 0.05
+    rising = rng.random(5000)
+    found = ratios(rising, rng.random(5000) < posterior(rising, 0.5), 0.5, 1)
+    assert found.rank_correlation > 0.9 and found.within > 0.85 and found.distance < 0.1
+    assert constant_p(np.array([3]), np.array([9])) == 1.0
+
+
+def test_wilson():
+    low, high = wilson(np.array([0, 5]), np.array([10, 10]))
+    assert low[0] == pytest.approx(0, abs=1e-12) and 0.2 < low[1] < 0.5 < high[1] < 0.8 and high[0] < 0.3
+
+
+def test_both_ends_of_a_run(make):
+    found = assumptions(unknown_labels(make()), 0.6)
+    assert (found.before.epoch, found.after.epoch, found.a) == (0, 2, 0.6) and found.after.higher == 1
+
+
+def spoil(folder, what):
+    if what == "labels":
+        (folder / "labels.npz").unlink()
+    elif what == "scores":
+        (folder / "scores" / "val-01.npz").unlink()
+        (folder / "scores" / "val-01.npz").mkdir()
+    elif what == "nan":
+        np.savez(folder / "scores" / "val-01.npz", logits=np.full((8, 3), np.nan, np.float16))
+    else:
+        np.savez(folder / "scores" / "val-01.npz", logits=np.zeros((2, 3), np.float16))
+
+
+@pytest.mark.parametrize(
+    "what,message",
+    {"labels": "no labels.npz", "scores": "is not there", "nan": "diverged", "shape": "do not fit"}.items(),
+)
+def test_what_is_wanting_is_named(make, what, message):
+    folder = make()
+    spoil(folder, what)
+    with pytest.raises(UserError, match=message):
+        distinguishability(unknown_labels(folder))
+
+
+def test_incomplete_validation_labels_are_refused(make):
+    with pytest.raises(UserError, match="complete validation labels"):
+        unknown_labels(make(truth=[[1, 0, 0]] * 8))
+
+
+def test_the_files_hold_what_was_computed(make, tmp_path):
+    from spml.analysis.archive import find
+    from spml.analysis.figures import FIGURES, Source, draw
+
+    make(), make("an-0", method="an")
+    draw(FIGURES["d"], Source(find(tmp_path)[0]), tmp_path / "out")
+    stored = json.loads((tmp_path / "out" / "distinguishability.json").read_text())
+    assert [one["method"] for one in stored["study"]] == ["gr", "an"] and stored["wanting"] == ""
+    assert stored["study"][0]["distances"][2] == pytest.approx(np.tanh(1), rel=1e-3)

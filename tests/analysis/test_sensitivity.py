@@ -1,0 +1,61 @@
+"""The declared grid, and runs found again in a folder."""
+
+import json
+
+import pytest
+
+from spml.analysis.archive import comparable, find, the
+from spml.analysis.figures import study_cases
+from spml.analysis.sensitivity import GR, LINES, STUDIES, sensitivity, short_form
+from spml.errors import UserError
+
+
+def test_the_grid_is_the_papers():
+    beta, alpha, q, moving = STUDIES
+    assert {(point.options["b"][1], point.x) for point in beta.points} == {
+        (b, tau) for b in (-2, -5, -8) for tau in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    }
+    assert {(point.options["sigma"][1], point.x) for point in alpha.points} == {
+        (sigma, mu) for sigma in (0.1, 0.5, 1) for mu in (0.2, 0.4, 0.6, 0.8, 1.0)
+    }
+    qs = (0.01, 0.25, 0.5, 0.75, 1)
+    assert {(point.options["q2"], point.x) for point in q.points} == {(q2, q3) for q2 in qs for q3 in (*qs, 1.5)}
+    assert [point.options["q3"] for point in moving.points] == [1.0, 0.01, (0.01, 1.0), (1.0, 0.01)]
+    assert [len(study.points) for study in short_form()] == [4, 4, 4, 4]
+
+
+def published(**more):
+    from spml.train.settings import method_options
+
+    return {"options": {**method_options("gr", "toy", {}), **more}}
+
+
+def test_a_run_is_found_by_what_it_trained(make, tmp_path):
+    make("one", **published())
+    make("other", **published(q3=[0.01, 1.0]))
+    make("seed", seed=1, **published())
+    make("rate", lr=0.2, **published(q3=0.01))
+    make("level", method="an", head="linear")  # named since a later version, and the same as before
+    made, problems = find(tmp_path)
+    assert len(made) == 5 and problems == []
+    group = comparable(made, study_cases(STUDIES))
+    assert {run.name for run in group} == {"one", "other", "level"}
+    assert the(GR, group).name == "one" and the(LINES[0], group).name == "level" and the(LINES[1], group) is None
+    assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
+    *_, moving = sensitivity(group)
+    assert [point.run for point in moving.points] == ["one", None, "other", None]
+    assert moving.points[0].by_epoch == (0.0, 10.0, 20.0) and moving.levels[0].test_map == 40.0
+    assert len(sensitivity(group)[0].done) == 1  # the published setting is a point of every grid
+
+
+def test_records_and_folders_of_one_run_are_one(make, tmp_path):
+    folder = make("scores/gr-1", **published())
+    record = {"config": json.loads((folder / "config.json").read_text()), "history": [], "result": {"val_map": 1.0}}
+    (tmp_path / "gr-1.json").write_text(json.dumps(record))
+    (tmp_path / "plan.json").write_text("{}")
+    (tmp_path / "broken.json").write_text("{")
+    (run,), problems = find(tmp_path)
+    assert run.folder == folder and run.result == {"val_map": 1.0}
+    assert len(problems) == 1 and "broken.json is not valid JSON" in problems[0]
+    with pytest.raises(UserError, match="is not a folder"):
+        find(tmp_path / "nowhere")

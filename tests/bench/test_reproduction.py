@@ -1,0 +1,138 @@
+"""docs/reproduction.md: its numbers are those of the recorded runs, and its commands repeat them."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tyro
+
+from .conftest import done
+
+ROOT = Path(__file__).parents[2]
+CLASSES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def reproduction(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import reproduction
+
+    return reproduction
+
+
+def test_the_page_is_that_of_the_recorded_runs(reproduction):
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    blocks = reproduction.Page(reproduction.Recorded.read()).blocks()
+    assert all(f"<!-- generated: {name} -->" in page for name in blocks)
+    assert reproduction.render(page, blocks) == page, "run python benchmarks/reproduction.py"
+
+
+def test_the_printed_commands_are_the_runs(reproduction):
+    import recorded
+
+    from spml.bench.plan import Case, Plan
+    from spml.cli.options import parse_options
+    from spml.cli.train import Train
+
+    known = recorded.Recorded.read()
+    common = shlex.split(recorded.shell_function().split('"$VOC"')[1].split('"$@"')[0])
+    runs = [run for plan in known.every for run in plan.runs(known.shelf.outcome)]
+    for run in {run.id: run for run in runs}.values():
+        own = shlex.split(known.repeat([run]).strip("`").removeprefix("VOC=$ORIGINAL "))[1:]
+        train = tyro.cli(Train, args=["voc", *common, *own])
+        names = [*run.settings, *recorded.COMMON]
+        case = Case("", train.method, parse_options(train.method, train.set), data=run.data)
+        settings = {name: getattr(train, name) for name in names}
+        assert Plan("", "voc", (case,), (train.seed,), settings).run(case, "final", train.seed).id == run.id, own
+
+
+def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
+    from spml.cli import main
+
+    assert main(["bench", "--verify", "--out", str(ROOT / "benchmarks" / "results" / "voc2012-lite0")]) == 0
+    assert "test  87.46 recorded, scores give" in capsys.readouterr().out
+
+
+def fill(known, folder, rng):
+    """A made-up record for every run that is known to be needed and not there."""
+    from spml.train.settings import method_options
+
+    for plan in known.every:
+        for run in plan.runs(known.shelf.outcome):
+            if (folder / f"{run.id}.json").exists():
+                continue
+            maps = (80 + rng.random(20)).round(3).tolist()
+            precisions = dict(zip(CLASSES, (100 * rng.random(3)).tolist(), strict=True))
+            options = method_options(run.method, "voc", run.options)
+            config = {"data": "voc", "method": run.method, "options": options, "seed": run.seed, **run.settings}
+            record = done(85 + rng.random(), 80 + rng.random(), result={"per_class_ap": precisions}, seed=run.seed)
+            record |= {"config": config, "history": [{"epoch": 0, "val_map": 5.0}, {"epoch": 1, "val_map": 80.0}]}
+            record |= {"bootstrap": {"seed": 1, "images": 9, "maps": maps}, "observed_counts": [3, 2, 1]}
+            (folder / f"{run.id}.json").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def filled(reproduction, tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps({"pixels": "jpeg88-448"}))
+    rng = np.random.default_rng(0)
+    for _ in range(2):  # the second time, the final runs of rows with trials
+        known = reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+        fill(known, tmp_path, rng)
+    return reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+
+
+def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, filled):
+    page = reproduction.Page(filled)
+    shown = {name: block() for name, block in page.blocks().items()}
+    assert {name for name, text in shown.items() if "not run yet" in text} == {"claims", "confidences"}
+    assert shown["claims"].count("| not run yet |") == 3 and " 3 wait for runs." in shown["claims"]
+    assert re.search(r"\| ll_r \| 80\.\d\d ± 0\.\d\d \| [+−]?\d\.\d\d \[", shown["table-b"])
+    assert "<summary>Trials: 90 of 90 done</summary>" in shown["table-b"] and shown["table-b"].count("✓") == 15
+    assert re.search(r"an, the copy less the original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"])
+    assert re.search(r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|", shown["switches"])
+    assert "β: 18 of 18 settings run, test mAP from 80." in shown["sensitivity"]
+    assert shown["state"].count(" of ") == len(filled.every)
+    for done_, every in (filled.done(plan) for plan in filled.every):
+        assert done_ == every
+
+
+def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_path):
+    import recorded
+
+    plan = filled.plan("switches")
+    run = filled.finals(plan, plan.cases[1])[0]
+    (tmp_path / f"{run.id}.json").write_text(json.dumps({"id": run.id, "error": "no room"}))
+    again = reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+    table = recorded.result_table(again, again.plan("switches"))
+    assert re.search(r"one schedule, t/T \| 80\.\d\d ± \d\.\d\d \(2 of 3 seeds\); failed: no room \|", table)
+    assert f"[{run.seed}]" not in table.splitlines()[3]
+
+
+def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
+    said = reproduction.Page(filled).table_a().splitlines()[0]
+    assert said.startswith("0 of 8 that were run lie within 0.5") and "full (−" in said
+
+
+def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):
+    from PIL import Image
+
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import smaller_pictures
+
+    home = tmp_path / "VOC" / smaller_pictures.HOME
+    (home / "ImageSets" / "Main").mkdir(parents=True)
+    (home / "JPEGImages").mkdir()
+    for split, name in (("train", "2008_1"), ("val", "2008_2")):
+        (home / "ImageSets" / "Main" / f"{split}.txt").write_text(f"{name}\n")
+        Image.new("RGB", (60, 40), (200, 30, 30)).save(home / "JPEGImages" / f"{name}.jpg")
+    monkeypatch.setattr("sys.argv", ["", str(tmp_path / "VOC"), str(tmp_path / "small")])
+    smaller_pictures.main()
+    made = tmp_path / "small" / smaller_pictures.HOME
+    assert Image.open(made / "JPEGImages" / "2008_1.jpg").size == (448, 448)
+    assert (made / "ImageSets" / "Main" / "val.txt").read_text() == "2008_2\n"
+    (made / "JPEGImages" / "2008_2.jpg").write_bytes(b"kept")
+    smaller_pictures.main()
+    assert (made / "JPEGImages" / "2008_2.jpg").read_bytes() == b"kept"

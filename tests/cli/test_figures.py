@@ -1,0 +1,87 @@
+"""`spml figures` as a user gives it."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from spml.cli import main
+
+SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
+NAMES = ("losses", "gradients", "sensitivity", "distinguishability", "assumptions", "classes")
+
+
+@pytest.mark.slow
+def test_all_figures_in_the_short_form_and_again_from_the_runs(scenes_file, tmp_path, capsys):
+    words = ["figures", str(scenes_file), *SMALL, "--short", "--resamples", "0", "--out", str(tmp_path / "f")]
+    assert main(words) == 0
+    assert "AN, seed 0: validation" in capsys.readouterr().err
+    for name in NAMES:
+        ElementTree.parse(tmp_path / "f" / f"{name}.svg")
+        assert (tmp_path / "f" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert json.loads((tmp_path / "f" / f"{name}.json").read_text())["figure"] == name
+    study = json.loads((tmp_path / "f" / "sensitivity.json").read_text())
+    assert study["wanting"] == "" and all(point["run"] for part in study["study"] for point in part["points"])
+    before = (tmp_path / "f" / "distinguishability.json").read_text()
+    assert main(["figures", "--runs", str(tmp_path / "f"), "--only", "d,e", "--out", str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "distinguishability.json").read_text() == before
+    assert sorted(path.suffix for path in (tmp_path / "again").iterdir()) == [
+        ".json",
+        ".json",
+        ".png",
+        ".png",
+        ".svg",
+        ".svg",
+    ]
+    assert main([*words, "--quiet"]) == 0  # nothing is trained again
+    assert capsys.readouterr().err == ""
+
+
+def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "bad.json").write_text("{")
+    words = ["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "f")]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert "losses.svg" in shown.out and "sensitivity is not drawn: it needs runs of gr" in shown.err
+    assert "classes is not drawn: it needs the data themselves" in shown.err and "left out" in shown.err
+    assert main([*words, "--only", "d"]) == 1
+
+
+def test_runs_are_drawn_where_the_data_cannot_be_read(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    words = ["figures", "voc", "--root", str(tmp_path), "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "f")]
+    assert main(words) == 0
+    assert str(tmp_path) in capsys.readouterr().err and (tmp_path / "f" / "losses.svg").exists()
+
+
+def test_figures_of_losses_need_nothing(tmp_path, capsys):
+    assert main(["figures", "--only", "a", "gradients", "--out", str(tmp_path / "f"), "--quiet"]) == 0
+    assert capsys.readouterr().out == "" and len(list((tmp_path / "f").iterdir())) == 6
+
+
+def test_a_file_of_someone_else_is_not_replaced_unasked(tmp_path, capsys):
+    (tmp_path / "losses.svg").write_text("mine")
+    words = ["figures", "--only", "a", "--out", str(tmp_path)]
+    assert main(words) == 2
+    assert "losses.svg is already there" in capsys.readouterr().err
+    assert (tmp_path / "losses.svg").read_text() == "mine"
+    assert main([*words, "--overwrite"]) == 0
+    assert main(words) == 0  # what this command drew it draws again
+
+
+BAD = {
+    "no data": (["figures"], "give DATA"),
+    "no such figure": (["figures", "--only", "z"], "--only z: no such figure; there are a losses"),
+    "no such folder": (["figures", "--runs", "nowhere"], "nowhere is not a folder"),
+    "no jobs": (["figures", "digits", "--jobs", "0"], "--jobs must be at least 1"),
+}
+
+
+@pytest.mark.parametrize("words,message", BAD.values(), ids=BAD)
+def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
