@@ -1,5 +1,9 @@
+import contextlib
 import csv
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +13,8 @@ import torch
 from spml.data.pictures import decode
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
-from spml.use.predict import predict
+from spml.use.predict import Options, predict
+from tests.use.conftest import huge_png
 
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
 
@@ -31,7 +36,7 @@ def test_files_folders_and_tables_give_the_models_probabilities(model, pictures,
     folder = pictures.parent / "photos"
     for name, given in {"files": sorted(folder.iterdir()), "folder": [folder], "table": [pictures]}.items():
         out = tmp_path / f"{name}.csv"
-        assert predict(model, given, out, batch_size=5) == 12
+        assert predict(model, given, out, Options(5)) == 12
         found = {Path(row["image"]).name: row for row in rows(out)}
         assert len(found) == 12 and list(rows(out)[0]) == ["image", "tags", "red", "green", "blue"]
         classifier, _ = load_model(model)
@@ -43,7 +48,7 @@ def test_files_folders_and_tables_give_the_models_probabilities(model, pictures,
 def test_parquet_holds_the_same(model, pictures, tmp_path):
     import pyarrow.parquet as pq
 
-    predict(model, [pictures], tmp_path / "p.parquet", batch_size=5)
+    predict(model, [pictures], tmp_path / "p.parquet", Options(5))
     predict(model, [pictures], tmp_path / "p.csv")
     table = pq.read_table(tmp_path / "p.parquet").to_pylist()
     assert [row["image"] for row in table] == [row["image"] for row in rows(tmp_path / "p.csv")]
@@ -57,7 +62,7 @@ def test_a_bad_picture_is_told_and_the_rest_go_on(model, pictures, tmp_path):
     bad = pictures.parent / "photos" / "5.png"
     bad.write_bytes(bad.read_bytes()[:40])
     told = []
-    written = predict(model, [pictures], tmp_path / "p.csv", on_error=lambda row, error: told.append(str(error)))
+    written = predict(model, [pictures], tmp_path / "p.csv", on_error=lambda error: told.append(str(error)))
     assert written == 11 and len(told) == 1 and "5.png" in told[0]
     with pytest.raises(DataError):
         predict(model, [pictures], tmp_path / "q.csv")
@@ -74,7 +79,7 @@ def test_features_are_predicted_from_arrays(tmp_path):
     np.savez(tmp_path / "y.npz", x=np.zeros((3, 5), np.float32))
     with pytest.raises(UserError, match="5 features, the model takes 4"):
         predict(tmp_path / "model", [tmp_path / "y.npz"], tmp_path / "p.csv")
-    with pytest.raises(UserError, match=r"takes \.npz files"):
+    with pytest.raises(UserError, match=r"takes \.npz or \.npy files"):
         predict(tmp_path / "model", [tmp_path / "photo.jpg"], tmp_path / "p.csv")
 
 
@@ -88,7 +93,7 @@ def test_inputs_that_cannot_be_predicted_are_refused(model, tmp_path):
     }.items():
         with pytest.raises(UserError, match=message):
             predict(model, list(given), tmp_path / "p.csv")
-    with pytest.raises(UserError, match=r"as .csv or .parquet"):
+    with pytest.raises(UserError, match=r"as .csv, .jsonl, .parquet"):
         predict(model, [tmp_path / "a.jpg"], tmp_path / "p.xlsx")
 
 
@@ -131,9 +136,9 @@ def test_arrays_that_are_none_and_unreadable_pictures_write_nothing(model, tmp_p
         with pytest.raises(DataError, match=f"{name}.npz"):
             predict(model, [tmp_path / f"{name}.npz"], tmp_path / "out.csv")
     with pytest.raises(UserError, match="nothing was written"):
-        predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", on_error=lambda row, error: None)
+        predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", on_error=lambda error: None)
     with pytest.raises(UserError, match="--batch-size"):
-        predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", batch_size=0)
+        predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", Options(0))
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -160,3 +165,131 @@ def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(tmp_path, 
     assert main(["train", "wide.csv", *words]) == 0
     result = json.loads(Path("run/result.json").read_text())
     assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])
+
+
+def spml(*words, **more):
+    return subprocess.run([sys.executable, "-m", "spml.cli", *map(str, words)], capture_output=True, **more)
+
+
+def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path):
+    photo = pictures.parent / "photos" / "3.png"
+    plain, steep = make_model("plain"), make_model("steep", calibration=[[[0, 1], [1, 3]]] * 3)
+    found = {}
+    for name, folder, raw in (("plain", plain, False), ("steep", steep, False), ("raw", steep, True)):
+        predict(folder, [photo], tmp_path / f"{name}.csv", Options(raw=raw))
+        found[name] = np.array([float(rows(tmp_path / f"{name}.csv")[0][c]) for c in ("red", "green", "blue")])
+    logits = np.log(found["plain"] / (1 - found["plain"]))
+    assert found["steep"] == pytest.approx(1 / (1 + np.exp(-(2 * logits + 1))), abs=1e-4)
+    assert found["raw"] == pytest.approx(found["plain"], abs=1e-6)
+    assert rows(tmp_path / "raw.csv")[0]["tags"] == rows(tmp_path / "steep.csv")[0]["tags"]
+
+
+def test_thresholds_and_numbers_of_tags_are_changed_at_predict_time(model, pictures, tmp_path):
+    from spml.cli import main
+
+    photo = str(pictures.parent / "photos" / "3.png")
+
+    def tags(*words):
+        out = tmp_path / "tags.jsonl"
+        assert main(["predict", str(model), photo, "--out", str(out), "--overwrite", *words]) == 0
+        return json.loads(out.read_text())["tags"]
+
+    assert tags("--threshold", "0") == ["red", "green", "blue"] and tags("--threshold", "1") == []
+    assert tags("--threshold", "1", "--threshold", "blue=0") == ["blue"]
+    order = tags("--top-k", "3")
+    p = json.loads((tmp_path / "tags.jsonl").read_text())["probabilities"]
+    assert sorted(p, key=p.get, reverse=True) == order
+    assert tags("--threshold", "1", "--at-least", "1") == order[:1]
+    assert tags("--top-k", "2", "--no-probabilities") == order[:2]
+    assert "probabilities" not in json.loads((tmp_path / "tags.jsonl").read_text())
+
+
+def test_paths_on_standard_input_and_rows_on_standard_output(model, pictures):
+    photos = sorted((pictures.parent / "photos").iterdir())
+    given = "\n".join(map(str, photos)) + "\n"
+    done = spml("predict", model, "-", "--out", "-", "--format", "jsonl", input=given.encode())
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [str(photo) for photo in photos]
+    given = "".join(f"{photo}\0" for photo in [*photos, pictures.parent / "gone.jpg"])
+    done = spml("predict", model, "-", "-0", "--out", "-", input=given.encode())
+    assert done.returncode == 2 and len(done.stdout.splitlines()) == 13
+    assert b"gone.jpg: cannot be read" in done.stderr and b"1 of 13 inputs" in done.stderr
+
+
+def test_a_reader_that_has_had_enough_is_no_error(model, pictures):
+    photos = "\n".join([str(pictures.parent / "photos" / "1.png")] * 4000)
+    command = [sys.executable, "-m", "spml.cli", "predict", str(model), "-", "--out", "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        writer = threading.Thread(target=feed, args=(process.stdin, photos.encode()))
+        writer.start()
+        assert process.stdout.readline().startswith(b"image,tags")
+        process.stdout.close()
+        error = process.stderr.read()
+        writer.join()
+    assert process.returncode == 141 and error == b""
+
+
+def feed(stream, data):
+    with contextlib.suppress(BrokenPipeError), stream:
+        stream.write(data)
+
+
+def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys):
+    from PIL import Image
+
+    from spml.cli import main
+
+    folder = tmp_path / "p"
+    folder.mkdir()
+    Image.new("RGB", (1, 1), "red").save(folder / "one.png")
+    (folder / "text.jpg").write_text("no picture at all")
+    (folder / "empty.jpg").write_bytes(b"")
+    huge_png(folder / "huge.png")
+    (folder / "loop.jpg").symlink_to("loop.jpg")
+    (folder / "up").symlink_to("..")
+    assert main(["predict", str(model), str(folder), "--out", str(tmp_path / "o.csv")]) == 2
+    error = capsys.readouterr().err
+    assert [Path(row["image"]).name for row in rows(tmp_path / "o.csv")] == ["one.png"]
+    for text in ("text.jpg: not a picture", "empty.jpg: the file is empty", "above 179 megapixels", "symbolic links"):
+        assert text in error
+    assert "p/up/p: a link to a folder that was already read; not followed" in error
+    assert "4 of 5 inputs could not be read" in error and "Traceback" not in error
+
+
+def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, tmp_path, capsys):
+    from spml.cli import main
+
+    out = tmp_path / "o.csv"
+    out.write_text("mine")
+    description = json.loads((model / "model.json").read_text())
+
+    def refused(*words):
+        assert main(["predict", str(model), str(pictures), "--out", str(out), *words]) == 2
+        assert out.read_text() == "mine"
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error
+
+    assert "already there" in refused()
+    (tmp_path / "names.txt").write_text("red\nblue\n")
+    assert "2 classes, the model has 3" in refused("--overwrite", "--classes", str(tmp_path / "names.txt"))
+    (model / "model.json").write_text(json.dumps({**description, "format": 99}))
+    assert "newer version of spml" in refused("--overwrite")
+    (model / "model.json").write_text(json.dumps({**description, "classes": ["red", "green"]}))
+    assert "2 classes but 3 thresholds" in refused("--overwrite")
+    (model / "model.json").write_text(json.dumps(description)[:50])
+    assert "not a model description" in refused("--overwrite")
+    (model / "model.json").write_text(json.dumps(description))
+    weights = (model / "model.safetensors").read_bytes()
+    (model / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    assert "model.safetensors" in refused("--overwrite")
+    (model / "model.safetensors").unlink()
+    assert "model.safetensors" in refused("--overwrite")
+
+
+def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_path):
+    folder = make_model(classes=["image", "tags", "dog"])
+    predict(folder, [pictures], tmp_path / "p.csv")
+    first = rows(tmp_path / "p.csv")[0]
+    assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"] and first["image"].endswith("0.jpg")

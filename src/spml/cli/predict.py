@@ -2,58 +2,95 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Predict:
-    """Write probabilities and tags for pictures, folders, or the images of a table.
+    """Write probabilities and tags for pictures, folders, the images of a table, or paths on standard input.
 
-    Example: spml predict runs/photos new-photos/ --out tags.csv
+    Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
-    inputs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
-    """Pictures, folders of pictures, CSV or Parquet files with an image column, or .npz files with x."""
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
+    """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on standard input."""
     out: Path = Path("predictions.csv")
-    """Where to write: .csv or .parquet."""
+    """Where to write: .csv, .jsonl or .parquet, or - for standard output."""
+    format: Literal["csv", "jsonl", "parquet"] | None = None
+    """Default: by the name of --out; csv on standard output."""
     overwrite: bool = False
     """Replace the output file if it is there."""
+    threshold: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    """Probability from which a class is a tag: 0.3, NAME=0.3 or FILE.json. Default: those of the model."""
+    top_k: int | None = None
+    """Tag so many of the most probable classes, in place of thresholds."""
+    at_least: int = 0
+    """Tag so many of the most probable classes where fewer reach their thresholds."""
+    probabilities: bool = True
+    """Write the probability of every class."""
+    raw: bool = False
+    """Write probabilities as the model gives them, without calibration."""
+    classes: Path | None = None
+    """File with one class name a line, which the model must have in this order."""
+    null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
+    """Paths on standard input end in NUL, as find -print0 writes them."""
     batch_size: int = 32
     """Items at a time."""
+    threads: int | None = None
+    """Threads that decode. Default: as many as there are cores."""
 
     def run(self) -> None:
         """Predict and say what could not be read."""
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         from spml.cli import say
-        from spml.errors import DataError, UserError
-        from spml.use.predict import predict
+        from spml.data.check_fix import refuse_existing
+        from spml.errors import DataError
+        from spml.use.predict import Options, predict
+        from spml.use.writers import STANDARD
 
-        if self.out.exists() and not self.overwrite:
-            raise UserError(f"{self.out} is already there; give --overwrite or another --out")
-        bad: list[DataError] = []
+        if self.out != STANDARD and not self.overwrite:
+            refuse_existing(self.out, "give --overwrite or another --out")
+        options = Options(
+            self.batch_size,
+            self.threads,
+            self.threshold,
+            self.top_k,
+            self.at_least,
+            self.probabilities,
+            self.raw,
+            self.format,
+            self.classes,
+            self.null,
+        )
+        bad = 0
 
-        def on_error(row: int, error: DataError) -> None:
-            bad.append(error)
+        def on_error(error: DataError) -> None:
+            nonlocal bad
+            bad += 1
             say(f"left out: {error}")
 
-        with Progress(transient=True, disable=not Console().is_terminal) as progress:
+        console = Console(stderr=True)
+        shown = SpinnerColumn(), TextColumn("predicting"), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("predicting", total=None)
             written = predict(
                 self.run_folder,
                 self.inputs,
                 self.out,
-                batch_size=self.batch_size,
+                options,
                 on_error=on_error,
-                advance=lambda done, total: progress.update(task, completed=done, total=total),
+                note=say,
+                advance=lambda done: progress.update(task, completed=done),
             )
-        print(f"{written:,} written to {self.out}")
+        if self.out != STANDARD:
+            print(f"{written:,} written to {self.out}")
         if bad:
-            raise DataError(f"{len(bad)} of {written + len(bad)} pictures could not be read, named above")
+            raise DataError(f"{bad:,} of {written + bad:,} inputs could not be read, named above")

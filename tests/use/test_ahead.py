@@ -1,0 +1,107 @@
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from spml.data.pictures import decode
+from spml.errors import DataError
+from spml.use import ahead as module
+from spml.use.ahead import Ahead, answers
+from spml.use.inputs import Item
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for i in range(7):
+        Image.new("RGB", (20 + i, 16), (30 * i, 10, 200)).save(tmp_path / f"{i}.png")
+    return [Item(f"{i}", tmp_path / f"{i}.png", where=f"line {i}: ") for i in range(7)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 50])
+def test_batches_are_the_pictures_in_order(photos, batch_size):
+    found = list(Ahead(16, batch_size=batch_size, threads=2).batches(photos))
+    assert [item.name for group, _ in found for item in group] == [str(i) for i in range(7)]
+    x = torch.cat([x for _, x in found])
+    assert torch.equal(x, torch.stack([decode(item.path, 16) for item in photos]))
+
+
+def test_arrays_go_with_files_and_vectors_alone(photos):
+    array = np.full((3, 9, 9), 7, np.uint8)
+    ((group, x),) = Ahead(16).batches([photos[0], Item("array", x=array)])
+    assert x.shape == (2, 3, 16, 16) and x[1].eq(7).all() and len(group) == 2
+    vectors = [Item(str(i), x=np.full(4, i, np.float32)) for i in range(5)]
+    found = [x for _, x in Ahead(None, batch_size=2).batches(vectors)]
+    assert torch.equal(torch.cat(found)[:, 0], torch.arange(5.0))
+
+
+def test_bad_pictures_are_left_out_and_told_in_order(photos):
+    for bad in (0, 4, 5):
+        photos[bad].path.write_text("no picture")
+    told = []
+    found = list(Ahead(16, batch_size=2).batches(photos, told.append))
+    assert [[item.name for item in group] for group, _ in found] == [["1"], ["2", "3"], ["6"]]
+    assert all(len(group) == len(x) for group, x in found)
+    assert [str(error).split(":")[0] for error in told] == ["line 0", "line 4", "line 5"]
+    with pytest.raises(DataError, match="line 0"):
+        list(Ahead(16).batches(photos))
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 200])
+def test_look_ahead_is_bounded_whatever_the_number_of_items(batch_size, monkeypatch):
+    """What was taken from an endless source is never more than the look-ahead beyond what was given."""
+    monkeypatch.setattr(module, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8))
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield Item("x", Path("x"))
+
+    ahead = Ahead(2, batch_size=batch_size, threads=2)
+    batches, given = ahead.batches(endless()), 0
+    for _ in range(1000 // batch_size + 3):
+        given += len(next(batches)[0])
+        assert taken - given <= ahead.look_ahead - batch_size
+    batches.close()
+    assert ahead.look_ahead <= max(3 * batch_size, module.MOST + batch_size)
+
+
+def test_decoding_goes_on_while_the_model_works(monkeypatch):
+    """The model waits until a picture of a later batch has been decoded: without overlap, this would never end."""
+    later = threading.Event()
+
+    def decoding(path, size, upright):
+        if path.name == "3":
+            later.set()
+        return torch.zeros(3, size, size, dtype=torch.uint8)
+
+    monkeypatch.setattr(module, "decode", decoding)
+    items = [Item(str(i), Path(str(i))) for i in range(6)]
+    overlapped = []
+
+    def model(x):
+        overlapped.append(later.wait(timeout=60))
+        return x.float().mean(dim=(2, 3))
+
+    assert len(list(answers(model, Ahead(2, batch_size=1).batches(items), "cpu"))) == 6
+    assert overlapped[0]
+
+
+def test_no_thread_is_left_when_the_reader_stops(photos):
+    before = threading.active_count()
+    batches = Ahead(16, batch_size=1, threads=4).batches(photos)
+    next(batches)
+    batches.close()
+    assert threading.active_count() == before
+
+
+def test_answers_belong_to_their_items(photos):
+    found = list(answers(lambda x: x.float().mean(dim=(1, 2, 3)), Ahead(16, batch_size=3).batches(photos), "cpu"))
+    for group, means in found:
+        for item, mean in zip(group, means, strict=True):
+            assert mean == decode(item.path, 16).float().mean()
+    assert list(answers(lambda x: x, [], "cpu")) == []

@@ -1,0 +1,188 @@
+import io
+import os
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from spml.errors import DataError, UserError
+from spml.model import load_model
+from spml.use import inputs as module
+from spml.use.inputs import PATH_LIMIT, Inputs, listed, sorted_names
+
+
+@pytest.fixture
+def info(make_model):
+    return load_model(make_model())[1]
+
+
+def names(given, info, **more):
+    return [item.name for item in Inputs(given, info, **more)]
+
+
+def tree(folder, *files):
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(b"x")
+
+
+def test_folders_are_walked_in_order_and_hidden_files_passed_over(info, tmp_path):
+    tree(tmp_path / "p", "b/2.jpg", "b/10.JPG", "a.png", "c.txt", "d/e/f.webp", ".hidden.jpg", ".git/x.png")
+    found = names([tmp_path / "p"], info)
+    assert [name.removeprefix(f"{tmp_path}/p/") for name in found] == ["a.png", "b/10.JPG", "b/2.jpg", "d/e/f.webp"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
+def test_names_of_a_large_folder_come_in_order_with_few_in_memory(tmp_path, most):
+    tree(tmp_path, *(f"{i * 37 % 20:02d}" for i in range(20)))
+    assert list(sorted_names(tmp_path, most)) == [f"{i:02d}" for i in range(20)]
+
+
+def test_a_folder_of_many_files_takes_constant_memory(info, tmp_path, monkeypatch):
+    """The walk of a made-up folder; ten times as many names take no more memory."""
+
+    class Entries:
+        def __init__(self, count):
+            self.count = count
+
+        def __enter__(self):
+            return (SimpleNamespace(name=f"{i * 7919 % self.count:07d}.jpg") for i in range(self.count))
+
+        def __exit__(self, *error):
+            return None
+
+    def peak(count):
+        monkeypatch.setattr(module.os, "scandir", lambda folder: Entries(count))
+        tracemalloc.start()
+        found = sum(1 for _ in sorted_names(tmp_path, 500))
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == count
+        return used
+
+    small, large = peak(2_000), peak(20_000)
+    assert large < 1.2 * small
+
+
+def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
+    tree(tmp_path / "p", "a/1.jpg", "b/2.jpg")
+    tree(tmp_path, "elsewhere/3.jpg")
+    for link, target in {"a/up": "..", "b/a": "../a", "c": "../elsewhere", "d": "../elsewhere"}.items():
+        (tmp_path / "p" / link).symlink_to(target)
+    (tmp_path / "p" / "self.jpg").symlink_to("self.jpg")
+    notes = []
+    found = names([tmp_path / "p"], info, note=notes.append)
+    short = [name.removeprefix(f"{tmp_path}/p/") for name in found]
+    assert short == ["a/1.jpg", "b/2.jpg", "b/a/1.jpg", "c/3.jpg", "self.jpg"]
+    assert len(notes) == 3 and all("already read; not followed" in note for note in notes)
+
+
+def test_standard_input_is_read_as_it_comes(info, monkeypatch):
+    text = b"a.jpg\r\n\nb c.jpg\nlast.jpg"
+    assert list(listed(io.BytesIO(text))) == ["a.jpg", "b c.jpg", "last.jpg"]
+    assert list(listed(io.BytesIO(b"a\nb.jpg\0c.jpg\0"), null=True)) == ["a\nb.jpg", "c.jpg"]
+    assert [os.fsencode(name) for name in listed(io.BytesIO(b"caf\xe9.jpg\n"))] == [b"caf\xe9.jpg"]
+
+    class Endless:
+        given = 0
+
+        def read1(self, count):
+            self.given += 1
+            return b"x.jpg\n" * 100
+
+    source = Endless()
+    paths = listed(source)
+    assert [next(paths) for _ in range(100)] == ["x.jpg"] * 100 and source.given == 1
+    with pytest.raises(DataError, match="without a line end"):
+        list(listed(io.BytesIO(b"x" * (3 * PATH_LIMIT))))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert names(["-"], info) == ["a.jpg", "b c.jpg", "last.jpg"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "pq"])
+def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_path, kind):
+    images = ["a.jpg", "b.jpg", "a.jpg", "c.jpg"]
+    if kind in ("csv", "tsv"):
+        mark = {"csv": ";", "tsv": "\t"}[kind]
+        (tmp_path / f"t.{kind}").write_text("\n".join(f"{one}{mark}x" for one in ["Image", *images]) + "\n")
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(
+            pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()}), tmp_path / f"t.{kind}"
+        )
+    found = list(Inputs([tmp_path / f"t.{kind}"], info))
+    assert [item.name for item in found] == [str(tmp_path / name) for name in ("a.jpg", "b.jpg", "c.jpg")]
+    assert found[2].where.endswith(", row 4: " if "p" in kind else ", line 5: ")
+    assert len(names([tmp_path / f"t.{kind}"] * 2, info)) == 6  # two inputs are two
+
+
+def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "rows.csv").write_bytes(b"image,x\na.jpg,1\n,2\nb.jpg\nc\xff.jpg,3\nd.jpg,4\n")
+    (tmp_path / "none.csv").write_text("path\na.jpg\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "broken.parquet").write_text("no parquet")
+    pq.write_table(pa.table({"image": [1, 2]}), tmp_path / "numbers.parquet")
+    pq.write_table(pa.table({"image": ["a.jpg", None]}), tmp_path / "null.parquet")
+    (tmp_path / "nothing").mkdir()
+    given = ["rows.csv", "none.csv", "empty.csv", "broken.parquet", "numbers.parquet", "null.parquet", "gone.csv"]
+    told = []
+    found = names([tmp_path / name for name in [*given, "nothing", "e.jpg"]], info, on_error=told.append)
+    assert [name.removeprefix(f"{tmp_path}/") for name in found] == ["a.jpg", "d.jpg", "a.jpg", "e.jpg"]
+    for error, (name, text) in zip(
+        map(str, told),
+        [
+            ("rows.csv, line 3", "image cell is empty"),
+            ("rows.csv, line 4", "1 cells, the header has 2"),
+            ("rows.csv, line 5", "not UTF-8"),
+            ("none.csv, line 1", "no column 'image'"),
+            ("empty.csv", "empty file"),
+            ("broken.parquet", "not a sound Parquet file"),
+            ("numbers.parquet", "must hold strings"),
+            ("null.parquet, row 2", "image cell is empty"),
+            ("gone.csv", "No such file"),
+            ("nothing", "no pictures in this folder"),
+        ],
+        strict=True,
+    ):
+        assert name in error and text in error and "\n" not in error
+    with pytest.raises(DataError, match="line 3"):
+        names([tmp_path / "rows.csv"], info)
+
+
+def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
+    features = load_model(make_model("vectors", features=4))[1]
+    np.save(tmp_path / "v.npy", np.arange(12, dtype=np.float32).reshape(3, 4))
+    np.savez(tmp_path / "p.npz", x=np.zeros((2, 8, 8, 3), np.uint8), items=np.array(["one", "two"]))
+    assert names([tmp_path / "v.npy"], features) == ["v/0", "v/1", "v/2"]
+    found = list(Inputs([tmp_path / "p.npz", "also.jpg"], info))
+    assert [item.name for item in found] == ["one", "two", "also.jpg"] and found[0].x.shape == (3, 8, 8)
+    with pytest.raises(UserError, match="this model takes pictures"):
+        names([tmp_path / "v.npy"], info)
+    with pytest.raises(UserError, match="takes x of 4 features"):
+        names([tmp_path / "p.npz"], features)
+    x = np.ones((3, 4), np.float32)
+    x[1, 2] = np.nan
+    np.savez(tmp_path / "nan.npz", x=x)
+    told = []
+    assert names([tmp_path / "nan.npz"], features, on_error=told.append) == ["nan/0", "nan/2"] and len(told) == 1
+
+
+def test_a_folder_that_may_not_be_read_is_told(info, tmp_path, monkeypatch):
+    tree(tmp_path / "p", "a/1.jpg", "b/2.jpg")
+    really = module.os.scandir
+
+    def guarded(folder):
+        if str(folder).endswith("/a"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return really(folder)
+
+    monkeypatch.setattr(module.os, "scandir", guarded)
+    told = []
+    assert names([tmp_path / "p"], info, on_error=told.append) == [str(tmp_path / "p" / "b" / "2.jpg")]
+    assert "p/a: cannot be read (Permission denied)" in str(told[0])

@@ -1,0 +1,111 @@
+import json
+
+import numpy as np
+import pytest
+
+from spml.errors import UserError
+from spml.model import ModelInfo
+from spml.use.tagging import Rule, check_classes, parse_thresholds
+from tests.use.conftest import PICTURES
+
+INFO = ModelInfo(["dog", "cat", "a=b"], "tiny", PICTURES, [0.5, 0.6, 0.7])
+LOGITS = np.array([[1.0, 0.2, -3.0], [-1.0, -0.5, -2.0], [3.0, 2.0, 4.0]], np.float32)
+P = 1 / (1 + np.exp(-LOGITS))
+
+
+def tagged(*thresholds, shown=P, **rule):
+    return Rule(parse_thresholds(thresholds, INFO), **rule).columns(LOGITS, P, shown, INFO)
+
+
+def test_stored_thresholds_are_for_calibrated_probabilities_and_given_ones_for_those_shown():
+    assert tagged() == [[0], [], [0, 1, 2]]
+    raw = np.full_like(P, 0.1)
+    assert tagged(shown=raw) == [[0], [], [0, 1, 2]]
+    assert tagged("cat=0.1", shown=raw) == [[0, 1], [1], [0, 1, 2]]
+    assert tagged("0.2", shown=raw) == [[], [], []]
+    assert tagged("dog=0.0") == [[0], [0], [0, 1, 2]]
+
+
+def test_thresholds_are_given_for_all_classes_for_one_or_in_a_file(tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps({"cat": 0.25, "a=b": 0}))
+    assert parse_thresholds(["0.3", "dog=0.9"], INFO) == {0: 0.9, 1: 0.3, 2: 0.3}
+    assert parse_thresholds(["dog=0.9", "0.3"], INFO) == {0: 0.3, 1: 0.3, 2: 0.3}
+    assert parse_thresholds(["a=b=0.2", str(file)], INFO) == {2: 0.0, 1: 0.25}
+    file.write_text(json.dumps({"classes": ["cat", "dog"], "thresholds": [0.1, 0.2], "backbone": "tiny"}))
+    assert parse_thresholds([str(file)], INFO) == {1: 0.1, 0: 0.2}
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("1.5", "'1.5' is no probability"),
+        ("nan", "no probability"),
+        ("half", "no probability"),
+        ("dgo=0.3", "no class 'dgo'; did you mean 'dog'?"),
+        ("dog=", "no probability"),
+        ("dog=-1", "no probability"),
+        ("gone.json", "gone.json: No such file"),
+    ],
+)
+def test_what_is_no_threshold_is_refused(text, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        parse_thresholds([text], INFO)
+
+
+@pytest.mark.parametrize(
+    "content,message",
+    [
+        ("{", "not JSON"),
+        ("[0.5, 0.5]", "must hold thresholds by class name"),
+        ('{"dog": true}', "True is no probability"),
+        ('{"dog": null}', "None is no probability"),
+        ('{"bird": 0.5}', "no class 'bird'"),
+        ('{"classes": ["dog"], "thresholds": [1, 1]}', "one number for each"),
+        ("\xff", "not JSON"),
+    ],
+)
+def test_a_file_that_holds_none_is_refused(tmp_path, content, message):
+    (tmp_path / "t.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=message) as error:
+        parse_thresholds([str(tmp_path / "t.json")], INFO)
+    assert "t.json" in str(error.value)
+
+
+def test_the_most_probable_classes_by_number():
+    assert tagged(top_k=2) == [[0, 1], [1, 0], [2, 0]]
+    assert tagged(at_least=1) == [[0], [1], [0, 1, 2]]
+    assert tagged(at_least=2) == [[0, 1], [1, 0], [0, 1, 2]]
+    assert tagged("a=b=0.0", "dog=1", "cat=1", at_least=2) == [[2, 0], [2, 1], [2, 0]]  # those that reach theirs stay
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"top_k": 0},
+        {"top_k": 4},
+        {"at_least": -1},
+        {"at_least": 4},
+        {"top_k": 1, "at_least": 1},
+        {"top_k": 1, "given": {0: 1}},
+    ],
+)
+def test_rules_that_cannot_be_meant_are_refused(rule):
+    with pytest.raises(UserError, match=r"--top-k|--at-least"):
+        Rule(**{"given": {}, **rule}).check(INFO)
+
+
+@pytest.mark.parametrize(
+    "names,message",
+    [
+        (["cat", "dog", "a=b"], "in another order, 'dog' first"),
+        (["dog", "cta", "a=b"], "no class 'cta'; did you mean 'cat'"),
+        (["dog", "cat"], "2 classes, the model has 3, such as 'a=b'"),
+    ],
+)
+def test_another_class_list_is_refused(tmp_path, names, message):
+    (tmp_path / "c.txt").write_text("\n".join(names))
+    with pytest.raises(UserError, match=message):
+        check_classes(tmp_path / "c.txt", INFO)
+    (tmp_path / "c.txt").write_text("\n".join(INFO.classes))
+    check_classes(tmp_path / "c.txt", INFO)
