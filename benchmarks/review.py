@@ -48,7 +48,7 @@ def train(given: Given, method: str, seed: int, experiment: Any, folder: Path) -
         own = {**AT_LR, "weights": given["weights"], "cache_dir": given["cache"]}
     elif given["data"] == "features":
         own = {"epochs": 8}
-    own |= {} if given["epochs"] is None else {"epochs": given["epochs"]}
+    own |= {key: given[key] for key in ("epochs", "size") if given[key] is not None}
     if not torch.cuda.is_available():
         torch.set_num_threads(1)
     settings = Settings(method=method, seed=seed, selection="observed", **own)
@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--answers", type=int, default=500)
     parser.add_argument("--epochs", type=int, help="other than those of the data")
+    parser.add_argument("--size", type=int, help="of pictures, other than 448")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
     parser.add_argument("--work", type=Path, default=Path("build/review"), help="folder of the lists")
     parser.add_argument("--json", type=Path, help="file of the results")
@@ -168,7 +169,12 @@ def main() -> None:
         parser.error(f"--data {options.data}: give digits, voc=DIR or features=FILE")
     out = options.json or RESULTS / f"review-{name}.json"
     given: Given = {"data": name, "root": place or None, "weights": options.weights, "cache": options.cache}
-    given |= {"answers": options.answers, "epochs": options.epochs, "work": str(options.work.resolve())}
+    given |= {
+        "answers": options.answers,
+        "epochs": options.epochs,
+        "size": options.size,
+        "work": str(options.work.resolve()),
+    }
     options.work.mkdir(parents=True, exist_ok=True)
     seeds = [int(seed) for seed in options.seeds.split(",")]
     done: Record = json.loads(out.read_text()) if out.exists() else {"data": name, "records": []}

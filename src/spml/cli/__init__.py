@@ -31,6 +31,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
+    from spml.cli.review import Review
     from spml.cli.stats import Stats
     from spml.cli.train import Train
 
@@ -43,6 +44,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "eval": Eval,
         "predict": Predict,
         "explain": Explain,
+        "review": Review,
         "bench": Bench,
         "ablate": Ablate,
         "report": Report,
