@@ -101,7 +101,8 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
             raise DataError(f"{path}, line 1: the columns are {','.join(header) or 'none'}; give {','.join(HEADER)}")
         start = reader.line_num + 1
         for cells in reader:
-            where, start = f"{path}, line {start}: ", reader.line_num + 1
+            line, start = start, reader.line_num + 1
+            where = f"{path}, line {line}: "
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(HEADER):
@@ -115,7 +116,7 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
                 raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
             if said not in VALUES:
                 raise DataError(f"{where}{cells[2]!r} is no answer; write 1 for yes or -1 for no")
-            _add(seen, (rows[image], columns[name]), VALUES[said], reader.line_num, where, table)
+            _add(seen, (rows[image], columns[name]), VALUES[said], line, where, table)
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; check the quotes of this row") from None
     if not seen:
