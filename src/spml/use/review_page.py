@@ -85,7 +85,8 @@ def draw(
             file = ""
             if heat is not None:
                 file = f"{cards[i].rank:05d}-map.png"
-                _map_image(heat[0][cards[i].suggestion.column], heat[1]).save(folder / file)
+                values = heat[cards[i].suggestion.column]
+                _map_image(values, full_colour(model, values[None])).save(folder / file)
             shown = f"{folder.name}/{name}"
             drawn[i] = replace(cards[i], picture=shown, map=file and f"{folder.name}/{file}", size=image.size)
         if advance is not None:
@@ -111,7 +112,11 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
         for card in cards
     ]
     key = hashlib.sha256("\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace"))
-    maps = f"Heat maps are {meaning(model)}." if any(card.map for card in cards) else ""
+    maps = (
+        f"Heat maps are {meaning(model)}. Full colour is the highest value of each."
+        if any(card.map for card in cards)
+        else ""
+    )
     environment = Environment(loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("review.html").render(title=title, cards=data, key=key.hexdigest()[:16], maps=maps)
 
@@ -128,16 +133,15 @@ def _fitted(image: Image.Image, side: int) -> Image.Image:
     return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
 
-def _heat(model: Classifier, picture: Tensor, size: int) -> tuple[Tensor, float] | None:
-    """The class maps of a picture and what full colour stands for; None where the backbone has no map."""
+def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
+    """The class maps of a picture; None where the backbone has none."""
     device = next(model.parameters()).device
     try:
         with torch.inference_mode():
             _, maps = class_maps(model, resize(picture, size)[None].to(device))
     except UserError:
         return None
-    found = maps[0].float().cpu()
-    return found, full_colour(model, found)
+    return maps[0].float().cpu()
 
 
 def _map_image(values: Tensor, full: float) -> Image.Image:
