@@ -1,14 +1,15 @@
-"""Writes the tables of docs/performance.md from the recorded results.
+"""Writes the tables of docs/performance.md and docs/review.md from the recorded results.
 
-python benchmarks/render.py docs/performance.md
+python benchmarks/render.py docs/performance.md    # or docs/review.md
 """
 
 from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,56 @@ def throughput() -> str:
     return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
 
 
+def review() -> str:
+    """How many suggestions are right, and what 500 answers add to test mAP; of every data set there are results of."""
+    names = {"digits": "digits", "features": "VOC2012, frozen features", "voc": "VOC2012"}
+    orders = {"list": "`spml review`", "logit": "logit"}
+    orders |= {"above the median": "logit above the class's median positive", "percentile": "percentile of positives"}
+    found = {name: load(f"review-{name}.json") for name in names if (RESULTS / f"review-{name}.json").exists()}
+    lines = ["| data | model | ordered by | first 100 | first 500 | first 1000 | any unknown label |", "|---" * 7 + "|"]
+    gains = ["| data | labels | answered yes | test mAP | against without | seeds |", "|---" * 6 + "|"]
+    where = []
+    for name, data in found.items():
+        records = data["records"]
+        groups: dict[tuple[str, str], list[Any]] = {}
+        for record in records:
+            groups.setdefault((record["stage"], record["row"]), []).append(record)
+        for method in ("gr", "an"):
+            rows = groups["before", method]
+            base = mean(row["missing"] / row["unknown"] for row in rows)
+            for order, words in orders.items():
+                cells = [f"{mean(r['precision'][order][depth] for r in rows):.1%}" for depth in ("100", "500", "1000")]
+                lines.append(f"| {names[name]} | {method} | {words} | {' | '.join(cells)} | {base:.1%} |")
+        start = {row["seed"]: row["test_map"] for row in groups["before", "gr"]}
+        arms = {("before", "gr"): "as observed, gr", ("after", "gr's list"): "and 500 answers, gr's list"}
+        arms |= {
+            ("after", "an's list"): "and 500 answers, an's list",
+            ("after", "at random"): "and 500 answers, at random",
+        }
+        arms |= {("full", "full"): "all labels, full"}
+        for key, words in arms.items():
+            rows = groups.get(key, [])
+            if rows:
+                yes = f"{mean(row['positive'] for row in rows):.0f}" if "positive" in rows[0] else ""
+                gain = (
+                    "" if key[0] == "before" else spread([row["test_map"] - start[row["seed"]] for row in rows], "+.2f")
+                )
+                maps = spread([row["test_map"] for row in rows], ".2f")
+                gains.append(f"| {names[name]} | {words} | {yes} | {maps} | {gain} | {len(rows)} |")
+        machine = data["environment"]["gpu"] or "CPU"
+        where.append(f"{names[name]}: {records[0]['backbone']}, {machine}, torch {data['environment']['torch']}")
+    note = "Means over seeds; ± is the standard deviation, of the gain that of the differences seed by seed."
+    return "\n".join([*lines, "", *gains, "", f"{note} {'. '.join(where)}."])
+
+
+def mean(values: Iterable[float]) -> float:
+    return statistics.mean(values)
+
+
+def spread(values: list[float], form: str) -> str:
+    return f"{mean(values):{form}}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
 def load(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 
@@ -117,6 +168,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "startup": startup,
     "predict": predict,
     "throughput": throughput,
+    "review": review,
 }
 
 

@@ -34,6 +34,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
+    from spml.cli.review import Review
     from spml.cli.stats import Stats
     from spml.cli.train import Train
 
@@ -48,6 +49,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "predict": Predict,
         "explain": Explain,
         "export": Export,
+        "review": Review,
         "bench": Bench,
         "ablate": Ablate,
         "figures": Figures,

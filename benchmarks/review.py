@@ -1,0 +1,211 @@
+"""What `spml review` is worth: how many of its suggestions are right, and what answering them adds to test mAP.
+
+python benchmarks/review.py --data digits                                       # CPU, a minute
+python benchmarks/review.py --data features=FILE                                # of benchmarks/voc_features.py, CPU
+python benchmarks/review.py --data voc=DIR --weights FILE --cache DIR --jobs 4  # GPU; DIR holds VOCdevkit
+
+For each seed, GR and assume-negative are trained, and the unknown labels of the training rows are ranked by each. The
+first 500 of either list, and 500 drawn at random, are answered from the complete labels; GR is then trained again from
+scratch with the answers and the same seed. The epoch is chosen with observed labels of the validation rows, which are
+never answered. Records that are there are not made again. Tables: python benchmarks/render.py docs/review.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from common import environment, run_all
+
+RESULTS = Path(__file__).parent / "results"
+DEPTHS = (100, 500, 1000)
+ARMS = ("gr's list", "an's list", "at random")
+Record = dict[str, Any]
+Given = dict[str, Any]
+
+
+def load_data(given: Given) -> Any:
+    from spml.data import load
+
+    if given["data"] == "features":
+        return load(given["root"], labels="complete")
+    return load(given["data"], given["root"])
+
+
+def train(given: Given, method: str, seed: int, experiment: Any, folder: Path) -> tuple[Path, Record]:
+    import torch
+
+    from spml.train import Settings, fit
+
+    own: dict[str, Any] = {}
+    if given["data"] == "voc":
+        from voc_plan import AT_LR
+
+        own = {**AT_LR, "weights": given["weights"], "cache_dir": given["cache"]}
+    elif given["data"] == "features":
+        own = {"epochs": 8}
+    own |= {key: given[key] for key in ("epochs", "size") if given[key] is not None}
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)
+    settings = Settings(method=method, seed=seed, selection="observed", **own)
+    out = Path(tempfile.mkdtemp(dir=folder)) / "run"
+    result = fit(experiment, settings, out, quiet=True)
+    config = json.loads((out / "config.json").read_text())
+    keys = ("options", "backbone", "epochs", "best_epoch", "selection", "val_map", "test_map", "observed_sha256")
+    about = {key: config[key] for key in ("size", "batch_size", "lr", "head_lr", "versions")}
+    return out, {**{key: result[key] for key in keys}, **about, "seconds": result["seconds"]}
+
+
+def before(given: Given, method: str, seed: int, folder: Path) -> Record:
+    """Train, rank the unknown labels of the training rows, keep the first, and see how many of them are there."""
+    import numpy as np
+    import torch
+
+    from spml.data.cache import open_cache
+    from spml.model import load_model
+    from spml.use.ranking import fit_scale, likeliest
+    from spml.use.suggest import score
+
+    experiment = load_data(given)
+    run, record = train(given, method, seed, experiment, folder)
+    model, info = load_model(run)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    table = experiment.observed.take(experiment.train_rows)
+    cache = open_cache([table], info.preprocessing["size"], "disk", folder=given["cache"])
+    logits = score(table, model, info, cache=cache)
+    observed, truth = table.labels, experiment.complete.rows(experiment.train_rows)
+    rankings = {"list": fit_scale(logits, observed), **others(logits, observed)}
+    precision = {}
+    for name, ranking in rankings.items():
+        rows, columns = likeliest(ranking, logits, observed, max(DEPTHS))
+        right = truth[rows, columns] == 1
+        precision[name] = {str(depth): float(right[:depth].mean()) for depth in DEPTHS}
+        if name == "list":
+            classes = len(np.unique(columns[: given["answers"]]))
+            np.savez(entries(given, method, seed), rows=experiment.train_rows[rows], columns=columns)
+    unknown = observed == 0
+    counts = {"unknown": int(unknown.sum()), "missing": int((truth[unknown] == 1).sum())}
+    return {
+        "stage": "before",
+        "row": method,
+        "seed": seed,
+        **counts,
+        "precision": precision,
+        "classes": classes,
+    } | record
+
+
+def others(logits: Any, observed: Any) -> dict[str, Any]:
+    """Other ways to compare labels of different classes."""
+    import numpy as np
+
+    positives = [np.sort(logits[observed[:, c] == 1, c]) for c in range(logits.shape[1])]
+    middle = np.array([np.median(values) if len(values) else np.inf for values in positives])
+
+    def percentile(part: Any) -> Any:
+        ranks = [np.searchsorted(v, part[:, c], side="right") / max(len(v), 1) for c, v in enumerate(positives)]
+        return np.stack(ranks, axis=1) + 1e-6 * part
+
+    return {"logit": lambda part: part, "above the median": lambda part: part - middle, "percentile": percentile}
+
+
+def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
+    """Answer 500 labels from the complete ones, and train again."""
+    import numpy as np
+
+    from spml.use.merge import with_answers
+
+    experiment = load_data(given)
+    count = given["answers"]
+    if arm == "at random":
+        observed = experiment.observed.rows(experiment.train_rows)
+        rows, columns = np.nonzero(observed == 0)
+        chosen = np.random.default_rng((seed, 500)).choice(len(rows), min(count, len(rows)), replace=False)
+        rows, columns = experiment.train_rows[rows[chosen]], columns[chosen]
+    else:
+        with np.load(entries(given, arm.removesuffix("'s list"), seed)) as file:
+            rows, columns = file["rows"][:count], file["columns"][:count]
+    values = np.array([experiment.complete.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)])
+    labels = with_answers(experiment.observed.sparse, rows, columns, values)
+    answered = replace(experiment, observed=experiment.observed.with_labels(labels))
+    assert (answered.observed.rows(rows)[np.arange(len(rows)), columns] == values).all()
+    _, record = train(given, "gr", seed, answered, folder)
+    said = {"answers": len(values), "positive": int((values == 1).sum()), "negative": int((values == -1).sum())}
+    return {"stage": "after", "row": arm, "seed": seed, **said} | record
+
+
+def upper(given: Given, row: str, seed: int, folder: Path) -> Record:
+    """With all labels, for comparison."""
+    _, record = train(given, "full", seed, load_data(given), folder)
+    return {"stage": "full", "row": row, "seed": seed} | record
+
+
+def entries(given: Given, method: str, seed: int) -> Path:
+    return Path(given["work"]) / f"{given['data']}-{method}-{seed}.npz"
+
+
+def main() -> None:
+    from spml.atomic import write_json
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="digits", metavar="NAME[=PLACE]", help="digits, voc=DIR or features=FILE")
+    parser.add_argument("--weights", default="pretrained", metavar="FILE", help="of tf_efficientnet_lite0, for voc")
+    parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--answers", type=int, default=500)
+    parser.add_argument("--epochs", type=int, help="other than those of the data")
+    parser.add_argument("--size", type=int, help="of pictures, other than 448")
+    parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
+    parser.add_argument("--work", type=Path, default=Path("build/review"), help="folder of the lists")
+    parser.add_argument("--json", type=Path, help="file of the results")
+    parser.add_argument("--without-full", action="store_true", help="leave out the runs with all labels")
+    options = parser.parse_args()
+    name, _, place = options.data.partition("=")
+    if name not in ("digits", "voc", "features") or (name != "digits") != bool(place):
+        parser.error(f"--data {options.data}: give digits, voc=DIR or features=FILE")
+    out = options.json or RESULTS / f"review-{name}.json"
+    given: Given = {"data": name, "root": place or None, "weights": options.weights, "cache": options.cache}
+    given |= {
+        "answers": options.answers,
+        "epochs": options.epochs,
+        "size": options.size,
+        "work": str(options.work.resolve()),
+    }
+    options.work.mkdir(parents=True, exist_ok=True)
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    done: Record = json.loads(out.read_text()) if out.exists() else {"data": name, "records": []}
+    done["environment"] = environment()
+
+    def keep(record: Record) -> None:
+        key = ("stage", "row", "seed")
+        rest = [other for other in done["records"] if [other[k] for k in key] != [record[k] for k in key]]
+        done["records"] = sorted([*rest, record], key=lambda r: (r["stage"], r["row"], r["seed"]))
+        write_json(out, done)
+        found = {name: f"{value['500']:.3f}" for name, value in record.get("precision", {}).items()}
+        told = found or {k: record[k] for k in ("positive", "negative") if k in record}
+        print(f"{record['stage']} {record['row']} {record['seed']}: test {record['test_map']:.2f} {told}", flush=True)
+
+    def there(stage: str, row: str, seed: int) -> bool:
+        same = [r for r in done["records"] if (r["stage"], r["row"], r["seed"]) == (stage, row, seed)]
+        return bool(same) and (stage != "before" or entries(given, row, seed).exists())
+
+    first = [("before", before, row, seed) for seed in seeds for row in ("gr", "an")]
+    if not options.without_full:
+        first += [("full", upper, "full", seed) for seed in seeds]
+    second = [("after", after, row, seed) for seed in seeds for row in ARMS]
+    for stage in (first, second):
+        wanted = [(function.__name__, given, row, seed) for s, function, row, seed in stage if not there(s, row, seed)]
+        run_all(call, wanted, options.jobs, keep)
+
+
+def call(function: str, given: Given, row: str, seed: int, folder: Path) -> Record:
+    made: Record = globals()[function](given, row, seed, folder)
+    return made
+
+
+if __name__ == "__main__":
+    main()

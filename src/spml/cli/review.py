@@ -1,0 +1,97 @@
+"""`spml review`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Review:
+    """List the labels most likely missing from a run's own data, with a page to say yes or no on; take the answers.
+
+    Example: spml review runs/photos, then spml review runs/photos --answers answers.csv --out labels.csv
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run."""
+    out: Path | None = None
+    """Folder for suggestions.csv and index.html. Default: RUN/review. With --answers: the new file of labels."""
+    answers: Path | None = None
+    """File that the page has saved: join its answers to the run's labels, in a new file that `spml train` takes."""
+    count: int = 500
+    """How many labels to suggest."""
+    classes: str | None = None
+    """Classes to suggest, joined by commas. Default: all."""
+    per_class: int | None = None
+    """At most so many of each class."""
+    split: Literal["train", "val", "all"] = "train"
+    """Rows to look at: those trained on, those that chose the epoch, or both."""
+    root: Path | None = None
+    """Folder of the data's files; default: where they were at training."""
+    batch_size: int = 64
+    """Items at a time."""
+    overwrite: bool = False
+    """Replace a folder of suggestions; a file of labels is never replaced."""
+
+    def run(self) -> None:
+        """Suggest, or take the answers."""
+        if self.answers is not None:
+            self._merge(self.answers)
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from spml.cli import say
+        from spml.errors import DataError
+        from spml.use.review import PAGE, review
+
+        out = self.out or self.run_folder / "review"
+        bad = 0
+
+        def on_error(row: int, error: DataError) -> None:
+            nonlocal bad
+            bad += 1
+            say(f"left out: {error}")
+
+        with Progress(transient=True, disable=not Console().is_terminal) as progress:
+            tasks = {what: progress.add_task(what, total=None) for what in ("scoring", "drawing")}
+            written = review(
+                self.run_folder,
+                out,
+                count=self.count,
+                classes=self._classes(),
+                per_class=self.per_class,
+                split=self.split,
+                root=self.root,
+                overwrite=self.overwrite,
+                batch_size=self.batch_size,
+                on_error=on_error,
+                advance=lambda what, done, total: progress.update(tasks[what], completed=done, total=total),
+            )
+        print(f"{written:,} labels to look at: open {out / PAGE}")
+        print(f"then: {shlex.join(['spml', 'review', str(self.run_folder), '--answers', 'answers.csv'])}")
+        if bad:
+            raise DataError(f"{bad:,} pictures could not be read, named above")
+
+    def _merge(self, answers: Path) -> None:
+        from spml.use.answers import merge
+
+        done = merge(self.run_folder, answers, self.out, root=self.root)
+        known = f", {done.known:,} were known" if done.known else ""
+        print(f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}")
+        print(f"train with: {shlex.join(['spml', 'train', *done.words])}")
+
+    def _classes(self) -> list[str]:
+        """Names joined by commas; a name that holds one stands alone."""
+        from spml.model import load_model
+
+        if self.classes is None:
+            return []
+        if "," in self.classes and self.classes in load_model(self.run_folder)[1].classes:
+            return [self.classes]
+        return [name.strip() for name in self.classes.split(",") if name.strip()]

@@ -1,0 +1,188 @@
+"""Answers to a review: read, checked against what is known, and joined to it in a new file of labels."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spml.atomic import replacing, write_text
+from spml.data import LabelTable
+from spml.data.names import suggestion
+from spml.data.text import lines
+from spml.errors import DataError, UserError
+from spml.model import load_model
+from spml.train.run import read_json
+from spml.use.assess import run_data
+from spml.use.merge import with_answers
+
+HEADER = ["image", "class", "answer"]
+VALUES = {"1": 1, "yes": 1, "y": 1, "true": 1, "-1": -1, "no": -1, "n": -1, "false": -1}
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of the answers.
+
+    Attributes:
+        path: the new file of labels.
+        positives: answers that added a label.
+        negatives: answers that added a known negative.
+        known: answers that said what was known.
+        words: of the command that trains with the file, after `spml train`.
+    """
+
+    path: Path
+    positives: int
+    negatives: int
+    known: int
+    words: list[str]
+
+
+def merge(run: Path, answers: Path, out: Path | None = None, *, root: Path | None = None) -> Merged:
+    """Write a new file of labels: those the run was trained with, and the answers.
+
+    Args:
+        run: a finished run.
+        answers: CSV with the columns image, class and answer (1 or -1).
+        out: .csv where the data are picture files, .npz where they are arrays; beside the answers when None.
+        root: folder of the data's files; where they were at training when None.
+    """
+    config = read_json(run / "config.json")
+    read_json(run / "result.json")
+    experiment = run_data(config, load_model(run)[1].classes, root)
+    table = experiment.observed
+    suffix = ".csv" if table.x is None else ".npz"
+    out = answers.with_name(f"labels{suffix}") if out is None else out
+    if out.suffix.lower() != suffix:
+        kind = "picture files" if table.x is None else "arrays"
+        raise UserError(f"{out}: {experiment.name} holds {kind}, whose labels are written as {suffix}")
+    names = out.with_name(f"{out.stem}.classes.txt")
+    for path in (out, names):
+        if os.path.lexists(path):
+            raise UserError(f"{path} is already there; give another --out")
+    found = read_answers(answers, table)
+    rows, columns, values = (np.array(part, np.int64) for part in zip(*found, strict=True))
+    before = np.array([table.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)])
+    labels = with_answers(table.sparse, rows, columns, values)
+    splits = np.full(len(table), "train", dtype="<U5")
+    splits[experiment.val_rows] = "val"
+    test = None if config.get("test") else experiment.test  # a file of its own stays the file that it is
+    words = [str(out)]
+    if table.x is None:
+        if _write_csv(out, table.with_labels(labels), splits.tolist(), test) != list(table.classes):
+            write_text(names, "".join(f"{name}\n" for name in table.classes))
+            words += ["--classes", str(names)]
+    else:
+        _write_arrays(out, table.with_labels(labels), splits, test)
+    words += ["--test", str(config["test"])] if config.get("test") else []
+    new = before == 0
+    added, denied = (int((new & (values == value)).sum()) for value in (1, -1))
+    return Merged(out, added, denied, int((~new).sum()), words)
+
+
+def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
+    """Row, column and answer of each line; DataError with its number where one cannot be taken."""
+    rows: dict[str, int] = {}
+    twice: set[str] = set()
+    for row, item in enumerate(table.items):
+        if rows.setdefault(item, row) != row:
+            twice.add(item)
+    columns = {name: i for i, name in enumerate(table.classes)}
+    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    reader = csv.reader(lines(path), strict=True)
+    try:
+        header = [cell.strip().lower() for cell in next(reader, [])]
+        if header != HEADER:
+            raise DataError(f"{path}, line 1: the columns are {','.join(header) or 'none'}; give {','.join(HEADER)}")
+        start = reader.line_num + 1
+        for cells in reader:
+            line, start = start, reader.line_num + 1
+            where = f"{path}, line {line}: "
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(HEADER):
+                raise DataError(f"{where}{len(cells)} cells, the header has {len(HEADER)}; is the line whole?")
+            image, name, said = cells[0], cells[1].strip(), cells[2].strip().lower()
+            if image not in rows:
+                raise DataError(f"{where}{image!r} is not in the run's train list; is it the answers of another run?")
+            if image in twice:
+                raise DataError(f"{where}{image!r} names several items; give each a name of its own")
+            if name not in columns:
+                raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
+            if said not in VALUES:
+                raise DataError(f"{where}{cells[2]!r} is no answer; write 1 for yes or -1 for no")
+            _add(seen, (rows[image], columns[name]), VALUES[said], line, where, table)
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}; check the quotes of this row") from None
+    if not seen:
+        raise DataError(f"{path}: no answers; nothing was written")
+    return [(row, column, value) for (row, column), (value, _) in seen.items()]
+
+
+def _add(
+    seen: dict[tuple[int, int], tuple[int, int]],
+    entry: tuple[int, int],
+    value: int,
+    line: int,
+    where: str,
+    table: LabelTable,
+) -> None:
+    """Take an answer that agrees with earlier ones and with what is known."""
+    said = {1: "yes", -1: "no"}
+    pair = f"{table.classes[entry[1]]!r} of {table.items[entry[0]]!r}"
+    if entry in seen and seen[entry][0] != value:
+        earlier, at = seen[entry]
+        raise DataError(f"{where}{pair} is {said[value]}, but {said[earlier]} in line {at}; keep one of the two")
+    known = int(table.rows([entry[0]])[0, entry[1]])
+    if known not in (0, value):
+        label = "positive" if known == 1 else "negative"
+        raise DataError(f"{where}{pair} is {said[value]}, but it is a known {label}; mend the label or the answer")
+    seen.setdefault(entry, (value, line))
+
+
+def _write_csv(out: Path, table: LabelTable, splits: list[str], test: LabelTable | None) -> list[str]:
+    """image,label,negative,split with paths that hold from the file's folder; gives the classes a reader will find."""
+    met: set[str] = set()
+    with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", "label", "negative", "split"])
+        for part, names in ((table, splits), (test, ["test"] * (0 if test is None else len(test)))):
+            for row, split in enumerate(names):
+                assert part is not None
+                labels = part.rows([row])[0]
+                there, absent = (
+                    [part.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
+                )
+                met.update(there, absent)
+                writer.writerow([_place(part, row, out), "|".join(there), "|".join(absent), split])
+    return sorted(met)
+
+
+def _place(table: LabelTable, row: int, out: Path) -> str:
+    """Path of a picture from the folder of the new file, where there is one."""
+    path = Path(table.items[row])
+    path = (path if table.root is None else table.root / path).absolute()
+    try:
+        return Path(os.path.relpath(path, out.absolute().parent)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()
+
+
+def _write_arrays(out: Path, table: LabelTable, splits: Any, test: LabelTable | None) -> None:
+    parts = [table] if test is None else [table, test]
+    items = [item for part in parts for item in part.items]
+    with replacing(out) as beside, beside.open("wb") as file:
+        np.savez_compressed(
+            file,
+            allow_pickle=False,
+            x=np.concatenate([part.x for part in parts if part.x is not None]),
+            labels=np.concatenate([part.labels for part in parts]),
+            classes=np.array(list(table.classes)),
+            split=np.concatenate([splits, np.full(sum(map(len, parts)) - len(splits), "test")]),
+            items=np.array(items),
+        )

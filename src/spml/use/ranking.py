@@ -1,0 +1,105 @@
+"""Which unknown labels are most likely positives, from logits and observed labels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Labels = npt.NDArray[np.int8]
+Logits = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+SAMPLE = 20_000_000  # entries that the scale is fitted to
+ROWS = 8192  # ranked together
+STEPS = 60  # of Newton's method; it needs about ten
+
+
+class Scale(NamedTuple):
+    """log odds of being observed = slope × logit + shift of the class.
+
+    Attributes:
+        slope: one for all classes, above 0.
+        shifts: one for each class.
+    """
+
+    slope: float
+    shifts: npt.NDArray[np.float64]
+
+    def __call__(self, logits: Logits) -> npt.NDArray[np.float64]:
+        """Scores that can be compared across classes."""
+        return self.slope * logits.astype(np.float64) + self.shifts
+
+
+def fit_scale(logits: Logits, observed: Labels) -> Scale:
+    """The scale under which observed positives are most likely, one slope for all classes and a shift for each.
+
+    A model that was taught that unknown labels are negative, or that common classes are likely, gives logits that mean
+    different things in different classes. The share of a class that is observed puts them on one scale. Known negatives
+    count as not observed. Half a positive is added to each class, so that one without any has a shift.
+    """
+    wanted = np.linspace(0, len(logits) - 1, min(len(logits), max(1, SAMPLE // logits.shape[1]))).astype(np.int64)
+    x, seen = logits[wanted].astype(np.float64), observed[wanted] == 1
+    unit = float(x.std()) or 1.0
+    x = np.clip((x - x.mean(axis=0)) / unit, -50, 50)
+    share = np.clip((seen.sum(axis=0) + 0.5) / (len(x) + 1), None, 0.999)
+    slope, shifts = 1.0, np.log(share / (1 - share))
+    for _ in range(STEPS):
+        p = 1 / (1 + np.exp(-np.clip(slope * x + shifts, -40, 40)))
+        weight = p * (1 - p) + 1e-12
+        # the slope's own equation once each class's shift has followed it
+        rest, mass, moment = len(x) * share - p.sum(axis=0), weight.sum(axis=0), (weight * x).sum(axis=0)
+        gradient = ((seen - p) * x).sum() - (moment * rest / mass).sum()
+        curvature = (weight * x * x).sum() - (moment**2 / mass).sum()
+        step = float(np.clip(gradient / max(curvature, 1e-9), -1, 1))
+        moved = max(slope + step, 1e-3)
+        shifts = shifts + np.clip((rest - moment * (moved - slope)) / mass, -2, 2)
+        done, slope = abs(moved - slope) < 1e-7 and np.abs(rest).max() < 1e-6 * len(x), moved
+        if done:
+            break
+    return Scale(slope / unit, shifts - slope / unit * logits[wanted].mean(axis=0, dtype=np.float64))
+
+
+def likeliest(
+    scale: Scale,
+    logits: Logits,
+    observed: Labels,
+    count: int,
+    *,
+    columns: Sequence[int] | None = None,
+    per_class: int | None = None,
+) -> tuple[Numbers, Numbers]:
+    """Rows and columns of the unknown labels with the highest scores, best first; ties go by row, then column.
+
+    Args:
+        scale: puts classes on one scale.
+        logits: of the items.
+        observed: what is known of them; only zeros are ranked.
+        count: at most so many.
+        columns: of these classes alone.
+        per_class: at most so many of each class.
+    """
+    wanted = np.arange(logits.shape[1]) if columns is None else np.unique(np.asarray(columns, np.int64))
+    rows, classes, scores = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    for start in range(0, len(logits), ROWS):
+        part = slice(start, start + ROWS)
+        row, column = np.nonzero(observed[part][:, wanted] == 0)
+        rows = np.concatenate([rows, row + start])
+        classes = np.concatenate([classes, wanted[column]])
+        scores = np.concatenate([scores, scale(logits[part])[row, wanted[column]]])
+        keep = np.lexsort((classes, rows, -scores))
+        if per_class is not None:
+            keep = keep[_position(classes[keep]) < per_class]
+        keep = keep[:count]
+        rows, classes, scores = rows[keep], classes[keep], scores[keep]
+    return rows, classes
+
+
+def _position(classes: Numbers) -> Numbers:
+    """How many of the same class stand before each entry."""
+    order = np.argsort(classes, kind="stable")
+    begins = np.flatnonzero(np.diff(classes[order], prepend=-1))
+    position = np.empty(len(classes), np.int64)
+    position[order] = np.arange(len(classes)) - np.repeat(begins, np.diff(begins, append=len(classes)))
+    return position

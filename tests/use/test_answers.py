@@ -1,0 +1,183 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spml.cli import main
+from spml.data import LabelTable, SparseLabels, load, read
+from spml.errors import DataError, UserError
+from spml.use.answers import merge, read_answers
+from spml.use.merge import with_answers
+
+HEAD = "image,class,answer\n"
+TRAIN = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder with twelve pictures, their table, and a run on it."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("answers")
+    (folder / "photos").mkdir()
+    rows = ["image,label,negative,split"]
+    for i in range(12):
+        name = ("red", "green", "blue")[i % 3]
+        Image.new("RGB", (16, 16), name).save(folder / "photos" / f"{i}.png")
+        absent = "green" if i == 0 else ""
+        rows.append(f"photos/{i}.png,{name},{absent},{('val', 'test')[i % 2] if i >= 8 else 'train'}")
+    (folder / "photos.csv").write_text("\n".join(rows) + "\n")
+    assert main(["train", str(folder / "photos.csv"), *TRAIN, "--out", str(folder / "run")]) == 0
+    return folder
+
+
+def answers(tmp_path, *lines):
+    path = tmp_path / "answers.csv"
+    path.write_text(HEAD + "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_entries_are_added_and_replaced_whatever_the_fill():
+    rng = np.random.default_rng(0)
+    for fill in (0, -1):
+        dense = rng.choice([-1, 0, 1], (9, 4), p=[0.2, 0.6, 0.2] if fill == 0 else [0.7, 0.1, 0.2]).astype(np.int8)
+        sparse = SparseLabels.from_dense(dense)
+        assert sparse.fill == fill
+        entries = [(0, 0), (8, 3), (4, 2), (4, 1)]
+        rows, columns = zip(*entries, strict=True)
+        values = [1, -1, -1, 1]
+        wanted = dense.copy()
+        wanted[rows, columns] = values
+        merged = with_answers(sparse, rows, columns, values)
+        assert (merged.rows(np.arange(9)) == wanted).all()
+        assert all(
+            (np.diff(merged.indices[a:b]) > 0).all() for a, b in zip(merged.indptr, merged.indptr[1:], strict=False)
+        )
+    empty = SparseLabels.from_dense(np.zeros((2, 2), np.int8))
+    assert (with_answers(empty, [1], [0], [1]).rows([0, 1]) == [[0, 0], [1, 0]]).all()
+    assert with_answers(empty, [], [], []).rows([0, 1]).sum() == 0
+
+
+def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsys, monkeypatch):
+    given = answers(
+        tmp_path, "photos/0.png,blue,1", "photos/1.png,red,-1", "photos/8.png,red,yes", "photos/0.png,red,1"
+    )
+    out = tmp_path / "new" / "labels.csv"
+    assert main(["review", str(photos / "run"), "--answers", str(given), "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "2 labels and 1 known negatives added, 1 were known" in told and f"spml train {out}" in told
+    new, old = read(out, labels="observed"), read(photos / "photos.csv", labels="observed")
+    assert {split: len(t) for split, t in new.items()} == {split: len(t) for split, t in old.items()}
+    place = {name: i for i, name in enumerate(new["train"].classes)}
+    for split in new:
+        wanted = old[split].labels.copy()
+        if split == "train":
+            wanted[0, place["blue"]], wanted[1, place["red"]] = 1, -1
+        if split == "val":
+            wanted[0, place["red"]] = 1
+        assert (new[split].labels == wanted).all()
+        for row, item in enumerate(new[split].items):
+            here = (out.parent / item).resolve()
+            assert here == (photos / old[split].items[row]).resolve() and here.is_file()
+    assert out.read_text().splitlines()[0] == "image,label,negative,split"
+    assert new["train"].rows([0])[0, place["green"]] == -1
+    assert main(["train", str(out), *TRAIN, "--out", str(tmp_path / "again")]) == 0
+    assert main(["review", str(tmp_path / "again"), "--out", str(tmp_path / "list")]) == 0
+
+
+def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_path, capsys):
+    (tmp_path / "classes.txt").write_text("red\ngreen\nblue\nviolet\n")
+    run = tmp_path / "run"
+    words = [str(photos / "photos.csv"), "--classes", str(tmp_path / "classes.txt"), *TRAIN, "--out", str(run)]
+    assert main(["train", *words]) == 0
+    given = answers(tmp_path, "photos/2.png,red,1")
+    assert main(["review", str(run), "--answers", str(given)]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == f"train with: spml train {tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'}"
+    assert list(load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt").classes)[3] == "violet"
+
+
+def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(photos)
+    rows = Path("photos.csv").read_text().splitlines()
+    for split in ("train", "val", "test"):
+        kept = [row.rsplit(",", 1)[0] for row in rows[1:] if row.endswith(split)]
+        Path(f"{split}.csv").write_text("\n".join(["image,label,negative", *kept]) + "\n")
+    words = ["--val", "val.csv", "--test", "test.csv", *TRAIN, "--out", str(tmp_path / "run")]
+    assert main(["train", "train.csv", *words]) == 0
+    given = answers(tmp_path, "photos/10.png,red,-1")
+    assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("labels.csv --test test.csv")
+    new = load(tmp_path / "labels.csv", test="test.csv")
+    assert (len(new.train_rows), len(new.val_rows), len(new.test)) == (8, 2, 2)
+    assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]
+
+
+def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file, scenes, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "run")
+    row, column = next(zip(*np.nonzero(scenes.observed.labels == 0), strict=True))
+    name = scenes.classes[column]
+    given = answers(tmp_path, f"{scenes.observed.items[row]},{name},-1")
+    done = merge(run, given)
+    assert done.path == tmp_path / "labels.npz" and (done.positives, done.negatives, done.known) == (0, 1, 0)
+    new = load(done.path)
+    assert (new.observed.x == scenes.observed.x).all() and list(new.classes) == list(scenes.classes)
+    assert (new.train_rows == scenes.train_rows).all() and (new.val_rows == scenes.val_rows).all()
+    wanted = scenes.observed.labels.copy()
+    wanted[row, column] = -1
+    assert (new.observed.labels == wanted).all()
+    assert (new.test.labels == scenes.test.labels).all()
+    with pytest.raises(UserError, match=r"labels\.npz is already there"):
+        merge(run, given)
+    with pytest.raises(UserError, match=r"holds arrays, whose labels are written as \.npz"):
+        merge(run, given, tmp_path / "labels.csv")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["photos/0.png,blue,1", "photos/0.png,blue,-1"], r"line 3: 'blue' of 'photos/0.png' is no, but yes in line 2"),
+        (["photos/0.png,red,-1"], "line 2: 'red' of 'photos/0.png' is no, but it is a known positive"),
+        (["photos/0.png,green,1"], "line 2: 'green' of 'photos/0.png' is yes, but it is a known negative"),
+        (["photos/9.png,red,1"], "line 2: 'photos/9.png' is not in the run's train list"),
+        (["", "photos/0.png,bleu,1"], r"line 3: the run has no class 'bleu'; did you mean 'blue'\?"),
+        (["photos/0.png,blue,maybe"], "line 2: 'maybe' is no answer; write 1 for yes or -1 for no"),
+        (["photos/0.png,blue"], "line 2: 2 cells, the header has 3"),
+        (['photos/0.png,"blue,1'], "line 2: .*check the quotes"),
+        ([], "no answers; nothing was written"),
+    ],
+)
+def test_a_wrong_answer_is_told_with_its_line_and_nothing_is_written(photos, tmp_path, capsys, lines, message):
+    given = answers(tmp_path, *lines)
+    with pytest.raises(DataError, match=message):
+        merge(photos / "run", given)
+    assert main(["review", str(photos / "run"), "--answers", str(given)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv"]
+
+
+def test_files_that_hold_no_answers_are_refused(photos, tmp_path):
+    for content, message in {
+        b"": "line 1: the columns are none; give image,class,answer",
+        b"image,label\n": "line 1: the columns are image,label",
+        b"image,class,answer\n\xff,red,1\n": "line 2: byte 0xff is not UTF-8",
+    }.items():
+        (tmp_path / "a.csv").write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            merge(photos / "run", tmp_path / "a.csv")
+    with pytest.raises(DataError, match="No such file"):
+        merge(photos / "run", tmp_path / "none.csv")
+    with pytest.raises(UserError, match=r"holds picture files, whose labels are written as \.csv"):
+        merge(photos / "run", tmp_path / "a.csv", tmp_path / "x.npz")
+    (tmp_path / "labels.classes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"labels\.classes\.txt is already there"):
+        merge(photos / "run", answers(tmp_path, "photos/0.png,blue,1"))
+    assert (tmp_path / "labels.classes.txt").read_text() == "mine"
+
+
+def test_a_name_of_two_items_is_no_name(tmp_path):
+    table = LabelTable(["a", "a", "b"], ["x"], np.array([[1], [0], [0]]))
+    with pytest.raises(DataError, match="line 2: 'a' names several items"):
+        read_answers(answers(tmp_path, "a,x,1"), table)
+    assert read_answers(answers(tmp_path, "b,x,1", "b,x,1"), table) == [(2, 0, 1)]

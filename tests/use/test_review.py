@@ -1,0 +1,257 @@
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spml.cli import main
+from spml.data import load
+from spml.errors import DataError, UserError
+from spml.model import load_model, save_model
+from spml.train import Settings, fit
+from spml.use.review import review
+from tests.use.browser import CHROMIUM, Browser
+
+
+def table(folder):
+    with (folder / "suggestions.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def bytes_of(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def run(scenes_file, tmp_path_factory):
+    """A run on scenes through the command line, so that its config names the data."""
+    folder = tmp_path_factory.mktemp("review") / "run"
+    words = ["--labels", "complete", "--backbone", "tiny", "--epochs", "3", "--batch-size", "32", "--lr", "3e-3"]
+    assert main(["train", str(scenes_file), *words, "--flip", "False", "--quiet", "--out", str(folder)]) == 0
+    return folder
+
+
+def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, tmp_path, capsys):
+    assert main(["review", str(run), "--out", str(tmp_path / "out"), "--count", "30"]) == 0
+    assert "30 labels to look at" in capsys.readouterr().out
+    rows = table(tmp_path / "out")
+    assert [row["rank"] for row in rows] == [str(i) for i in range(1, 31)]
+    assert sorted((float(row["score"]) for row in rows), reverse=True) == [float(row["score"]) for row in rows]
+    place = {item: i for i, item in enumerate(scenes.observed.items)}
+    train = set(scenes.train_rows.tolist())
+    for row in rows:
+        labels = scenes.observed.rows([place[row["image"]]])[0]
+        assert labels[list(scenes.classes).index(row["class"])] == 0 and place[row["image"]] in train
+        assert [scenes.classes[i] for i in np.flatnonzero(labels == 1)] == row["observed"].split("|")
+        assert 0 <= float(row["probability"]) <= 1
+    page = (tmp_path / "out" / "index.html").read_text()
+    cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert [(card["image"], card["name"]) for card in cards] == [(row["image"], row["class"]) for row in rows]
+    for card in cards:
+        with Image.open(tmp_path / "out" / card["picture"]) as picture, Image.open(tmp_path / "out" / card["map"]) as m:
+            assert picture.size == (card["w"], card["h"]) and m.mode == "RGBA"
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
+    assert review(run, tmp_path / "a", count=9, classes=["two", "one"], per_class=4) == 8
+    assert sorted(row["class"] for row in table(tmp_path / "a")) == ["one"] * 4 + ["two"] * 4
+    review(run, tmp_path / "b", count=5, split="val")
+    held_out = {scenes.observed.items[row] for row in scenes.val_rows}
+    assert {row["image"] for row in table(tmp_path / "b")} <= held_out
+    everything = review(run, tmp_path / "c", count=10**6, split="all", classes=["one"])
+    assert everything == (scenes.observed.labels[:, list(scenes.classes).index("one")] == 0).sum()
+    assert main(["review", str(run), "--out", str(tmp_path / "d"), "--classes", "one, two", "--count", "3"]) == 0
+    with pytest.raises(UserError, match=r"no class 'tow'; did you mean 'two'\?"):
+        review(run, tmp_path / "e", classes=["tow"])
+    for words in ({"count": 0}, {"per_class": 0}, {"batch_size": 0}):
+        with pytest.raises(UserError, match="must be above 0"):
+            review(run, tmp_path / "e", **words)
+    assert not (tmp_path / "e").exists()
+
+
+def test_calibration_changes_probabilities_and_not_the_order(run, tmp_path):
+    from dataclasses import replace
+
+    review(run, tmp_path / "before", count=40)
+    other = shutil.copytree(run, tmp_path / "run")
+    model, info = load_model(other)
+    knots = [[[-20.0, 20.0], [-12.0, 8.0]]] * len(info.classes)
+    save_model(other / "best", model, replace(info, calibration=knots))
+    review(other, tmp_path / "after", count=40)
+    pairs = [[(row["image"], row["class"]) for row in table(tmp_path / name)] for name in ("before", "after")]
+    assert pairs[0] == pairs[1]
+    assert table(tmp_path / "before")[0]["probability"] > table(tmp_path / "after")[0]["probability"]
+
+
+def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
+    """Train, review and merge with true and with random labels where nothing was observed; test labels stay."""
+    with np.load(scenes_file) as file:
+        arrays = {name: file[name] for name in file.files}
+    observed = load(scenes_file, labels="complete").observed
+    listed = arrays["split"] != "test"
+    data, seen = tmp_path / "data.npz", tmp_path / "seen.npz"
+    items = np.array([f"scene {i}" for i in range(len(listed))])
+    part = {"x": arrays["x"][listed], "classes": arrays["classes"], "split": arrays["split"][listed]}
+    np.savez(seen, labels=observed.labels, items=items[listed], **part)
+    coins = np.random.default_rng(5).choice([-1, 1], arrays["labels"].shape).astype(np.int8)
+    noise = np.where(listed[:, None] & ~_pad(observed.labels == 1, len(listed)), coins, arrays["labels"])
+    settings = ["--backbone", "tiny", "--epochs", "2", "--batch-size", "32", "--flip", "False", "--quiet"]
+    found = {}
+    for name, labels in {"true": arrays["labels"], "noise": noise}.items():
+        np.savez(data, **{**arrays, "labels": labels, "items": items})
+        words = ["--labels", "complete", "--observe", f"file:{seen}", "--selection", "observed"]
+        run, out = tmp_path / name / "run", tmp_path / name / "out"
+        assert main(["train", str(data), *words, *settings, "--out", str(run)]) == 0
+        assert main(["review", str(run), "--out", str(out), "--count", "60", "--split", "all"]) == 0
+        answers = "image,class,answer\n" + "".join(f"{row['image']},{row['class']},1\n" for row in table(out)[:20])
+        (tmp_path / name / "answers.csv").write_text(answers)
+        assert main(["review", str(run), "--answers", str(tmp_path / name / "answers.csv")]) == 0
+        with np.load(tmp_path / name / "labels.npz") as file:
+            found[name] = {**bytes_of(out), "labels": file["labels"].tobytes()}
+    assert (noise != arrays["labels"]).sum() > 500
+    assert len(found["true"]) > 60 and found["true"] == found["noise"]
+
+
+def _pad(mask, length):
+    return np.concatenate([mask, np.zeros((length - len(mask), mask.shape[1]), bool)])
+
+
+def test_nothing_is_overwritten_unasked_and_nothing_else_is_removed(run, tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ["review", str(run), "--out", str(out), "--count", "5"]
+    assert main(words) == 0
+    before = bytes_of(out)
+    assert main(words) == 2
+    assert "already there; give --overwrite" in capsys.readouterr().err and bytes_of(out) == before
+    assert main([*words[:-1], "3", "--overwrite"]) == 0
+    assert len(table(out)) == 3
+    (out / "answers.csv").write_text("mine")
+    assert main([*words, "--overwrite"]) == 2
+    assert "something else than a review (answers.csv)" in capsys.readouterr().err
+    assert (out / "answers.csv").read_text() == "mine" and len(table(out)) == 3
+    (tmp_path / "file").write_text("x")
+    assert main(["review", str(run), "--out", str(tmp_path / "file"), "--overwrite"]) == 2
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
+    def broken(name, change):
+        other = shutil.copytree(run, tmp_path / name)
+        change(other)
+        return other
+
+    def edit(path, **values):
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    cases = {
+        "no config.json": tmp_path,
+        "no result.json": broken("unfinished", lambda r: (r / "result.json").unlink()),
+        "not JSON": broken("cut", lambda r: (r / "config.json").write_text('{"data":')),
+        "newer version": broken("newer", lambda r: edit(r / "best" / "model.json", format=99)),
+        "lacks data": broken("bare", lambda r: (r / "config.json").write_text('{"labels": 1}')),
+        "model.safetensors": broken("weights", lambda r: (r / "best" / "model.safetensors").write_bytes(b"cut")),
+        "no such file": broken("moved", lambda r: edit(r / "config.json", data="gone.npz")),
+        "class list": broken(
+            "classes", lambda r: edit(r / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
+        ),
+    }
+    for message, folder in cases.items():
+        before = bytes_of(folder)
+        for words in ([], ["--answers", str(tmp_path / "a.csv")]):
+            (tmp_path / "a.csv").write_text("image,class,answer\n0,one,1\n")
+            if words and message == "model.safetensors":
+                continue
+            assert main(["review", str(folder), *words]) == 2, message
+            told = capsys.readouterr().err
+            assert message in told and told.count("\n") == 1, told
+        (tmp_path / "a.csv").unlink()
+        assert bytes_of(folder) == before or folder == tmp_path
+
+
+def test_a_picture_that_cannot_be_read_is_told_and_left_out(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(pictures.parent)
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
+    assert main(["train", "photos.csv", *words]) == 0
+    Path("photos/0.jpg").write_bytes(b"\xff\xd8\xff cut")
+    assert main(["review", "run", "--out", "out"]) == 2
+    told = capsys.readouterr().err
+    assert "left out: photos.csv, line 2: photos/0.jpg" in told and "1 pictures could not be read" in told
+    assert len(table(Path("out"))) == 7 * 2 and "photos/0.jpg" not in {row["image"] for row in table(Path("out"))}
+    for path in Path("photos").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match="nothing was written"):
+        review(Path("run"), Path("none"), on_error=lambda row, error: None)
+    with pytest.raises(DataError):
+        review(Path("run"), Path("none"))
+    assert not Path("none").exists()
+
+
+def test_features_have_cards_without_pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)).astype(np.float32)
+    np.savez(tmp_path / "f.npz", x=x, labels=(x[:, :3] > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"]))
+    settings = Settings(method="gr", epochs=1, accelerator="cpu")
+    fit(load(tmp_path / "f.npz"), settings, tmp_path / "run", quiet=True)
+    assert review(tmp_path / "run", tmp_path / "out", count=10) == 10
+    assert not (tmp_path / "out" / "pictures").exists()
+    known = tmp_path / "known.npz"
+    np.savez(known, x=x, labels=np.where(x[:, :3] > 0.2, 1, -1), classes=np.array(["a", "b", "c"]))
+    fit(load(known), settings, tmp_path / "full", quiet=True)
+    with pytest.raises(UserError, match="nothing to suggest"):
+        review(tmp_path / "full", tmp_path / "other")
+
+
+def test_names_that_look_like_html_stay_text(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    text = Path("photos.csv").read_text().replace(",red,", ",</script><b>red & 'x',")
+    Path("odd.csv").write_text(text)
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
+    assert main(["train", "odd.csv", *words]) == 0 and main(["review", "run"]) == 0
+    page = Path("run/review/index.html").read_text()
+    assert page.count("</script>") == 2
+    cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert "</script><b>red & 'x'" in {card["name"] for card in cards}
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed, which clicks through the page")
+def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
+    out = tmp_path / "out"
+    review(run, out, count=40)
+    rows, count = table(out), "document.getElementById('count').textContent"
+    profile, saved = tmp_path / "profile", tmp_path / "answers.csv"
+    with Browser(profile, tmp_path) as browser:
+        browser.open((out / "index.html").as_uri())
+        browser.until("document.querySelector('.photo').naturalWidth > 0")
+        assert browser.script(count) == "0 of 40 answered: 0 yes, 0 no"
+        browser.click("#card-0 .y")
+        browser.click("#card-3 .n")
+        assert browser.script(count) == "2 of 40 answered: 1 yes, 1 no"
+        browser.click("#card-3 .y")  # another mind
+        browser.press("ArrowRight")
+        browser.press("n")
+        browser.press("y")
+        browser.press("y")
+        browser.press("u")
+        assert browser.script(count) == "4 of 40 answered: 3 yes, 1 no"
+        browser.press(" ")
+        assert browser.script("getComputedStyle(document.querySelector('#card-0 .map')).display") == "block"
+        browser.open((out / "index.html").as_uri())  # what was said is still there
+        assert browser.until(count) == "4 of 40 answered: 3 yes, 1 no"
+        browser.click("#undo")
+        browser.press("y")
+        browser.script("document.getElementById('show').value = 'answered'; filter()")
+        assert browser.script("shown.filter(article => !article.hidden).length") == 4
+        browser.click("#save")
+        browser.until("true")
+        for _ in range(500):
+            if saved.exists() and saved.read_text().count("\n") == 5:
+                break
+            browser.script("new Promise(done => setTimeout(done, 20))")
+    given = [(0, 1), (3, 1), (4, -1), (5, 1)]
+    lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in given]
+    assert saved.read_text().splitlines() == ["image,class,answer", *lines]
+    assert main(["review", str(run), "--answers", str(saved), "--out", str(tmp_path / "new.npz")]) == 0
