@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md from the recorded results.
+"""Writes the tables of docs/performance.md and docs/sklearn.md from the recorded results.
 
 python benchmarks/render.py docs/performance.md
 """
@@ -83,6 +83,15 @@ def throughput() -> str:
     return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
 
 
+def estimator() -> str:
+    lines = ["| items × features, classes | model | seconds | test mAP | F1 at 0.5 |", "|---|---|---|---|---|"]
+    for row in load("estimator.json"):
+        items, features, classes = row["size"]
+        figures = f"{row['seconds']:.1f} | {row['map']:.1f} | {row['f1']:.1f}"
+        lines.append(f"| {items:,} × {features}, {classes} | {row['model']} | {figures} |")
+    return "\n".join(lines)
+
+
 def load(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 
@@ -93,6 +102,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "decoding": decoding,
     "startup": startup,
     "throughput": throughput,
+    "estimator": estimator,
 }
 
 

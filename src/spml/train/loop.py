@@ -56,7 +56,7 @@ def fit(
     """Train, choose the epoch by the declared labels, evaluate it once on test, and write the run folder.
 
     Args:
-        experiment: the data, from `spml.data.load`.
+        experiment: the data, from `spml.data.load`; without validation rows the last epoch is taken.
         settings: how to train.
         out: the run folder.
         options: of the method; what is not given has its published or default value.
@@ -280,21 +280,22 @@ class _Training:
         self.at.within["line"] = line
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
-        logits = self._logits(self.val, "validation", epoch)
-        figure = score(logits, self.val_truth, _selection(self.settings))
+        logits = self._logits(self.val, "validation", epoch) if len(self.val) else None
+        figure = None if logits is None else score(logits, self.val_truth, _selection(self.settings))
         self.at.history.append({"epoch": epoch, **line, "val_map": figure})
-        better = epoch > 0 and (not self.at.best or figure > self.at.best["val_map"])
+        better = epoch > 0 and (not self.at.best or figure is None or figure > self.at.best["val_map"])
         if better:
             self.at.best = {"epoch": epoch, "val_map": figure}
         if not self.processes.first:
             return
-        self.run.write_scores(f"val-{epoch:02d}", logits)
+        if logits is not None:
+            self.run.write_scores(f"val-{epoch:02d}", logits)
         self.run.write_history(self.at.history)
         if epoch:
-            mark = "  best" if better else ""
             name = "val mAP" if self.settings.selection == "complete" else "val estimate"
+            shown = "" if figure is None else f"  {name} {figure:.2f}{'  best' if better else ''}"
             left = f"  {line['skipped']} batches left out" if "skipped" in line else ""
-            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}  {name} {figure:.2f}{mark}{left}")
+            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}{shown}{left}")
 
     def _keep_best(self, epoch: int) -> None:
         """Write the model, if this epoch is the best, once a checkpoint holds it.
@@ -345,7 +346,7 @@ class _Training:
 
     def _should_stop(self) -> bool:
         drop = self.settings.patience_drop
-        if drop is None or not self.at.best or self.at.within:
+        if drop is None or not self.at.best or self.at.within or not len(self.val):
             return False
         return bool(self.at.history[-1]["val_map"] < self.at.best["val_map"] - drop)
 
