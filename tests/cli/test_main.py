@@ -10,7 +10,7 @@ import pytest
 from spml.cli import main
 from spml.losses import names
 
-COMMANDS = ("demo", "prepare", "check", "stats", "train", "eval", "predict", "report", "bench", "ablate")
+COMMANDS = ("demo", "prepare", "check", "stats", "train", "eval", "predict", "explain", "report", "bench", "ablate")
 
 
 def spml(*words, **more):

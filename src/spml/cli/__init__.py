@@ -27,6 +27,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.check import Check
     from spml.cli.demo import Demo
     from spml.cli.evaluate import Eval
+    from spml.cli.explain import Explain
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
@@ -41,6 +42,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "train": Train,
         "eval": Eval,
         "predict": Predict,
+        "explain": Explain,
         "bench": Bench,
         "ablate": Ablate,
         "report": Report,

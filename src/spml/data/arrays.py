@@ -35,9 +35,9 @@ def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
         path: a `.npz` file of them, or the `.npy` file of x with `labels.npy` and the others beside it.
         how: its classes replace the file's `classes`, whose columns they name.
     """
-    arrays = _beside(path) if path.suffix.lower() == ".npy" else _load(path)
-    sound = _Sound(path, how.on_error)
-    x = _pictures_or_features(path, _needed(path, arrays, "x"), sound)
+    arrays = _beside(path) if path.suffix.lower() == ".npy" else load_arrays(path)
+    sound = Sound(path, how.on_error)
+    x = pictures_or_features(path, _needed(path, arrays, "x"), sound)
     sparse = label_rows(f"{path}: labels", _legal(_needed(path, arrays, "labels"), sound), len(x))
     if how.classes is None or "classes" in arrays:
         names = strings(f"{path}: classes", _needed(path, arrays, "classes"), sparse.num_classes, "columns of labels")
@@ -66,7 +66,7 @@ def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
     return {name: table.take(splits == name) for name in SPLITS if name in splits}
 
 
-class _Sound:
+class Sound:
     """The rows of arrays that cannot be taken, told one by one."""
 
     def __init__(self, path: Path, on_error: OnError | None) -> None:
@@ -85,7 +85,7 @@ def _split_problem(value: str, row: int) -> str:
     return f"split: {value!r} in row {row} is not train, val or test{suggestion(value, SPLITS, 0.4)}"
 
 
-def _legal(labels: Array, sound: _Sound) -> Array:
+def _legal(labels: Array, sound: Sound) -> Array:
     """The labels, with zeros in the rows that hold something else than labels; without `on_error`, as they are."""
     if sound.on_error is None or labels.dtype.kind not in "biuf" or labels.ndim != 2:
         return labels
@@ -101,7 +101,8 @@ def _legal(labels: Array, sound: _Sound) -> Array:
     return np.where(legal, labels, 0)
 
 
-def _load(path: Path) -> dict[str, Array]:
+def load_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a `.npz` file, by name."""
     with opening(path):
         if not zipfile.is_zipfile(path):
             raise DataError(f"{path}: not a .npz file; write it with numpy.savez")
@@ -150,8 +151,8 @@ def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:
     return arrays[key]
 
 
-def _pictures_or_features(path: Path, x: Array, sound: _Sound) -> Array:
-    """Features as float32 (N, D), pictures as uint8 (N, 3, H, W)."""
+def pictures_or_features(path: Path, x: Array, sound: Sound) -> Array:
+    """Features as float32 (N, D), pictures as uint8 (N, 3, H, W); rows that hold no numbers are told of."""
     if x.size and x.ndim == 2 and x.dtype.kind in "fiu":
         with np.errstate(over="ignore"):
             features = x.astype(np.float32, copy=False)

@@ -24,17 +24,17 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
         how: classes that are not given are sorted (long form) or as the columns stand (wide form).
     """
     builder = Builder(path, how.classes, on_error=how.on_error)
-    records = _records(builder)
-    header_line, header = next(records, (0, []))
+    rows = records(builder)
+    header_line, header = next(rows, (0, []))
     if not header:
         raise DataError(f"{path}: empty file; the first line must name the columns, such as image,label")
     form = Form.of(builder, header_line, header)
     fill = fill_wide if form.label is None else fill_long
-    fill(builder, form, records)
+    fill(builder, form, rows)
     return builder.tables(how.labels, root or path.parent, sort_classes=form.label is not None)
 
 
-def _records(builder: Builder) -> Iterator[Record]:
+def records(builder: Builder) -> Iterator[Record]:
     """First line and cells of each record that is not blank; all have as many cells as the first, the header."""
     bad: list[tuple[int, str]] = []
     reader = csv.reader(lines(builder.source, bad), delimiter=_separator(builder.source), strict=True)

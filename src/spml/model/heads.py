@@ -29,10 +29,14 @@ class BoostLU(LinearHead):
     takes_vectors = False
     alpha: float = 5.0  # as published, in training and evaluation alike
 
+    def boosted(self, positions: Tensor) -> Tensor:
+        """What each position adds to the mean: (B, positions, classes)."""
+        maps = super().forward(positions)
+        return torch.where(maps > 0, self.alpha * maps, maps)
+
     def forward(self, positions: Tensor) -> Tensor:
         """Logits of features (B, positions, channels)."""
-        maps = super().forward(positions)
-        return torch.where(maps > 0, self.alpha * maps, maps).mean(dim=1)
+        return self.boosted(positions).mean(dim=1)
 
 
 Head = LinearHead | QueryHead

@@ -69,6 +69,16 @@ class QueryHead(nn.Module):
             found = layer(found, positions)
         return found
 
+    def attention(self, positions: Tensor) -> Tensor:
+        """Where each class looks in the last layer, (B, classes, positions); a class's values sum to 1."""
+        positions = self.encoder(positions, positions)
+        found, last = self.queries.expand(len(positions), -1, -1), self.decoder[-1]
+        for layer in self.decoder[:-1]:
+            found = layer(found, positions)
+        assert isinstance(last, Layer)
+        weights: Tensor = last.attention(found, positions, positions, average_attn_weights=True)[1]
+        return weights
+
     def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and the embedding of each label (B, classes, width)."""
         found = self.labels(positions)

@@ -32,8 +32,8 @@ def assess(
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
     config = read_json(run / "config.json")
     model, info = load_model(run)
-    experiment = _experiment(config, info.classes, root)
-    table, labels, kind = _split(experiment, split, str(config["selection"]))
+    experiment = run_data(config, info.classes, root)
+    table, labels, kind = run_split(experiment, split, str(config["selection"]))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
     logits = predict_logits(model.to(device), feed, batch_size, device)
@@ -50,7 +50,8 @@ def assess(
     return result
 
 
-def _experiment(config: dict[str, Any], classes: list[str], root: Path | None) -> Experiment:
+def run_data(config: dict[str, Any], classes: list[str], root: Path | None) -> Experiment:
+    """The data that a run was trained on, in the classes of its model."""
     missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
     if missing:
         raise UserError(f"config.json of the run lacks {', '.join(missing)}; it is not whole")
@@ -73,7 +74,8 @@ def _experiment(config: dict[str, Any], classes: list[str], root: Path | None) -
     return experiment
 
 
-def _split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any, str]:
+def run_split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any, str]:
+    """The items of a split, their labels, and whether these are complete or observed."""
     if split == "test":
         if experiment.test is None:
             raise UserError(f"{experiment.name} has no test split; give --split val")

@@ -1,0 +1,124 @@
+"""Batches of items that threads make ready while the model works on earlier ones, and the model's answers."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spml.data.builder import OnError, tell
+from spml.data.pictures import decode, resize
+from spml.errors import DataError
+from spml.use.inputs import Item
+
+AHEAD = 4  # batches being made ready while one is used
+MOST = 512  # items in them, beyond two batches
+
+Batch = tuple[list[Item], Tensor]
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Items as batches of tensors; no more than a few batches are read, decoded or kept at a time.
+
+    Attributes:
+        size: height and width of pictures; None for feature vectors.
+        upright: turn pictures as their EXIF orientation says.
+        batch_size: items at a time.
+        threads: that decode; as many as there are cores when None.
+        pinned: in memory that a GPU copies from while the processor goes on.
+    """
+
+    size: int | None
+    upright: bool = True
+    batch_size: int = 32
+    threads: int | None = None
+    pinned: bool = False
+
+    @property
+    def look_ahead(self) -> int:
+        """Items that are taken from the source before the first batch is given."""
+        return self.batch_size * (1 + max(2, min(AHEAD, MOST // self.batch_size)))
+
+    def batches(self, items: Iterable[Item], on_error: OnError | None = None) -> Iterator[Batch]:
+        """The items that can be read, in order, with their tensors.
+
+        Args:
+            items: taken as they are needed.
+            on_error: told of each that cannot be read, which is then left out; without it, it is raised.
+        """
+        source = iter(items)
+        with ThreadPoolExecutor(self.threads or os.cpu_count() or 1) as pool:
+            pending: deque[tuple[list[Item], Tensor, list[Future[None]]]] = deque()
+            try:
+                while group := list(islice(source, self.batch_size)):
+                    pending.append((group, *self._begin(pool, group)))
+                    if len(pending) * self.batch_size >= self.look_ahead:
+                        yield from _good(*pending.popleft(), on_error)
+                while pending:
+                    yield from _good(*pending.popleft(), on_error)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, pool: ThreadPoolExecutor, group: list[Item]) -> tuple[Tensor, list[Future[None]]]:
+        if self.size is None:
+            return torch.from_numpy(np.stack([item.x for item in group if item.x is not None])), []
+        x = torch.empty(len(group), 3, self.size, self.size, dtype=torch.uint8, pin_memory=self.pinned)
+        return x, [pool.submit(self._fill, item, x[i]) for i, item in enumerate(group)]
+
+    def _fill(self, item: Item, out: Tensor) -> None:
+        assert self.size is not None
+        try:
+            if item.path is not None:
+                out.copy_(decode(item.path, self.size, upright=self.upright))
+            else:
+                out.copy_(resize(torch.from_numpy(np.ascontiguousarray(item.x)), self.size))
+        except DataError as error:
+            raise DataError(f"{item.where}{error}") from error.__cause__
+
+
+def _good(group: list[Item], x: Tensor, filling: list[Future[None]], on_error: OnError | None) -> Iterator[Batch]:
+    bad: set[int] = set()
+    for i, filled in enumerate(filling):
+        try:
+            filled.result()
+        except DataError as error:
+            tell(error, on_error)
+            bad.add(i)
+    if bad:
+        left = [i for i in range(len(group)) if i not in bad]
+        group, x = [group[i] for i in left], x[left]
+    if group:
+        yield group, x
+
+
+def answers(
+    score: Callable[[Tensor], Tensor], batches: Iterable[Batch], device: torch.device | str
+) -> Iterator[tuple[list[Item], Tensor]]:
+    """What `score` gives for each batch, on the CPU; on a GPU the next batch is begun before the last one is given."""
+    waiting: tuple[list[Item], Tensor, torch.cuda.Event | None] | None = None
+    for group, x in batches:
+        with torch.inference_mode():
+            result = score(x.to(device, non_blocking=True)).to("cpu", non_blocking=True)
+        done = None
+        if torch.device(device).type == "cuda":
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record()
+        if waiting is not None:
+            yield _arrived(*waiting)
+        waiting = (group, result, done)
+    if waiting is not None:
+        yield _arrived(*waiting)
+
+
+def _arrived(group: list[Item], result: Tensor, done: torch.cuda.Event | None) -> tuple[list[Item], Tensor]:
+    if done is not None:
+        done.synchronize()
+    return group, result

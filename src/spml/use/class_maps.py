@@ -1,0 +1,64 @@
+"""Where in a picture the evidence for each class lies."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spml.errors import UserError
+from spml.model import Classifier
+from spml.model.heads import BoostLU
+from spml.model.query import QueryHead
+
+EVIDENCE = (
+    "evidence in logits, whose mean over the whole picture is the logit; places that speak against it have no colour"
+)
+ATTENTION = "attention of the last layer: where the class looks, not what it finds there"
+LEAST = 1.0  # logits that full colour stands for at least, so that a trace of evidence does not look like much of it
+
+
+def meaning(model: Classifier) -> str:
+    """What the values of a model's class maps are, in words."""
+    return ATTENTION if isinstance(model.head, QueryHead) else EVIDENCE
+
+
+def full_colour(model: Classifier, maps: Tensor) -> float:
+    """The value that full colour stands for in all maps (classes, h, w) of one picture; no colour stands for 0."""
+    least = 1 / maps[0].numel() if isinstance(model.head, QueryHead) else LEAST
+    return max(least, float(maps.max()))
+
+
+def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (B, classes) and a map of each class (B, classes, h, w).
+
+    A linear head on mean-pooled features is the mean of the same layer at each position, so its map is exact: the mean
+    over positions is the logit, bias included. So is that of the BoostLU head, with the boosted values. A query head
+    mixes positions before it reads them and has no such sum; its map is the attention of each class in the last layer.
+
+    Args:
+        model: of pictures; one of feature vectors has no positions and is refused.
+        x: uint8 pictures (B, 3, H, W), or floats in 0..255.
+    """
+    if x.ndim != 4:
+        raise UserError("this model takes feature vectors, which have no places to show; explain needs pictures")
+    features = model.features(x)
+    if features.ndim < 3:
+        raise UserError("this backbone gives one vector a picture and no feature map; class maps need a map")
+    head, positions = model.head, model.positions(features)
+    logits: Tensor = head(model.head_input(features))
+    if isinstance(head, QueryHead):
+        maps = head.attention(positions)
+    elif isinstance(head, BoostLU):
+        maps = head.boosted(positions).transpose(1, 2)
+    else:
+        maps = F.linear(positions, head.weight, head.bias).transpose(1, 2)
+    return logits, maps.reshape(*logits.shape, *model.grid(features))
+
+
+def enlarged(maps: Tensor, height: int, width: int) -> Tensor:
+    """Maps (..., h, w) at the size of the picture, smoothly, without values beyond those of the map."""
+    flat = maps.float().reshape(1, -1, *maps.shape[-2:])
+    large = F.interpolate(flat, size=(height, width), mode="bicubic", align_corners=False)
+    low, high = flat.amin(dim=(2, 3), keepdim=True), flat.amax(dim=(2, 3), keepdim=True)
+    return torch.minimum(torch.maximum(large, low), high).reshape(*maps.shape[:-2], height, width)

@@ -1,0 +1,105 @@
+"""Where a run's model is most wrong on its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from spml.data.check_files import file_of
+from spml.data.feed import Feed
+from spml.data.table import LabelTable
+from spml.model import Classifier, ModelInfo
+from spml.train.evaluate import predict_logits
+from spml.train.run import read_json
+from spml.use.assess import run_data, run_split
+from spml.use.inputs import Item
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A class that an item was given and has not, or has and was not given.
+
+    Attributes:
+        item: the picture.
+        column: of the class.
+        label: what it should be: 1 or -1.
+        probability: what the model says.
+        labels: names of the classes that are known to be there.
+    """
+
+    item: Item
+    column: int
+    label: int
+    probability: float
+    labels: tuple[str, ...]
+
+    def text(self, info: ModelInfo) -> str:
+        """What is wrong, in a line."""
+        name = info.classes[self.column]
+        if self.label == 1:
+            return f"missed: {name}, {self.probability:.3f} (labels: {', '.join(self.labels)})"
+        return f"wrong: {name}, {self.probability:.3f} (labels: {', '.join(self.labels) or 'none'})"
+
+
+def worst_mistakes(
+    run: Path,
+    model: Classifier,
+    info: ModelInfo,
+    count: int,
+    split: str,
+    root: Path | None = None,
+    batch_size: int = 64,
+    advance: Callable[[int], None] | None = None,
+) -> list[Mistake]:
+    """The worst first: known negatives of the highest probability and positives of the lowest, by turns.
+
+    A label that is not known is no mistake; with observed positives alone there are only missed ones.
+    """
+    config = read_json(run / "config.json")
+    table, labels, _ = run_split(run_data(config, info.classes, root), split, str(config.get("selection")))
+    size, upright = info.preprocessing["size"], bool(info.preprocessing["upright"])
+    device = next(model.parameters()).device
+    logits = predict_logits(model, Feed(table, size, upright=upright), batch_size, device, advance)
+    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
+    probabilities = torch.from_numpy(calibrated).sigmoid().numpy()
+    found = rank_mistakes(calibrated, probabilities >= np.asarray(info.thresholds, np.float32), labels, count)
+    return [
+        Mistake(
+            _item(table, row),
+            column,
+            int(labels[row, column]),
+            float(probabilities[row, column]),
+            tuple(info.classes[i] for i in np.flatnonzero(labels[row] == 1)),
+        )
+        for row, column in found
+    ]
+
+
+def rank_mistakes(
+    logits: npt.NDArray[np.float32], tagged: npt.NDArray[np.bool_], labels: npt.NDArray[np.int8], count: int
+) -> list[tuple[int, int]]:
+    """Row and class of up to `count` mistakes: half wrong tags and half missed ones, if there are enough of both."""
+    wrong = _largest(logits, tagged & (labels == -1), count)
+    missed = _largest(-logits, ~tagged & (labels == 1), count)
+    wrong = wrong[: max(count // 2, count - len(missed))]
+    missed = missed[: count - len(wrong)]
+    turns = [(place, i, kind) for kind, found in enumerate((missed, wrong)) for i, place in enumerate(found)]
+    return [place for place, _, _ in sorted(turns, key=lambda turn: turn[1:])]
+
+
+def _largest(values: npt.NDArray[np.float32], where: npt.NDArray[np.bool_], count: int) -> list[tuple[int, int]]:
+    rows, columns = np.nonzero(where)
+    order = np.argsort(-values[rows, columns], kind="stable")[:count]
+    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
+
+
+def _item(table: LabelTable, row: int) -> Item:
+    if table.x is not None:
+        return Item(f"{table.items[row]}", x=table.x[row])
+    path = file_of(table, row)
+    return Item(str(path), path, where=table.where(row))

@@ -1,0 +1,111 @@
+"""A folder of pictures with a page that shows them, put into place when it is whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from spml.errors import UserError
+
+PAGE = "index.html"
+MARK = 'content="spml explain"'  # by which a folder is known to be ours
+
+
+class Entry(NamedTuple):
+    """What the page shows of a picture: name, file, overlays with captions, what was predicted, what of it is wrong."""
+
+    name: str
+    picture: str
+    maps: Sequence[tuple[str, str]]
+    tags: str
+    wrong: str = ""
+
+
+@dataclass
+class Drawing:
+    """The files of one picture."""
+
+    folder: Path
+    start: str
+
+    def save(self, image: Image.Image, what: str = "") -> str:
+        """Write a PNG; gives its name."""
+        name = f"{self.start}{'-' + _plain(what) if what else ''}.png"
+        image.save(self.folder / name)
+        return name
+
+
+@dataclass
+class Sheet:
+    """Pictures and the entries of the page."""
+
+    folder: Path
+    entries: list[Entry] = field(default_factory=list)
+
+    def begin(self, name: str) -> Drawing:
+        """The files of the next picture, which start with its number."""
+        return Drawing(self.folder, f"{len(self.entries) + 1:04d}-{_plain(Path(name).stem)}")
+
+
+@contextmanager
+def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Sheet]:
+    """A folder to draw into, which becomes `out` with its page when the block ends well and vanishes when it does not.
+
+    Args:
+        out: a folder that is not there or empty, or one that was written so and may be replaced.
+        title: of the page.
+        hint: a line below it.
+        overwrite: whether `out` may be replaced.
+    """
+    _refuse(out, overwrite)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        beside.mkdir()
+        page = Sheet(beside)
+        yield page
+        (beside / PAGE).write_text(_render(title, hint, page.entries), encoding="utf-8", errors="replace")
+        if out.exists():
+            old = out.with_name(f".{out.name}.{os.getpid()}.old")
+            out.rename(old)
+            shutil.rmtree(old)
+        beside.rename(out)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _refuse(out: Path, overwrite: bool) -> None:
+    """Raise UserError where something would be lost."""
+    if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not overwrite:
+        raise UserError(f"{out} is already there; give --overwrite or another --out")
+    ours = out.is_dir() and not out.is_symlink() and all(f.suffix == ".png" or f.name == PAGE for f in out.iterdir())
+    if not ours or MARK not in _text(out / PAGE):
+        raise UserError(f"{out} holds something else than maps written before; give another --out")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _render(title: str, hint: str, entries: Sequence[Entry]) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("explain.html").render(title=title, hint=hint, entries=entries)
+
+
+def _plain(text: str) -> str:
+    """Text as part of a file's name anywhere."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:40] or "x"

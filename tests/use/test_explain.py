@@ -1,0 +1,186 @@
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from spml.cli import main
+from spml.errors import UserError
+from spml.model import Classifier, load_model, save_model
+from spml.use.class_maps import enlarged, full_colour
+from spml.use.explain import class_maps, explain, explain_worst
+from spml.use.mistakes import rank_mistakes
+from tests.use.conftest import huge_png
+
+
+def noise(*shape, seed=0):
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("head", ["linear", "boostlu"])
+@pytest.mark.parametrize("backbone,size", [("tiny", 48), ("resnet18", 64), ("vit_tiny_patch16_224", 224)])
+def test_the_mean_of_a_map_is_the_logit(head, backbone, size):
+    torch.manual_seed(0)
+    model = Classifier.build(backbone, 5, head=head).double().eval()
+    model.head.bias.data.normal_()
+    x = noise(2, 3, size, size)
+    with torch.inference_mode():
+        logits, maps = class_maps(model, x)
+        assert maps.shape[:2] == (2, 5) and maps.shape[2] == maps.shape[3] > 1
+        torch.testing.assert_close(maps.mean(dim=(2, 3)), model(x), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(logits, model(x), rtol=0, atol=0)
+
+
+def test_a_map_lies_where_its_evidence_is():
+    """With the features of all but one place set to zero, the map of a class is its bias everywhere else."""
+    torch.manual_seed(0)
+    model = Classifier.build("resnet18", 4).eval()
+    features = torch.zeros(1, 512, 3, 4)
+    features[0, :, 1, 2] = torch.randn(512)
+    model.features = lambda x: features
+    _, maps = class_maps(model, noise(1, 3, 8, 8))
+    for row in range(3):
+        for column in range(4):
+            expected = model.head.bias + (model.head.weight @ features[0, :, row, column])
+            torch.testing.assert_close(maps[0, :, row, column], expected)
+
+
+@pytest.mark.parametrize("head", ["query", "query-normal:8"])
+def test_a_query_head_shows_its_attention(head):
+    torch.manual_seed(0)
+    model = Classifier.build("tiny", 3, head=head).eval()
+    x = noise(2, 3, 32, 32)
+    with torch.inference_mode():
+        logits, maps = class_maps(model, x)
+        torch.testing.assert_close(logits, model(x))
+        torch.testing.assert_close(maps.sum(dim=(2, 3)), torch.ones(2, 3))
+        seen, inside = [], model.head.decoder[-1].attention
+        inside.register_forward_hook(lambda module, given, kept, out: seen.append(out[1]), with_kwargs=True)
+        class_maps(model, x)
+        torch.testing.assert_close(maps, seen[-1].reshape(maps.shape))
+        assert full_colour(model, maps[0]) == pytest.approx(maps[0].max().item())
+
+
+def test_features_have_no_maps(make_model, tmp_path):
+    with pytest.raises(UserError, match="no places to show"):
+        class_maps(Classifier.build("linear", 2, features=4), torch.zeros(1, 4))
+    folder = make_model(features=4)
+    with pytest.raises(UserError, match="explain needs pictures"):
+        explain(folder, ["a.jpg"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_enlarging_stays_within_the_map_and_keeps_places():
+    maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]]])
+    large = enlarged(maps, 40, 60)
+    assert large.shape == (1, 40, 60) and large.min() >= 0 and large.max() <= 9
+    assert large[0, -1, -1] == 9 and large[0, 0, 0] < 0.5
+    assert enlarged(torch.ones(1, 1, 1), 5, 7).eq(1).all()
+
+
+def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pictures, tmp_path):
+    Image.new("RGB", (40, 10), "red").save(tmp_path / "wide.png")
+    out = tmp_path / "maps"
+    assert explain(make_model(), [tmp_path / "wide.png", pictures.parent / "photos"], out, top=2) == 13
+    page = (out / "index.html").read_text()
+    named = re.findall(r'src="([^"]+)"', page)
+    assert len(named) == 13 * 3 and all((out / name).is_file() for name in named)
+    assert "http" not in page  # nothing from elsewhere
+    plain, first = Image.open(out / named[0]), Image.open(out / named[1])
+    assert plain.size == (480, 120) and first.size[0] == 480 and first.size[1] > 120
+    assert any(f"-{name}.png" in page for name in ("red", "green", "blue"))
+
+
+def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, tmp_path, capsys):
+    folder, photo = make_model(classes=["red", "a, b"]), pictures.parent / "photos" / "3.png"
+    assert main(["explain", str(folder), str(photo), "--out", str(tmp_path / "m"), "--classes", "a, b"]) == 0
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["0001-3-a_b.png", "0001-3.png", "index.html"]
+    assert main(["explain", str(folder), str(photo), "--out", str(tmp_path / "n"), "--classes", "red,rad"]) == 2
+    assert "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err and not (tmp_path / "n").exists()
+
+
+def test_bad_pictures_are_told_and_the_rest_is_drawn(make_model, tmp_path, capsys):
+    Image.new("RGB", (1, 1), "red").save(tmp_path / "one.png")
+    (tmp_path / "text.jpg").write_text("no picture")
+    huge_png(tmp_path / "huge.png")
+    given = [str(tmp_path / name) for name in ("text.jpg", "huge.png", "gone.jpg", "one.png")]
+    assert main(["explain", str(make_model()), *given, "--out", str(tmp_path / "m")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("left out") == 3 and "3 could not be read" in error and "megapixels" in error
+    assert (tmp_path / "m" / "0001-one.png").exists()
+    with pytest.raises(UserError, match="nothing was written"):
+        explain(make_model(), given[:3], tmp_path / "none", on_error=lambda error: None)
+    assert not [path for path in tmp_path.iterdir() if "none" in path.name]
+
+
+def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
+    folder, photo, out = make_model(), pictures.parent / "photos" / "0.jpg", tmp_path / "maps"
+    out.mkdir()
+    explain(folder, [photo], out)  # an empty folder is nobody's loss
+    with pytest.raises(UserError, match="already there"):
+        explain(folder, [photo], out)
+    stale = next(out.glob("0001-0-*.png"))
+    explain(folder, [photo.with_name("1.png")], out, overwrite=True)
+    assert not stale.exists() and (out / "0001-1.png").exists()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="something else"):
+        explain(folder, [photo], out, overwrite=True)
+    mine = tmp_path / "album"
+    mine.mkdir()
+    (mine / "a.png").write_bytes(photo.read_bytes())
+    (mine / "index.html").write_text("<p>my album")
+    with pytest.raises(UserError, match="something else"):
+        explain(folder, [photo], mine, overwrite=True)
+    assert (mine / "a.png").exists() and (out / "notes.txt").read_text() == "mine"
+
+
+def test_mistakes_are_ranked_by_how_wrong_they_are():
+    logits = np.array([[3.0, -1.0, 2.0], [-4.0, 5.0, -2.0], [1.0, -3.0, -5.0]], np.float32)
+    labels = np.array([[-1, 1, -1], [1, -1, 1], [1, 0, 0]], np.int8)
+    tagged = logits >= 0
+    assert rank_mistakes(logits, tagged, labels, 4) == [(1, 0), (1, 1), (1, 2), (0, 0)]
+    assert rank_mistakes(logits, tagged, labels, 9) == [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2)]
+    observed = np.maximum(labels, 0)
+    assert rank_mistakes(logits, tagged, observed, 4) == [(1, 0), (1, 2), (0, 1)]  # what is unknown is not wrong
+    assert rank_mistakes(logits, tagged, np.minimum(labels, 0), 2) == [(1, 1), (0, 0)]
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_worst_mistakes_of_a_run(finished, scenes, tmp_path, split):
+    out = tmp_path / "worst"
+    assert explain_worst(finished, out, count=6, split=split) == 6
+    page = (out / "index.html").read_text()
+    assert page.count('class="wrong"') == 6
+    model, info = load_model(finished)
+    table = scenes.test if split == "test" else scenes.complete.take(scenes.val_rows)
+    with torch.inference_mode():
+        p = model(torch.from_numpy(table.x)).sigmoid().numpy()
+    missed = np.where((table.labels == 1) & (p < 0.5), p, 2)
+    row, column = np.unravel_index(missed.argmin(), missed.shape)
+    assert f"<h2>{table.items[row]}</h2>" in page
+    assert f"missed: {info.classes[column]}, {p[row, column]:.3f}" in page
+
+
+def test_pictures_or_worst_but_not_both(finished, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in ([], ["a.jpg", "--worst", "3"]):
+        assert main(["explain", str(finished), *words]) == 2
+        assert "give pictures, or --worst N" in capsys.readouterr().err
+    assert main(["explain", str(finished), "--worst", "0"]) == 2
+    assert main(["explain", str(finished), "a.jpg", "--top", "0"]) == 2
+    (tmp_path / "half").mkdir()
+    assert main(["explain", "half", "a.jpg"]) == 2
+    assert "no model here" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["half"]
+
+
+def test_damaged_weights_are_found_out(make_model, pictures, tmp_path):
+    folder = make_model()
+    model, info = load_model(folder)
+    model.head.bias.data.fill_(float("nan"))
+    save_model(folder, model, info)
+    with pytest.raises(UserError, match="weights are damaged"):
+        explain(folder, [Path(pictures.parent) / "photos" / "0.jpg"], tmp_path / "m")
+    assert not (tmp_path / "m").exists()
