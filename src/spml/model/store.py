@@ -75,8 +75,8 @@ def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
     Args:
         folder: a run folder or its `best`.
     """
-    at = folder / "best" if (folder / "best").is_dir() else folder
-    info = _read_info(at / "model.json")
+    at = _at(folder)
+    info = read_info(folder)
     features = info.preprocessing.get("features")
     model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
     tensors = read_tensors(at / "model.safetensors")
@@ -88,6 +88,22 @@ def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{at / 'model.safetensors'} does not fit its model.json ({reason})") from error
     return model.eval().requires_grad_(False), info
+
+
+def read_info(folder: Path) -> ModelInfo:
+    """The description alone, of the model in a run folder or its `best`."""
+    return _read_info(_at(folder) / "model.json")
+
+
+def write_info(folder: Path, info: ModelInfo) -> None:
+    """Replace the description of the model in a run folder or its `best`."""
+    if problem := _problem(info):
+        raise ValueError(problem)
+    write_json(_at(folder) / "model.json", asdict(info))
+
+
+def _at(folder: Path) -> Path:
+    return folder / "best" if (folder / "best").is_dir() else folder
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -21,6 +21,7 @@ from spml.keyed import key
 from spml.launch import started_first
 from spml.model import Classifier, load_model, save_model
 from spml.train import record
+from spml.train.card import write_card
 from spml.train.device import described, eval_batch, how_to_run, make_fabric
 from spml.train.display import Display
 from spml.train.evaluate import score, score_batches
@@ -390,6 +391,7 @@ class _Training:
         self.at.spent["seconds"] += time.perf_counter() - self.started
         result = record.result(self.experiment, self.settings, self.options, self.at.best, tested, self.at.spent)
         if self.processes.first:
+            write_card(self.run.path, result)
             self.run.write_result(result)
         figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
         self.display.line(f"chosen epoch {self.at.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")

@@ -20,7 +20,7 @@ from spml.train.settings import UNNAMED
 
 FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
 FOLDERS = ("best", "scores")
-WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "scores/*.npz")
+WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
 NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
 
 
