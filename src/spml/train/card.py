@@ -67,7 +67,7 @@ def card(
     parts = [
         _front_matter(info),
         f"# {data}: {len(info.classes)} classes by {plain(method)}",
-        f"A multi-label classifier trained with spml {info.versions.get('spml', '')} from one known label per item.",
+        f"A multi-label classifier trained with spml {info.versions.get('spml', '')}.",
         _section("Data", _data(config, info, counts)),
         _section("Method", _method(method, config)),
         _section("Protocol", _rows(config, PROTOCOL, SEEDS)),

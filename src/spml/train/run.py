@@ -19,7 +19,7 @@ from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.settings import UNNAMED
 
 FILES = ("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html")
-FOLDERS = ("best", "scores")
+FOLDERS = ("best", "scores", "tensorboard")
 WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
 NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
 
