@@ -31,6 +31,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.predict import Predict
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
+    from spml.cli.serve import Serve
     from spml.cli.stats import Stats
     from spml.cli.train import Train
 
@@ -46,6 +47,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "bench": Bench,
         "ablate": Ablate,
         "report": Report,
+        "serve": Serve,
     }
 
 

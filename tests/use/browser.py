@@ -1,0 +1,122 @@
+"""Headless Chromium, driven over a pair of pipes by its own protocol: no package is needed."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+QUIET = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars"),
+)
+
+
+def found() -> str | None:
+    """Where Chromium is, if it is."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def _high(ends: tuple[int, int]) -> list[int]:
+    """The same pipe under numbers that are neither 3 nor 4, which the browser's own ends get."""
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved
+
+
+class Browser:
+    """One page of a browser; `requests` has every address that it asked for."""
+
+    def __init__(self, program: str, folder: Path, size: tuple[int, int] = (1200, 1000)) -> None:
+        (out, self._write), (self._read, back) = (_high(os.pipe()) for _ in range(2))
+        command = [program, *QUIET, f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        command += ["--remote-debugging-pipe", "about:blank"]
+        shell = f'exec "$@" 3<&{out} 4>&{back} {out}<&- {back}>&-'
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(["bash", "-c", shell, "bash", *command], pass_fds=(out, back), **quiet)
+        os.close(out)
+        os.close(back)
+        self._number, self._rest, self._session = 0, b"", None
+        self.requests: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "DOM", "Runtime"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Do one thing and wait for its answer."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while (answer := self._next(60)).get("id") != self._number:
+            if answer.get("method") == "Network.requestWillBeSent":
+                self.requests.append(answer["params"]["request"]["url"])
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def _next(self, seconds: float) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            if not select.select([self._read], [], [], seconds)[0]:
+                raise TimeoutError("the browser says nothing")
+            part = os.read(self._read, 1 << 16)
+            if not part:
+                raise RuntimeError("the browser is gone")
+            self._rest += part
+        message, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(message)
+
+    def value(self, script: str) -> Any:
+        """What an expression comes to in the page."""
+        done = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in done:
+            raise RuntimeError(f"{script}: {done['exceptionDetails']}")
+        return done["result"].get("value")
+
+    def until(self, script: str, seconds: float = 60) -> Any:
+        """Wait until an expression is true, and give it."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if value := self.value(script):
+                return value
+            time.sleep(0.1)
+        raise TimeoutError(f"never true: {script}\n{self.value('document.body.innerText')[:2000]}")
+
+    def go(self, address: str) -> None:
+        """Open a page."""
+        self.call("Page.navigate", url=address)
+
+    def choose(self, selector: str, *files: Path) -> None:
+        """Put files into a file field, as a person does."""
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
+
+    def screenshot(self, path: Path, **clip: float) -> None:
+        """The page as a PNG."""
+        given = {"clip": {"x": 0, "y": 0, "scale": 1, **clip}} if clip else {}
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **given)["data"]))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.terminate()
+        self._process.wait(20)
+        for end in (self._read, self._write):
+            os.close(end)
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
