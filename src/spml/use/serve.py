@@ -96,6 +96,8 @@ def _endpoint(tagger: Tagger) -> Any:
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket bound to that address, or one line on why there is none."""
+    if not 0 <= port < 65536:  # beyond, the system would take another one without a word
+        raise UserError(f"--port {port} must be from 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         at = socket.socket(family, kind, protocol)

@@ -49,9 +49,8 @@ class Gate:
             return await _refuse(send, 403, "this page is for this machine alone; see spml serve --host")
         if (path not in (*OURS, *PAGE) and not path.startswith(PARTS)) or ".." in path or "\\" in path:
             return await _refuse(send, 404, "there is nothing here")
-        if scope["method"] not in ("GET", "HEAD", "POST") or (
-            scope["method"] == "POST" and path not in (OURS[0], JOIN)
-        ):
+        posted = path in (OURS[0], JOIN)
+        if scope["method"] != "POST" if posted else scope["method"] not in ("GET", "HEAD"):
             return await _refuse(send, 405, "this cannot be done here")
         body = await _read(receive, headers, self.limits.get(path, self.limit))
         if body is None:

@@ -71,7 +71,7 @@ CSS = """
 .spml-drop { display: flex; flex-direction: column; align-items: center; gap: 4px; padding: 22px 12px; cursor: pointer;
   border: 2px dashed var(--border-color-primary); border-radius: 10px; text-align: center; }
 .spml-drop:hover, .spml-drop:focus, .spml-over .spml-drop { border-color: var(--color-accent); }
-.spml-note { color: var(--body-text-color-subdued); font-size: 0.9em; }
+.spml-note { color: var(--body-text-color); opacity: 0.7; font-size: 0.9em; }
 .spml-rows { display: grid; grid-template-columns: minmax(90px, max-content) 1fr 48px; gap: 5px 12px; }
 .spml-row { display: contents; cursor: pointer; }
 .spml-row b { font-weight: 600; overflow-wrap: anywhere; }
@@ -79,17 +79,18 @@ CSS = """
   align-self: center; }
 .spml-fill { position: absolute; inset: 0 auto 0 0; border-radius: 4px; background: #1a7f5a; }
 .spml-cut { position: absolute; top: -3px; bottom: -3px; width: 2px; background: var(--body-text-color); }
-.spml-off b, .spml-off span { color: var(--body-text-color-subdued); font-weight: 400; }
+.spml-off b, .spml-off span { opacity: 0.65; font-weight: 400; }
 .spml-off .spml-fill { background: #8c959f; }
 .spml-row span { font-variant-numeric: tabular-nums; text-align: right; }
 .spml-head { margin: 0 0 8px; }
-.spml-head small { color: var(--body-text-color-subdued); margin-left: 8px; }
+.spml-head small { display: block; opacity: 0.7; }
 .spml-pictures { display: flex; gap: 12px; flex-wrap: wrap; align-items: flex-start; }
-.spml-pictures img { max-width: 100%; width: 280px; flex: 1 1 220px; border-radius: 8px; }
+.spml-pictures img { min-width: 0; width: 0; flex: 1 1 200px; border-radius: 8px; }
+.spml-pictures img + img { flex-grow: 1.6; }
 .spml-error { padding: 10px 14px; border-radius: 8px; background: #ffebe9; color: #82071e; overflow-wrap: anywhere; }
 .spml-table { width: 100%; border-collapse: collapse; }
-.spml-table td, .spml-table th { text-align: left; padding: 6px 10px; overflow-wrap: anywhere;
-  border-bottom: 1px solid var(--border-color-primary); }
+.spml-table td, .spml-table th { text-align: left; padding: 6px 10px; overflow-wrap: anywhere; border: 0 !important;
+  border-bottom: 1px solid var(--border-color-primary) !important; }
 .spml-tag { display: inline-block; padding: 1px 9px; margin: 2px 4px 2px 0; border-radius: 10px; background: #1a7f5a;
   color: white; }
 .spml-save { display: inline-block; margin: 12px 0; padding: 7px 14px; border-radius: 8px; background: #1a7f5a;

@@ -53,13 +53,11 @@ class Seen:
     Attributes:
         probabilities: of each class.
         maps: (classes, h, w).
-        full: value of the maps that full colour stands for.
         picture: uint8 (3, H, W), as it is shown.
     """
 
     probabilities: npt.NDArray[np.float32]
     maps: Tensor
-    full: float
     picture: Tensor
 
 
@@ -75,7 +73,8 @@ class Tagger:
         self.model, self.info = load_model(run)
         if self.info.preprocessing["kind"] != "pictures":
             raise UserError(f"{run}: a model of feature vectors; serve shows pictures")
-        self.limits, self.name = limits, Path(run).resolve().name
+        at = Path(run).resolve()
+        self.limits, self.name = limits, at.parent.name if at.name == "best" else at.name
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model.to(self.device)
         self.calibration = self.info.calibrate()
@@ -91,8 +90,7 @@ class Tagger:
                 calibrated = self.calibration(logits.float().cpu())[0]
             if not torch.isfinite(calibrated).all():
                 raise UserError("the model gives values that are not numbers; its weights are damaged")
-            found = maps[0].float().cpu()
-            return Seen(calibrated.sigmoid().numpy(), found, full_colour(self.model, found), shown(picture))
+            return Seen(calibrated.sigmoid().numpy(), maps[0].float().cpu(), shown(picture))
 
     def tags(self, probabilities: Sequence[float], thresholds: Sequence[float] | None = None) -> list[str]:
         """Classes at or above their thresholds, the most probable first; the model's own thresholds when None."""
@@ -131,7 +129,8 @@ class Tagger:
         values = seen.maps[column]
         title = f"{self.info.classes[column]}  {seen.probabilities[column]:.2f}"
         note = f"map {values.min():.2g} to {values.max():.2g}"
-        return data_address(overlay(seen.picture, values, seen.full, title, note))
+        full = full_colour(self.model, values[None])  # one class is looked at: its own strongest place
+        return data_address(overlay(seen.picture, values, full, title, note))
 
     def view(self, seen: Seen) -> str:
         """The picture as it is shown, as a data address."""

@@ -71,7 +71,7 @@ class _OnePicture:
                 few = len(self.classes) <= SLIDERS
                 with gr.Accordion("Threshold of each class", open=False):
                     sliders = self._sliders(own, few)
-                reset = gr.Button("Thresholds of the model", size="sm")
+                reset = gr.Button("Back to the thresholds of the model", size="sm")
         drop.submit(self.see, [cuts, shift], [seen, found, shown, chosen], api_visibility="private")
         chosen.input(self.heat, [seen, chosen], [shown], api_visibility="private", show_progress="hidden")
         found.select(self.pick, [seen], [chosen, shown], api_visibility="private", show_progress="hidden")
