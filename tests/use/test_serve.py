@@ -295,7 +295,7 @@ def test_the_batch_table_escapes_what_clients_send(run):
     assert data.splitlines()[1] == "<i>,red,1.000000,0.200000,0.300000" and len(data.splitlines()) == 3
 
 
-def test_damaged_weights_and_models_of_features_are_told(tmp_path):
+def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):
     features = {"kind": "features", "size": None, "upright": True, "features": 4}
     save_model(
         tmp_path / "f", Classifier.build("linear", 2, features=4), ModelInfo(["a", "b"], "linear", features, [0.5] * 2)
@@ -303,6 +303,10 @@ def test_damaged_weights_and_models_of_features_are_told(tmp_path):
     with pytest.raises(UserError, match="feature vectors; serve shows pictures"):
         Tagger(tmp_path / "f", LIMITS)
     run = make_model(tmp_path / "run")
+    monkeypatch.setattr("spml.use.serve_model.class_maps", lambda model, x: (torch.full((1, 3), torch.nan), None))
+    with pytest.raises(UserError, match="not numbers"):  # told at the start
+        Tagger(run, LIMITS)
+    monkeypatch.undo()
     tagger = Tagger(run, LIMITS)
     tagger.model.head.bias.fill_(np.nan)
     with pytest.raises(UserError, match="not numbers"):

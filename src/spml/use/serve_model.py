@@ -79,6 +79,7 @@ class Tagger:
         self.model.to(self.device)
         self.calibration = self.info.calibrate()
         self._one_at_a_time = threading.Lock()
+        self.see(_blank())  # what the model cannot do is told now, not to the first who sends a picture
 
     def see(self, data: bytes, name: str = "picture") -> Seen:
         """Probabilities and maps of a picture file's bytes; RefusedError where they are none, or too large a one."""
@@ -160,6 +161,12 @@ class Tagger:
             return decode_bytes(bytearray(data), Path(name), upright=bool(self.info.preprocessing["upright"]))
         except DataError as error:
             raise RefusedError(415, str(error)) from None
+
+
+def _blank() -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def data_address(image: Image.Image) -> str:
