@@ -1,6 +1,6 @@
-"""Writes the tables of docs/performance.md and docs/review.md from the recorded results.
+"""Writes the tables of docs/performance.md, docs/review.md and docs/sklearn.md from the recorded results.
 
-python benchmarks/render.py docs/performance.md    # or docs/review.md
+python benchmarks/render.py docs/performance.md
 """
 
 from __future__ import annotations
@@ -157,6 +157,15 @@ def spread(values: list[float], form: str) -> str:
     return f"{mean(values):{form}}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
+def estimator() -> str:
+    lines = ["| items × features, classes | model | seconds | test mAP | F1 at 0.5 |", "|---|---|---|---|---|"]
+    for row in load("estimator.json"):
+        items, features, classes = row["size"]
+        figures = f"{row['seconds']:.1f} | {row['map']:.1f} | {row['f1']:.1f}"
+        lines.append(f"| {items:,} × {features}, {classes} | {row['model']} | {figures} |")
+    return "\n".join(lines)
+
+
 def load(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 
@@ -169,6 +178,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "predict": predict,
     "throughput": throughput,
     "review": review,
+    "estimator": estimator,
 }
 
 

@@ -26,6 +26,14 @@ def test_the_library_example_of_the_readme_runs_as_pasted(tmp_path):
     assert len(example.strip().splitlines()) <= 11
 
 
+def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
+    (example,) = blocks("docs/sklearn.md", "python")
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\['car' 'cat' 'dog' 'tree'\] \(200, 4\) 0\.[89]\d\n", done.stdout), done.stdout
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+
+
 def test_the_readme_names_commands_and_files_that_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make demo" in text and "make test" in text
@@ -178,7 +186,9 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
 
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert render(page) == page
-    assert all(f"<!-- generated: {name} -->" in page for name in TABLES)
+    estimator = (ROOT / "docs" / "sklearn.md").read_text(encoding="utf-8")
+    assert render(estimator) == estimator
+    assert all(f"<!-- generated: {name} -->" in page + estimator for name in TABLES)
 
 
 def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(monkeypatch):

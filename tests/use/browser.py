@@ -1,9 +1,9 @@
-"""Chromium without a window, driven over a pipe in its own protocol: clicks and keys as a user's."""
+"""Headless Chromium, driven over a pair of pipes by its own protocol: no package is needed."""
 
 from __future__ import annotations
 
 import base64
-import itertools
+import fcntl
 import json
 import os
 import select
@@ -11,98 +11,130 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WORDS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+QUIET = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars"),
 )
 KEYS = {" ": ("Space", 32), "ArrowRight": ("ArrowRight", 39), "ArrowLeft": ("ArrowLeft", 37)}
-PATIENCE = 60  # seconds for one thing to happen
+
+
+def found() -> str | None:
+    """Where Chromium is, if it is."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def _high(ends: tuple[int, int]) -> list[int]:
+    """The same pipe under numbers that are neither 3 nor 4, which the browser's own ends get."""
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved
 
 
 class Browser:
-    """A page in a browser of its own; as a context, it is closed at its end."""
+    """One page of a browser; `requests` has every address that it asked for."""
 
-    def __init__(self, profile: Path, downloads: Path, size=(1100, 900)):
-        self.profile, self.downloads, self.size = profile, downloads, size
-        self.numbers, self.left = itertools.count(1), b""
-
-    def __enter__(self):
-        theirs_in, self.out = os.pipe()
-        self.back, theirs_out = os.pipe()
-
-        def hand_over():
-            first, second = os.dup(theirs_in), os.dup(theirs_out)  # above 4, so that neither is overwritten
-            os.dup2(first, 3), os.dup2(second, 4)
-            os.set_inheritable(3, True), os.set_inheritable(4, True)
-
-        words = [CHROMIUM, *WORDS, f"--user-data-dir={self.profile}", f"--window-size={self.size[0]},{self.size[1]}"]
-        self.process = subprocess.Popen(
-            words, pass_fds=(3, 4), preexec_fn=hand_over, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        os.close(theirs_in), os.close(theirs_out)
-        self.session = None
+    def __init__(self, program: str, folder: Path, size: tuple[int, int] = (1200, 1000), downloads: Path | None = None):
+        (out, self._write), (self._read, back) = (_high(os.pipe()) for _ in range(2))
+        command = [program, *QUIET, f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        command += ["--remote-debugging-pipe", "about:blank"]
+        shell = f'exec "$@" 3<&{out} 4>&{back} {out}<&- {back}>&-'
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(["bash", "-c", shell, "bash", *command], pass_fds=(out, back), **quiet)
+        os.close(out)
+        os.close(back)
+        self._number, self._rest, self._session = 0, b"", None
+        self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.enable")
-        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
-        return self
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "DOM", "Runtime"):
+            self.call(f"{domain}.enable")
+        if downloads is not None:
+            self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
 
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        os.close(self.out), os.close(self.back)
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Do one thing and wait for its answer."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session and not method.startswith("Browser"):
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while (answer := self._next(60)).get("id") != self._number:
+            if answer.get("method") == "Network.requestWillBeSent":
+                self.requests.append(answer["params"]["request"]["url"])
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
 
-    def call(self, method, **params):
-        number = next(self.numbers)
-        session = {"sessionId": self.session} if self.session and not method.startswith("Browser") else {}
-        os.write(self.out, json.dumps({"id": number, "method": method, "params": params, **session}).encode() + b"\0")
-        end = time.monotonic() + PATIENCE
-        while True:
-            while b"\0" not in self.left:
-                ready, _, _ = select.select([self.back], [], [], max(0, end - time.monotonic()))
-                part = os.read(self.back, 1 << 20) if ready else b""
-                if not part:
-                    raise TimeoutError(f"the browser does not answer {method}")
-                self.left += part
-            text, self.left = self.left.split(b"\0", 1)
-            message = json.loads(text)
-            if message.get("id") == number:
-                if "error" in message:
-                    raise RuntimeError(f"{method}: {message['error']}")
-                return message["result"]
+    def _next(self, seconds: float) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            if not select.select([self._read], [], [], seconds)[0]:
+                raise TimeoutError("the browser says nothing")
+            part = os.read(self._read, 1 << 16)
+            if not part:
+                raise RuntimeError("the browser is gone")
+            self._rest += part
+        message, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(message)
 
-    def script(self, text):
-        found = self.call("Runtime.evaluate", expression=text, returnByValue=True)
-        if "exceptionDetails" in found:
-            raise RuntimeError(found["exceptionDetails"])
-        return found["result"].get("value")
+    def value(self, script: str) -> Any:
+        """What an expression comes to in the page."""
+        done = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in done:
+            raise RuntimeError(f"{script}: {done['exceptionDetails']}")
+        return done["result"].get("value")
 
-    def until(self, text):
-        end = time.monotonic() + PATIENCE
-        while not (value := self.script(text)):
-            if time.monotonic() > end:
-                raise TimeoutError(text)
-            time.sleep(0.02)
-        return value
+    def until(self, script: str, seconds: float = 60) -> Any:
+        """Wait until an expression is true, and give it."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if value := self.value(script):
+                return value
+            time.sleep(0.1)
+        raise TimeoutError(f"never true: {script}\n{self.value('document.body.innerText')[:2000]}")
 
-    def open(self, address):
+    def go(self, address: str) -> None:
+        """Open a page."""
         self.call("Page.navigate", url=address)
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
-    def click(self, selector):
+    def click(self, selector: str) -> None:
         """Press the left button over the middle of an element, once it is in view."""
         what = f"document.querySelector({json.dumps(selector)})"
-        self.script(f"{what}.scrollIntoView({{block: 'center'}})")
-        box = self.script(f"(b => ({{x: b.x + b.width / 2, y: b.y + b.height / 2}}))({what}.getBoundingClientRect())")
+        self.value(f"{what}.scrollIntoView({{block: 'center'}})")
+        box = self.value(f"(b => ({{x: b.x + b.width / 2, y: b.y + b.height / 2}}))({what}.getBoundingClientRect())")
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, **box, button="left", clickCount=1)
 
-    def press(self, key):
+    def press(self, key: str) -> None:
+        """A key, down and up."""
         code, number = KEYS.get(key, (f"Key{key.upper()}", ord(key.upper()[0])))
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number)
 
-    def picture(self, path):
-        Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+    def choose(self, selector: str, *files: Path) -> None:
+        """Put files into a file field, as a person does."""
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
+
+    def screenshot(self, path: Path, **clip: float) -> None:
+        """The page as a PNG."""
+        given = {"clip": {"x": 0, "y": 0, "scale": 1, **clip}} if clip else {}
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **given)["data"]))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.terminate()
+        self._process.wait(20)
+        for end in (self._read, self._write):
+            os.close(end)
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -13,7 +13,7 @@ from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
 from spml.use.review import review
-from tests.use.browser import CHROMIUM, Browser
+from tests.use import browser as chromium
 
 
 def table(folder):
@@ -217,40 +217,40 @@ def test_names_that_look_like_html_stay_text(pictures, tmp_path, monkeypatch):
     assert "</script><b>red & 'x'" in {card["name"] for card in cards}
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed, which clicks through the page")
+@pytest.mark.skipif(chromium.found() is None, reason="no chromium is installed, which clicks through the page")
 def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
     out = tmp_path / "out"
     review(run, out, count=40)
     rows, count = table(out), "document.getElementById('count').textContent"
     profile, saved = tmp_path / "profile", tmp_path / "answers.csv"
-    with Browser(profile, tmp_path) as browser:
-        browser.open((out / "index.html").as_uri())
+    with chromium.Browser(chromium.found(), profile, (1100, 900), tmp_path) as browser:
+        browser.go((out / "index.html").as_uri())
         browser.until("document.querySelector('.photo').naturalWidth > 0")
-        assert browser.script(count) == "0 of 40 answered: 0 yes, 0 no"
+        assert browser.value(count) == "0 of 40 answered: 0 yes, 0 no"
         browser.click("#card-0 .y")
         browser.click("#card-3 .n")
-        assert browser.script(count) == "2 of 40 answered: 1 yes, 1 no"
+        assert browser.value(count) == "2 of 40 answered: 1 yes, 1 no"
         browser.click("#card-3 .y")  # another mind
         browser.press("ArrowRight")
         browser.press("n")
         browser.press("y")
         browser.press("y")
         browser.press("u")
-        assert browser.script(count) == "4 of 40 answered: 3 yes, 1 no"
+        assert browser.value(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.press(" ")
-        assert browser.script("getComputedStyle(document.querySelector('#card-0 .map')).display") == "block"
-        browser.open((out / "index.html").as_uri())  # what was said is still there
+        assert browser.value("getComputedStyle(document.querySelector('#card-0 .map')).display") == "block"
+        browser.go((out / "index.html").as_uri())  # what was said is still there
         assert browser.until(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.click("#undo")
         browser.press("y")
-        browser.script("document.getElementById('show').value = 'answered'; filter()")
-        assert browser.script("shown.filter(article => !article.hidden).length") == 4
+        browser.value("document.getElementById('show').value = 'answered'; filter()")
+        assert browser.value("shown.filter(article => !article.hidden).length") == 4
         browser.click("#save")
         browser.until("true")
         for _ in range(500):
             if saved.exists() and saved.read_text().count("\n") == 5:
                 break
-            browser.script("new Promise(done => setTimeout(done, 20))")
+            browser.value("new Promise(done => setTimeout(done, 20))")
     given = [(0, 1), (3, 1), (4, -1), (5, 1)]
     lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in given]
     assert saved.read_text().splitlines() == ["image,class,answer", *lines]

@@ -35,6 +35,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
     from spml.cli.prepare import Prepare
     from spml.cli.report import Report
     from spml.cli.review import Review
+    from spml.cli.serve import Serve
     from spml.cli.stats import Stats
     from spml.cli.train import Train
 
@@ -54,6 +55,7 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "ablate": Ablate,
         "figures": Figures,
         "report": Report,
+        "serve": Serve,
     }
 
 

@@ -31,6 +31,8 @@ class Train(DataOptions, Settings):
     """Go on with the run in --out from its last checkpoint."""
     overwrite: bool = False
     """Replace the run in --out."""
+    tensorboard: bool = False
+    """Write the history for TensorBoard too, under tensorboard in the run folder."""
     quiet: bool = False
     """Print nothing but errors."""
 
@@ -58,6 +60,7 @@ class Train(DataOptions, Settings):
                 resume=self.resume,
                 overwrite=self.overwrite,
                 quiet=self.quiet,
+                tensorboard=self.tensorboard,
                 extra_config={**self.sources(), "command": self.command()},
             )
         except Interruption:

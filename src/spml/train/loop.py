@@ -21,6 +21,8 @@ from spml.keyed import key
 from spml.launch import started_first
 from spml.model import Classifier, load_model, save_model
 from spml.train import record
+from spml.train.board import Board, check_board
+from spml.train.card import write_card
 from spml.train.device import described, eval_batch, how_to_run, make_fabric
 from spml.train.display import Display
 from spml.train.evaluate import score, score_batches
@@ -52,11 +54,12 @@ def fit(
     quiet: bool = False,
     extra_config: Mapping[str, Any] | None = None,
     cache: Cache | None = None,
+    tensorboard: bool = False,
 ) -> dict[str, Any]:
     """Train, choose the epoch by the declared labels, evaluate it once on test, and write the run folder.
 
     Args:
-        experiment: the data, from `spml.data.load`.
+        experiment: the data, from `spml.data.load`; without validation rows the last epoch is taken.
         settings: how to train.
         out: the run folder.
         options: of the method; what is not given has its published or default value.
@@ -65,10 +68,13 @@ def fit(
         quiet: show nothing.
         extra_config: more to keep in config.json, such as the command.
         cache: of decoded pictures, where several runs on the same data share one; otherwise the settings' own.
+        tensorboard: write the history for TensorBoard too.
 
     Returns:
         What result.json holds.
     """
+    if tensorboard:
+        check_board()
     settings = resolve(settings, experiment)
     name, classes = settings.method, len(experiment.classes)
     chosen = method_options(name, experiment.name, options or {})
@@ -94,7 +100,8 @@ def fit(
             return read_json(run.path / "result.json")
         if note:
             display.line(note)
-        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display, cache)
+        board = Board(run.path if tensorboard and processes.first else None)
+        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board)
         try:
             if not going_on and processes.first:
                 run.begin(config)
@@ -127,11 +134,12 @@ class _Training:
         processes: Processes,
         display: Display,
         cache: Cache | None,
+        board: Board,
     ) -> None:
         self.started = self.saved = time.perf_counter()
         self.experiment, self.settings, self.options = experiment, settings, options
         self.run, self.fabric, self.processes = run, fabric, processes
-        self.display, self.stop = display, Stop()
+        self.display, self.board, self.stop = display, board, Stop()
         device = fabric.device
         self.writer = Writer(beside=device.type == "cuda")
         if processes.count > 1 and device.type == "cuda":
@@ -175,7 +183,7 @@ class _Training:
 
     def run_all(self) -> dict[str, Any]:
         """Train from where the run stands, then evaluate; a wish to stop is granted once what is done is saved."""
-        with self.stop, self.own_cache or nullcontext(), self.writer:
+        with self.stop, self.own_cache or nullcontext(), self.writer, self.board:
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
@@ -292,21 +300,23 @@ class _Training:
         self.at.within["line"] = line
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
-        logits = self._logits(self.val, "validation", epoch)
-        figure = score(logits, self.val_truth, _selection(self.settings))
+        logits = self._logits(self.val, "validation", epoch) if len(self.val) else None
+        figure = None if logits is None else score(logits, self.val_truth, _selection(self.settings))
         self.at.history.append({"epoch": epoch, **line, "val_map": figure})
-        better = epoch > 0 and (not self.at.best or figure > self.at.best["val_map"])
+        better = epoch > 0 and (not self.at.best or figure is None or figure > self.at.best["val_map"])
         if better:
             self.at.best = {"epoch": epoch, "val_map": figure}
         if not self.processes.first:
             return
-        self.run.write_scores(f"val-{epoch:02d}", logits)
+        if logits is not None:
+            self.run.write_scores(f"val-{epoch:02d}", logits)
         self.run.write_history(self.at.history)
+        self.board.follow(self.at.history)
         if epoch:
-            mark = "  best" if better else ""
             name = "val mAP" if self.settings.selection == "complete" else "val estimate"
+            shown = "" if figure is None else f"  {name} {figure:.2f}{'  best' if better else ''}"
             left = f"  {line['skipped']} batches left out" if "skipped" in line else ""
-            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}  {name} {figure:.2f}{mark}{left}")
+            self.display.line(f"epoch {epoch:>2}  loss {line['loss']:.4f}{shown}{left}")
 
     def _keep_best(self, epoch: int) -> None:
         """Write the model, if this epoch is the best, once a checkpoint holds it.
@@ -357,7 +367,7 @@ class _Training:
 
     def _should_stop(self) -> bool:
         drop = self.settings.patience_drop
-        if drop is None or not self.at.best or self.at.within:
+        if drop is None or not self.at.best or self.at.within or not len(self.val):
             return False
         return bool(self.at.history[-1]["val_map"] < self.at.best["val_map"] - drop)
 
@@ -401,6 +411,9 @@ class _Training:
         self.at.spent["seconds"] += time.perf_counter() - self.started
         result = record.result(self.experiment, self.settings, self.options, self.at.best, tested, self.at.spent)
         if self.processes.first:
+            write_card(self.run.path, result)
+            self.board.follow(self.at.history)
+            self.board.finish(result)
             self.run.write_result(result)
         figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
         self.display.line(f"chosen epoch {self.at.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")

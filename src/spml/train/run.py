@@ -19,17 +19,11 @@ from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.settings import UNNAMED
 
 FILES = (
-    "config.json",
-    "history.jsonl",
-    "result.json",
-    "observed.npz",
-    "labels.npz",
-    "last.ckpt",
-    "report.html",
+    *("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html"),
     "calibration.json",
 )
-FOLDERS = ("best", "scores")
-WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "scores/*.npz")
+FOLDERS = ("best", "scores", "tensorboard")
+WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
 NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
 
 

@@ -1,0 +1,43 @@
+"""`spml serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Show a web page that tags pictures, with thresholds to move and class maps, and an HTTP endpoint.
+
+    Example: spml serve runs/photos --port 7860
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run, or a folder with model.safetensors and model.json."""
+    host: str = "127.0.0.1"
+    """Address to listen at. The default is for this machine alone; 0.0.0.0 lets others in, without any password."""
+    port: int = 7860
+    """0 takes any that is free."""
+    max_megabytes: float = 20.0
+    """Longest picture file that is taken."""
+    max_pixels: float = 50e6
+    """Largest picture that is taken, width times height."""
+
+    def run(self) -> None:
+        """Serve until interrupted."""
+        from spml.errors import UserError
+        from spml.use.serve import check_gradio
+
+        for name in ("max_megabytes", "max_pixels"):
+            if not 0 < getattr(self, name) < 1e12:
+                raise UserError(f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}")
+        check_gradio()
+        from spml.use.serve import serve
+        from spml.use.serve_model import Limits
+
+        limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
+        serve(self.run_folder, host=self.host, port=self.port, limits=limits)

@@ -1,0 +1,72 @@
+"""TensorBoard's copy of the history, for those who watch a run with it; history.jsonl stays the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from spml.errors import UserError
+
+FOLDER = "tensorboard"
+
+
+class Board:
+    """Event files under RUN/tensorboard: every number of every line of the history, once.
+
+    They are written anew when a run goes on, from the history it goes on with, so nothing stands twice.
+
+    Args:
+        run: the run folder; None writes nothing.
+    """
+
+    def __init__(self, run: Path | None) -> None:
+        self.folder = None if run is None else run / FOLDER
+        self._written = 0
+        self._writer: Any = None
+
+    def follow(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Write the lines that are not written yet."""
+        for line in history[self._written :]:
+            for name, value in line.items():
+                if name != "epoch" and isinstance(value, (int, float)) and not isinstance(value, bool):
+                    self._add(name, value, line["epoch"])
+        self._written = len(history)
+        if self._writer is not None:
+            self._writer.flush()
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the test figures, at the chosen epoch."""
+        for name in ("test_map", "test_estimate"):
+            if result.get(name) is not None:
+                self._add(name, result[name], result["best_epoch"])
+        for name, value in (result.get("per_class_ap") or {}).items():
+            self._add(f"test_ap/{name}", value, result["best_epoch"])
+
+    def _add(self, name: str, value: float, epoch: int) -> None:
+        if self.folder is None:
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            for old in self.folder.glob("events.out.tfevents.*"):
+                old.unlink()
+            self._writer = SummaryWriter(str(self.folder))
+        self._writer.add_scalar(name, value, epoch)
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def check_board() -> None:
+    """Refuse a wish for TensorBoard where it is not installed."""
+    if find_spec("tensorboard") is None:
+        raise UserError("--tensorboard needs a package that is not installed: pip install 'spml[tensorboard]'")

@@ -1,0 +1,164 @@
+"""What `SinglePositiveClassifier` is given, as tables: items as features, pictures or paths, labels in many forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.data import LabelTable, SparseLabels
+from spml.data.experiment import unlabelled
+from spml.data.observe import Rows, split
+from spml.errors import DataError, UserError
+
+Array = npt.NDArray[Any]
+NO_LABEL = "y has no label at all; give at least one item a label"
+
+
+def plain(values: Any) -> Any:
+    """Torch tensors and paths as numpy and text; everything else as it is."""
+    if type(values).__module__.partition(".")[0] == "torch":
+        return values.detach().cpu().numpy()
+    return values
+
+
+def paths(items: Any) -> list[str] | None:
+    """Paths of pictures, or None where the items are something else."""
+    if isinstance(items, (str, Path)):
+        raise DataError(f"X is one path, {str(items)!r}; give a list of paths")
+    given = np.asarray(items, object) if _is_list_of_text(items) else items
+    if isinstance(given, Sequence) or getattr(getattr(given, "dtype", None), "kind", None) not in ("U", "O", "T"):
+        return None
+    array = np.asarray(given)
+    if array.ndim != 1 or not len(array) or not all(isinstance(item, (str, Path)) for item in array):
+        return None
+    return [str(item) for item in array]
+
+
+def _is_list_of_text(items: Any) -> bool:
+    return isinstance(items, (list, tuple)) and bool(items) and all(isinstance(item, (str, Path)) for item in items)
+
+
+def pictures(items: Any) -> Array | None:
+    """uint8 pictures as (N, 3, H, W), or None where the items are no pictures."""
+    array = items if isinstance(items, np.ndarray) else None
+    if array is None or array.ndim != 4:
+        return None
+    if array.dtype != np.uint8 or 3 not in (array.shape[1], array.shape[3]) or not array.size:
+        raise DataError(f"X is {array.dtype} {array.shape}; pictures are uint8 (N, 3, H, W) or (N, H, W, 3)")
+    return array if array.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(array, 3, 1))
+
+
+def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
+    """Classes and known labels, from any of the forms that y may have.
+
+    Args:
+        y: (n, C) of 1, 0, -1, dense or sparse; a class per item; or a list of classes per item.
+        classes: their names in order; None takes the columns' numbers or names, or the sorted classes of y.
+    """
+    if y is None:
+        raise UserError("requires y to be passed, but the target y is None")
+    y = plain(y)
+    if hasattr(y, "tocoo"):
+        return _from_sparse(y, classes)
+    nested = isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set, frozenset)) for row in y)
+    if nested and not _is_indicator(y, classes):
+        return _from_lists([_as_list(row) for row in y], classes)
+    named = getattr(y, "columns", None) if classes is None else classes
+    array = np.asarray(y)
+    if array.dtype.kind == "c":
+        raise UserError("Complex data not supported: y must hold classes, or 1, 0 and -1")
+    if array.ndim == 1:
+        return _from_lists([[value] for value in array.tolist()], classes, array)
+    if array.ndim == 2 and array.dtype.kind in "biuf":
+        return _columns(array.shape[1], named), SparseLabels.from_dense(array)
+    raise DataError(
+        f"y is {array.dtype} {array.shape}; give (n, C) of 1, 0 and -1, a class per item, or a list of classes per item"
+    )
+
+
+def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:
+    """Whether lists are rows of 1, 0 and -1 rather than classes: all as long as there are classes, at least two."""
+    lengths = {len(row) if isinstance(row, (list, tuple)) else 0 for row in rows}
+    right = min(lengths) > 1 if classes is None else lengths == {len(list(classes))}
+    return len(lengths) == 1 and right and all(value in (1, 0, -1) for row in rows for value in row)
+
+
+def _as_list(row: Any) -> list[Any]:
+    return list(row) if isinstance(row, (list, tuple, set, frozenset)) else [row]
+
+
+def _columns(count: int, named: Iterable[Any] | None) -> Array:
+    names = np.arange(count) if named is None else np.asarray(list(named))
+    if len(names) != count:
+        raise UserError(f"{len(names)} classes are named, y has {count} columns; name each column")
+    return names
+
+
+def _from_sparse(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
+    rows = y.tocsr()
+    if rows.ndim != 2:
+        raise DataError(f"y is sparse with shape {rows.shape}; give (n, C)")
+    rows.sum_duplicates()
+    legal = np.isin(rows.data, (-1, 0, 1))
+    if not legal.all():
+        raise DataError(f"y holds {rows.data[~legal][0]}; only 1, 0 (unknown) and -1 (negative) are labels")
+    owners = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    order = np.lexsort((rows.indices, owners))
+    entries = owners[order], rows.indices[order], rows.data[order].astype(np.int8)
+    return _columns(rows.shape[1], classes), SparseLabels.from_entries(*entries, rows.shape, 0)
+
+
+def _from_lists(
+    rows: list[list[Any]], classes: Iterable[Any] | None, array: Array | None = None
+) -> tuple[Array, SparseLabels]:
+    """Positives by class; the classes are the sorted ones of y where none are given."""
+    flat = [value for row in rows for value in row]
+    if not flat:
+        raise DataError(NO_LABEL if rows else "y is empty; give a label per item")
+    found = np.asarray(flat) if array is None else array
+    for row, value in ((row, value) for row, values in enumerate(rows) for value in values):
+        if value is None or (isinstance(value, float) and not np.isfinite(value)):
+            raise DataError(f"Input y contains NaN, infinity or None in row {row}; no label at all is an empty list")
+        if isinstance(value, float) and value != int(value):
+            raise DataError(f"Unknown label type: continuous, {value} in row {row} of y; a class is a name or a number")
+    if len({isinstance(value, str) for value in flat}) > 1:
+        raise DataError("y holds names and numbers; give classes of one kind")
+    names = np.unique(found) if classes is None else np.asarray(list(classes))
+    place = {name: i for i, name in enumerate(names.tolist())}
+    entries = set()
+    for row, values in enumerate(rows):
+        for value in values:
+            if value not in place:
+                raise DataError(f"row {row} of y: {value!r} is not among the {len(place)} classes; see classes=")
+            entries.add((row, place[value]))
+    where = np.array(sorted(entries), np.int64)
+    ones = np.ones(len(where), np.int8)
+    return names, SparseLabels.from_entries(where[:, 0], where[:, 1], ones, (len(rows), len(names)), 0)
+
+
+def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[Rows, Rows]:
+    """Rows to train on, and rows to choose the epoch with: none where the fraction is None."""
+    count = known.shape[0]
+    if fraction is None:
+        train_rows, val_rows = np.arange(count), np.arange(0)
+    else:
+        if not 0 < fraction < 1:
+            raise UserError(f"validation={fraction} must be above 0 and below 1, or None to train on all rows")
+        train_rows, val_rows = split(count, max(fraction, 1 / count), seed)
+        if unlabelled(known.take(val_rows)) or unlabelled(known.take(train_rows)):
+            split_in = f"{len(train_rows)} rows to train on and {len(val_rows)} to choose the epoch with"
+            raise DataError(f"of {split_in}, one part has no label; label more items, or give validation=None")
+    if len(train_rows) < 2:
+        raise DataError(f"n_samples = {count} leaves {len(train_rows)} to train on; at least 2 are needed")
+    return train_rows, val_rows
+
+
+def table(items: list[str] | Array, names: Array, known: SparseLabels) -> LabelTable:
+    """Items with their labels; a class is called by its text."""
+    x = None if isinstance(items, list) else items
+    listed = items if isinstance(items, list) else [str(row) for row in range(len(items))]
+    return LabelTable(listed, [str(name) for name in names.tolist()], known, x=x)

@@ -1,0 +1,74 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from spml.errors import UserError
+from spml.train import fit
+from spml.train.loop import _Training
+from tests.conftest import contents, outcome
+
+pytest.importorskip("tensorboard")
+
+
+def scalars(run):
+    """Every (name, epoch) with its values, over all event files."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    found = {}
+    for path in sorted((run / "tensorboard").iterdir()):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                found.setdefault((value.tag, event.step), []).append(value.tensor.float_val[0])
+    return found
+
+
+def expected(run):
+    lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    result = json.loads((run / "result.json").read_text())
+    known = {(name, line["epoch"]): value for line in lines for name, value in line.items() if name != "epoch"}
+    at = result["best_epoch"]
+    tested = {(f"test_ap/{name}", at): value for name, value in result["per_class_ap"].items()}
+    return {**known, **tested, ("test_map", at): result["test_map"]}
+
+
+def check(run):
+    found = scalars(run)
+    assert {key: len(values) for key, values in found.items()} == dict.fromkeys(expected(run), 1)
+    assert {key: values[0] for key, values in found.items()} == pytest.approx(expected(run), rel=1e-6)
+
+
+def test_every_number_of_the_history_stands_there_once(scenes, quick, finished, tmp_path):
+    fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
+    check(tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(finished)
+    own = {name: value for name, value in contents(tmp_path / "run").items() if not name.startswith("tensorboard")}
+    assert own == contents(finished)
+
+
+def test_going_on_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
+    train = _Training._train_epoch
+
+    def interrupted(self, epoch):
+        if epoch == 3:
+            raise KeyboardInterrupt
+        train(self, epoch)
+
+    monkeypatch.setattr(_Training, "_train_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
+    assert ("loss", 2) in scalars(tmp_path / "run")
+    monkeypatch.undo()
+    fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True, resume=True)
+    check(tmp_path / "run")
+    with pytest.raises(UserError, match="already holds a run"):
+        fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
+    fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True, overwrite=True)
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_without_the_package_one_line_says_so_and_nothing_is_written(scenes, quick, tmp_path, monkeypatch):
+    monkeypatch.setattr("spml.train.board.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'spml\[tensorboard\]'"):
+        fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,96 @@
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from spml.data import Experiment, LabelTable
+from spml.errors import UserError
+from spml.model.store import read_info, write_info
+from spml.train import Settings, fit
+from spml.train.card import write_card
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def card(run):
+    return (run / "best" / "README.md").read_text(encoding="utf-8")
+
+
+def change(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_every_run_leaves_a_card_with_its_facts(finished):
+    text, result = card(finished), json.loads((finished / "result.json").read_text())
+    for title in ("Data", "Method", "Protocol", "Figures", "Side information", "Limits", "Use", "Versions"):
+        assert f"\n## {title}\n" in text
+    assert text.startswith("---\nlibrary_name: spml\n")
+    assert "128 items to train on, 48 to choose the epoch with; 1.00 known positives and 0.00 known" in text
+    assert (
+        f"Epoch {result['best_epoch']} of 3, chosen by complete validation labels: {result['val_map']:.2f} % mAP"
+        in text
+    )
+    assert f"Test mAP {result['test_map']:.2f} %" in text
+    assert "Generalized Robust loss" in text and "q3 = 1.0" in text and "section `gr`" in text
+    assert "validation\\_labels: complete" in text
+    for name, ap in result["per_class_ap"].items():
+        assert re.search(rf"^\| {name} \| \d+ \| {ap:.2f} \| 0.5 \|$", text, re.MULTILINE)
+    assert "90.0 % are unknown" in text and "not calibrated" in text and "squeezed to 24 × 24" in text
+    assert not any(str(result[name]) in text for name in ("seconds", "images_per_second"))
+
+
+def test_the_card_says_how_to_load_the_model_and_that_works(finished, monkeypatch):
+    (code,) = re.findall(r"```python\n(.*?)```", card(finished), re.DOTALL)
+    monkeypatch.chdir(finished / "best")
+    names = {}
+    exec(code, names)
+    assert names["info"].classes[0] == "zero" and len(code.strip().splitlines()) == 3
+
+
+def test_it_is_rewritten_after_calibration(run):
+    before = card(run)
+    assert write_card(run) == run / "best" / "README.md" and card(run) == before
+    info = read_info(run)
+    from dataclasses import replace
+
+    lines = [[[-1.0, 1.0], [-2.0, 2.0]]] * 10
+    write_info(run, replace(info, thresholds=[0.25] * 10, calibration=lines))
+    (run / "calibration.json").write_text(json.dumps({"aim": "f1", "labels": "observed", "method": "temperature"}))
+    write_card(run)
+    assert "| 0.25 |" in card(run) and "Probabilities are calibrated" in card(run)
+    assert "aim f1, labels observed, method temperature" in card(run)
+    assert "not calibrated" not in card(run) and "nobody has chosen" not in card(run)
+
+
+def test_what_is_missing_is_said(run):
+    change(run / "result.json", test_map=None, per_class_ap=None)
+    (run / "observed.npz").unlink()
+    write_card(run)
+    assert "It was not tested" in card(run) and "has not been measured against complete labels" in card(run)
+    (run / "result.json").unlink()
+    write_card(run)
+    assert "The run was not finished" in card(run)
+    (run / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"config.json: not JSON"):
+        write_card(run)
+
+
+def test_rare_classes_are_named_long_lists_cut_and_marks_taken_as_text(tmp_path):
+    classes = ["a|b", "*c*", *(f"class {i}" for i in range(58))]
+    labels = np.zeros((600, 60), np.int8)
+    labels[np.arange(600), np.r_[np.zeros(5, int), np.full(12, 1), 2 + np.arange(583) % 58]] = 1
+    x = np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32)
+    table = LabelTable([str(i) for i in range(600)], classes, labels, x=x)
+    rows = np.arange(600)
+    experiment = Experiment("my\ndata_", classes, table, None, rows, rows[:0], None, "observed")
+    fit(experiment, Settings(epochs=1, selection="observed", accelerator="cpu"), tmp_path / "run", quiet=True)
+    text = card(tmp_path / "run")
+    assert "# my data\\_: 60 classes by gr" in text and "| a\\|b | 5 |" in text and "\\*c\\*" in text
+    assert "And 10 more" in text and "class 47 " in text and "class 48 " not in text
+    assert "fewer than 10 known positives in training, hardly learned: a\\|b." in text
+    assert "the last of 1: there were no validation rows" in text

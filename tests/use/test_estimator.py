@@ -1,0 +1,256 @@
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import spml
+from spml import losses
+from spml.errors import UserError
+
+NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
+INDICATOR = "predict gives an indicator (n, C), not a class per item"
+EXPECTED = {
+    "check_classifiers_train": INDICATOR,
+    "check_classifiers_classes": INDICATOR,
+    "check_decision_proba_consistency": "of two classes, each has a column of logits of its own",
+    "check_supervised_y_2d": "a column (n, 1) holds 1, 0 and -1 of one class, not a class per item",
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Features, complete labels, and one positive of each item by name."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 12)).astype(np.float32)
+    scores = x @ rng.normal(size=(12, 5))
+    truth = (scores > 3).astype(int)
+    truth[np.arange(300), scores.argmax(axis=1)] = 1
+    single = np.where(truth == 1, rng.random(truth.shape), -1).argmax(axis=1)
+    return x, truth, NAMES[single]
+
+
+def make(**values):
+    return spml.SinglePositiveClassifier(**{"epochs": 2, "random_state": 0, "device": "cpu", **values})
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return make(epochs=30).fit(data[0], data[2])
+
+
+def test_it_learns_every_class_from_one_positive_per_item(data, fitted):
+    x, truth, _ = data
+    assert list(fitted.classes_) == list(NAMES) and fitted.n_features_in_ == 12
+    logits, probabilities = fitted.decision_function(x), fitted.predict_proba(x)
+    assert probabilities == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
+    predicted = fitted.predict(x)
+    assert predicted.shape == truth.shape and predicted.dtype == np.int64
+    assert (predicted == (probabilities >= 0.5)).all()
+    assert fitted.score(x, truth) == pytest.approx(average_precision_score(truth, logits))
+    assert fitted.score(x, truth) > 0.8 > truth.mean() + 0.2
+
+
+def test_score_leaves_out_unknown_entries_only_where_negatives_are_told(data, fitted):
+    x, truth, single = data
+    signed = np.where(truth == 1, 1, -1)
+    assert fitted.score(x, signed) == fitted.score(x, truth)
+    holes = np.where(np.random.default_rng(1).random(truth.shape) < 0.5, 0, signed)
+    logits = fitted.decision_function(x)
+    by_class = [average_precision_score(holes[k, c] == 1, logits[k, c]) for c in range(5) for k in [holes[:, c] != 0]]
+    assert fitted.score(x, holes) == pytest.approx(np.mean(by_class))
+    onehot = (single[:, None] == NAMES).astype(int)
+    assert fitted.score(x, single) == fitted.score(x, onehot)
+    with pytest.raises(ValueError, match="no label at all"):
+        fitted.score(x, np.zeros_like(truth))
+    with pytest.raises(ValueError, match="'fox' is not among the 5 classes"):
+        fitted.score(x[:1], ["fox"])
+
+
+def test_every_form_of_y_gives_the_same_model(data):
+    x, _, single = data
+    onehot = (single[:, None] == NAMES).astype(int)
+    forms = {
+        "names": single,
+        "list": single.tolist(),
+        "lists": [[name] for name in single],
+        "sets": [{name} for name in single],
+        "dense": onehot,
+        "bool": onehot.astype(bool),
+        "rows": onehot.tolist(),
+        "tensor": torch.from_numpy(onehot),
+        "csr": scipy.sparse.csr_array(onehot),
+        "coo": scipy.sparse.coo_matrix(onehot.astype(float)),
+    }
+    models = {form: make().fit(x, y) for form, y in forms.items()}
+    expected = models["names"].decision_function(x)
+    for form, model in models.items():
+        assert (model.decision_function(x) == expected).all(), form
+        assert list(model.classes_) == (list(NAMES) if form in ("names", "list", "lists", "sets") else list(range(5)))
+
+
+def test_a_frame_names_its_columns(data):
+    pandas = pytest.importorskip("pandas")
+    x, _, single = data
+    y = pandas.DataFrame((single[:, None] == NAMES).astype(int), columns=list(NAMES))
+    assert list(make().fit(x, y).classes_) == list(NAMES)
+
+
+def test_given_classes_keep_their_order_and_may_be_absent_from_y(data):
+    x, _, single = data
+    model = make(classes=["fox", *NAMES[::-1]]).fit(x, single)
+    assert list(model.classes_) == ["fox", *NAMES[::-1]] and model.predict(x).shape == (300, 6)
+    assert 0 < model.score(x, single) < 1
+
+
+def test_known_negatives_and_unlabelled_rows_are_used_as_such(data):
+    x, truth, single = data
+    observed = (single[:, None] == NAMES).astype(int)
+    observed[:20] = 0
+    plain = make().fit(x, observed).decision_function(x)
+    told = np.where((truth == 0) & (np.arange(300)[:, None] % 2 == 0), -1, observed)
+    assert not np.array_equal(make().fit(x, told).decision_function(x), plain)
+    sparse = scipy.sparse.csr_array(told)
+    assert (make().fit(x, sparse).decision_function(x) == make().fit(x, told).decision_function(x)).all()
+
+
+@pytest.mark.parametrize("method", losses.names())
+def test_any_method_by_name(data, method):
+    x, truth, single = data
+    how = {"method": method, "epochs": 1, "batch_size": 64}
+    if method in ("boostlu", "lagc"):
+        with pytest.raises(ValueError, match=r"needs a feature map|needs views"):
+            make(**how).fit(x, single)
+        x, how["backbone"] = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), np.uint8), "tiny"
+    assert make(**how).fit(x, truth if method == "full" else single).predict_proba(x).shape == (300, 5)
+
+
+def test_options_thresholds_and_validation_reach_the_run(data):
+    x, _, single = data
+    model = make(options={"q3": 1.5}, thresholds=[0, 0, 1, 1, 1], validation=None).fit(x, single)
+    assert model.result_["options"]["q3"] == 1.5
+    assert (model.predict(x)[:, :2] == 1).all() and (model.predict(x)[:, 2:] == 0).all()
+    assert model.result_["val_map"] is None and model.result_["best_epoch"] == 2
+    assert make(validation=0.5).fit(x, single).result_["val_map"] > 0
+
+
+def test_the_same_random_state_gives_the_same_and_none_gives_another(data):
+    x, _, single = data
+    before = torch.random.get_rng_state()
+    first, second = make().fit(x, single), make().fit(x, single)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (first.decision_function(x) == second.decision_function(x)).all()
+    other = make(random_state=1).fit(x, single)
+    assert not np.array_equal(other.decision_function(x), first.decision_function(x))
+
+
+def test_pickling_and_cloning(data, fitted):
+    x = data[0]
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.predict_proba(x) == fitted.predict_proba(x)).all()
+    fresh = clone(fitted).set_params(epochs=1)
+    assert fresh.get_params()["epochs"] == 1 and not hasattr(fresh, "model_")
+    with pytest.raises(ValueError, match="not fitted"):
+        fresh.predict(x)
+
+
+def test_pipelines_cross_validation_and_search(data):
+    x, truth, single = data
+    pipe = make_pipeline(StandardScaler(), make()).fit(x, single)
+    assert pipe.predict(x).shape == truth.shape and 0 < pipe.score(x, truth) <= 1
+    scores = cross_val_score(make(classes=NAMES), x, single, cv=3)
+    assert scores.shape == (3,) and np.isfinite(scores).all()
+    search = GridSearchCV(make(), {"method": ["an", "gr"]}, cv=2, scoring="average_precision").fit(x, truth)
+    assert search.best_params_["method"] in ("an", "gr") and np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data, tmp_path):
+    x, _, single = data
+    make(folder=tmp_path / "run").fit(x, single)
+    assert (tmp_path / "run" / "history.jsonl").exists()
+    with pytest.raises(UserError, match="already holds a run"):
+        make(folder=tmp_path / "run").fit(x, single)
+    make(folder=tmp_path / "run", overwrite=True, epochs=1).fit(x, single)
+    from spml.model import load_model
+
+    assert load_model(tmp_path / "run")[1].classes == list(NAMES)
+
+
+def test_nothing_is_left_where_no_folder_is_given(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    make().fit(data[0], data[2])
+    assert not any(tmp_path.iterdir())
+
+
+def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
+    from PIL import Image
+
+    paths = sorted((pictures.parent / "photos").iterdir())
+    colours = [["red", "green", "blue"][int(path.stem) % 3] for path in paths]
+    how = {"backbone": "tiny", "size": 16, "batch_size": 4, "validation": 0.25}
+    by_path = make(**how).fit(paths, colours)
+    arrays = np.stack([np.asarray(Image.open(path).convert("RGB").resize((16, 16))) for path in paths])
+    by_array = make(**how).fit(arrays, colours)
+    for given in (paths, [str(path) for path in paths], np.array([str(path) for path in paths])):
+        assert by_path.predict_proba(given).shape == (12, 3)
+    last = by_array.decision_function(np.moveaxis(arrays, 3, 1))
+    assert (by_array.decision_function(arrays) == last).all()
+    (tmp_path / "text.jpg").write_text("no picture")
+    with pytest.raises(ValueError, match=r"text.jpg: not a picture"):
+        by_path.predict([*paths, tmp_path / "text.jpg"])
+    with pytest.raises(ValueError, match="trained on pictures"):
+        by_path.predict(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": ["ant"] * 300}, "one class, 'ant'"),
+        ({"rows": 1}, "n_samples = 1"),
+        ({"y": np.zeros((300, 5))}, "no label at all"),
+        ({"y": [[] for _ in range(300)]}, "no label at all"),
+        ({"y": np.full((300, 5), 2)}, "only 1 .* are labels"),
+        ({"y": scipy.sparse.csr_array(np.full((300, 5), 3))}, "y holds 3"),
+        ({"y": ["ant"] * 299}, "inconsistent numbers of samples: 300 in X, 299 in y"),
+        ({"y": [None] * 300}, "contains NaN, infinity or None in row 0"),
+        ({"y": np.linspace(0, 1, 300)}, "Unknown label type"),
+        ({"y": [["ant"], [3]] * 150}, "names and numbers"),
+        ({"x": np.full((300, 12), np.nan)}, "NaN"),
+        ({"x": np.full((300, 12), 1e300)}, "too large|infinity"),
+        ({"x": "photo.jpg"}, "X is one path"),
+        ({"x": np.zeros((300, 3, 4, 4))}, "pictures are uint8"),
+        ({"method": "grr"}, "no method 'grr'; 'gr'"),
+        ({"options": {"q9": 1}}, "no option 'q9'"),
+        ({"thresholds": [0.5]}, "for each of 5 classes"),
+        ({"thresholds": 2}, "give a probability"),
+        ({"validation": 1.0}, "above 0 and below 1"),
+        ({"classes": ["ant"]}, "is not among the 1 classes"),
+        ({"backbone": "resnet18"}, "feature vectors take the backbone 'linear'"),
+        ({"selection": "complete"}, "needs complete validation labels"),
+    ],
+)
+def test_what_cannot_be_done_is_a_value_error_in_one_line(data, change, message):
+    x, y = change.pop("x", data[0]), change.pop("y", data[2])
+    rows = change.pop("rows", None)
+    with pytest.raises(ValueError, match=message):
+        make(**change).fit(x[:rows], y[:rows])
+
+
+def test_validation_rows_without_labels_are_told(data):
+    y = np.zeros((300, 5), int)
+    y[0, 0] = 1
+    for seed in range(4):  # whichever part the only label falls in
+        with pytest.raises(ValueError, match="validation=None"):
+            make(random_state=seed).fit(data[0], y)
+    assert make(validation=None).fit(data[0], y).predict(data[0]).shape == (300, 5)
+
+
+def test_it_is_an_estimator_as_far_as_many_labels_allow():
+    check_estimator(make(epochs=1), expected_failed_checks=EXPECTED, on_skip=None)
