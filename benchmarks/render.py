@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md from the recorded results.
+"""Writes the tables of docs/performance.md and docs/predict.md from the recorded results.
 
 python benchmarks/render.py docs/performance.md
 """
