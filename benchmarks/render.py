@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md, docs/review.md and docs/sklearn.md from the recorded results.
+"""Writes the tables of docs/performance.md, predict.md, review.md and sklearn.md from the recorded results.
 
 python benchmarks/render.py docs/performance.md
 """
