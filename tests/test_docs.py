@@ -172,13 +172,13 @@ def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
     assert "| delta 0.05 | 55.00 | chosen; test mAP 85.00 |" in page
 
 
-def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(monkeypatch):
+def test_the_tables_of_performance_and_review_are_those_of_the_recorded_results(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from render import TABLES, render
 
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert render(page) == page
-    assert all(f"<!-- generated: {name} -->" in page for name in TABLES)
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("performance", "review")]
+    assert [render(page) for page in pages] == pages
+    assert all(any(f"<!-- generated: {name} -->" in page for page in pages) for name in TABLES)
 
 
 def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
