@@ -184,11 +184,9 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from render import TABLES, render
 
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert render(page) == page
-    estimator = (ROOT / "docs" / "sklearn.md").read_text(encoding="utf-8")
-    assert render(estimator) == estimator
-    assert all(f"<!-- generated: {name} -->" in page + estimator for name in TABLES)
+    pages = [(ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("performance", "predict", "review", "sklearn")]
+    assert [render(page) for page in pages] == pages
+    assert all(f"<!-- generated: {name} -->" in "".join(pages) for name in TABLES)
 
 
 def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(monkeypatch):

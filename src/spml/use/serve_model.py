@@ -128,10 +128,10 @@ class Tagger:
     def heat(self, seen: Seen, column: int) -> str:
         """A class's map over the picture, as a data address that needs no file."""
         values = seen.maps[column]
-        title = f"{self.info.classes[column]}  {seen.probabilities[column]:.2f}"
+        name, said = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
         note = f"map {values.min():.2g} to {values.max():.2g}"
         full = full_colour(self.model, values[None])  # one class is looked at: its own strongest place
-        return data_address(overlay(seen.picture, values, full, title, note))
+        return data_address(overlay(seen.picture, values, full, name, said, note))
 
     def view(self, seen: Seen) -> str:
         """The picture as it is shown, as a data address."""
