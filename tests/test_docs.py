@@ -184,7 +184,9 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from render import TABLES, render
 
-    pages = [(ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("performance", "predict", "review", "sklearn")]
+    pages = [
+        (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("performance", "predict", "review", "sklearn")
+    ]
     assert [render(page) for page in pages] == pages
     assert all(f"<!-- generated: {name} -->" in "".join(pages) for name in TABLES)
 

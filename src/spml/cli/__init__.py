@@ -47,15 +47,15 @@ def _commands() -> dict[str, Callable[..., Command]]:
         "train": Train,
         "eval": Eval,
         "calibrate": Calibrate,
+        "report": Report,
         "predict": Predict,
         "explain": Explain,
-        "export": Export,
         "review": Review,
+        "export": Export,
+        "serve": Serve,
         "bench": Bench,
         "ablate": Ablate,
         "figures": Figures,
-        "report": Report,
-        "serve": Serve,
     }
 
 

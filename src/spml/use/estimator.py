@@ -102,7 +102,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         experiment = self._experiment(inputs.table(items, names, known), seed)
         settings = self._settings(experiment, seed)
         place = TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
-        with place as parent, torch.random.fork_rng():
+        with place as parent, torch.random.fork_rng(range(torch.cuda.device_count())):
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
             self.result_ = fit(experiment, settings, folder, **how)
