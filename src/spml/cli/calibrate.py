@@ -20,7 +20,7 @@ class Calibrate:
     """A finished run."""
     aim: str = "f1"
     """What thresholds are for: f1, or what each class is to have at least, such as precision=0.9 or recall=0.9."""
-    labels: Literal["complete", "observed"] | None = None
+    labels: Literal["observed", "complete"] | None = None
     """Of the validation items; default: those that chose the epoch. observed reads no label that was not seen."""
     method: Literal["temperature", "isotonic", "none"] = "temperature"
     """temperature scales and shifts each class's logits, isotonic also bends, none sets thresholds alone."""

@@ -12,7 +12,7 @@ from spml.errors import UserError
 if TYPE_CHECKING:
     from spml.data import Experiment
 
-Selection = Literal["complete", "observed"]
+Selection = Literal["observed", "complete"]
 PROTOCOL_SEED = 1200
 # what a run that does not name these was made with: it is older than they are
 UNNAMED: dict[str, Any] = {

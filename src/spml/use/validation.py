@@ -17,7 +17,7 @@ from spml.model import ModelInfo
 from spml.model.store import read_info
 from spml.train.run import read_json
 
-Kind = Literal["complete", "observed"]
+Kind = Literal["observed", "complete"]
 HIGHEST = 6e4  # beyond it a logit of half precision is infinite
 
 
