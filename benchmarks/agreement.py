@@ -28,7 +28,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "graphs with torch's batch norm": {"compile": "graphs", "fused_norm": False},
     "compiled": {"compile": "compile"},
     "16-mixed": {"precision": "16-mixed"},
-    "32-true, eager": {"precision": "32-true", "compile": "none"},
+    "eager in 32-true": {"precision": "32-true", "compile": "none"},
     "pictures from memory": {"cache": "memory"},
     "pictures from disk": {"cache": "disk"},
     "scored 16 at a time": {"eval_batch_size": 16},

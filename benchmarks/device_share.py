@@ -26,7 +26,10 @@ KINDS = {  # the first that a kernel's name has a part of
         "nhwctonchw",
         "catarray",
     ),
-    "batch norm": ("batch_norm", "batchnorm", "bn_fw", "bn_bw", "bnorm", "welford"),
+    "batch norm": (
+        *("batch_norm", "batchnorm", "bn_fw", "bn_bw", "bnorm", "welford"),
+        *("_moments", "_statistics", "_normalise", "_sums", "_gather", "_backward"),  # ours
+    ),
     "convolution and matrix products": (
         *("conv", "fprop", "dgrad", "wgrad", "gemm", "cutlass", "cudnn", "xmma", "winograd", "splitk", "cublas"),
         "nvjet",

@@ -92,8 +92,17 @@ def networks() -> None:
         assert not [module for module in other.modules() if "forward" in vars(module)]
 
 
+def ahead() -> None:
+    """Kernels are compiled beside the caller, and waited for by whoever uses them."""
+    fused.compile_ahead(torch.float32, "cpu")
+    thread = fused._compiling[0]
+    with fused.fused_norms(Classifier.build("resnet10t", 3)):
+        assert not thread.is_alive() and not fused._compiling
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
+    ahead()
     kernels()
     large_mean()
     not_a_number()

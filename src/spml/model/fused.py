@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,6 +22,23 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
 CODES = {kind: code for code, kind in enumerate(ACTIVATIONS)}  # as norm_kernels numbers them
 
 
+_compiling: list[threading.Thread] = []
+
+
+def compile_ahead(dtype: torch.dtype, device: torch.device | str = "cuda") -> None:
+    """Begin to compile our kernels beside the caller; whoever uses them then waits until that is over."""
+
+    def work() -> None:
+        with suppress(Exception):  # told where the kernels are used
+            from spml.model.norm_kernels import compile_kernels
+
+            compile_kernels(dtype, device)
+
+    if find_spec("triton") is not None:
+        _compiling.append(threading.Thread(target=work, name="compile", daemon=True))
+        _compiling[-1].start()
+
+
 @contextmanager
 def fused_norms(classifier: Classifier) -> Iterator[int]:
     """Run the backbone's batch norms by our kernels inside of this block; gives how many.
@@ -28,6 +46,8 @@ def fused_norms(classifier: Classifier) -> Iterator[int]:
     Weights, names and results stay what they are, apart from rounding. Launched one by one the kernels would keep the
     host busy for longer than torch's own, so this is meant for what is recorded once and replayed.
     """
+    while _compiling:
+        _compiling.pop().join()  # a graph cannot be recorded while another thread uses the device
     changed: list[nn.Module] = []
 
     def change(module: nn.Module, forward: Callable[..., Tensor]) -> None:

@@ -231,6 +231,16 @@ class NormAct(torch.autograd.Function):
         return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
 
 
+def compile_kernels(dtype: torch.dtype, device: torch.device | str) -> None:
+    """Compile what most backbones need, by a small example; what has other shapes is compiled when it is met."""
+    x = torch.ones(2, WIDE, 16, 16, dtype=dtype, device=device).to(memory_format=torch.channels_last).requires_grad_()
+    weight, bias, mean, var = (torch.ones(WIDE, device=device) for _ in range(4))
+    for residual in (None, torch.ones_like(x)):
+        tracked = torch.zeros((), dtype=torch.int64, device=device)
+        y = NormAct.apply(x, residual, weight, bias, mean, var, tracked, 0.1, 1e-5, 1)
+        y.backward(torch.ones_like(y))
+
+
 def _shares(x: Tensor) -> tuple[int, int, int, int, int]:
     """Rows, channels, rows of each program of a reduction, programs, blocks of channels."""
     channels = x.shape[1]

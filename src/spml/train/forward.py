@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spml.launch import launched
 from spml.model import Classifier
-from spml.model.fused import fused_norms
+from spml.model.fused import compile_ahead, fused_norms
+from spml.train.device import how_to_run, uses_cuda
 from spml.train.display import Display
+from spml.train.settings import Settings
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
 _PLAIN: AbstractContextManager[Any] = nullcontext()
@@ -96,6 +99,20 @@ class Forward:
             for buffer, value in zip(self.classifier.buffers(), kept, strict=True):
                 buffer.copy_(value)
             self.classifier.zero_grad(set_to_none=True)
+
+
+def begin_early(settings: Settings, pictures: int) -> None:
+    """Begin what recording will need, while the model is made and libraries are loaded.
+
+    Args:
+        settings: resolved.
+        pictures: that training will see in all.
+    """
+    device = torch.device("cuda" if uses_cuda(settings) else "cpu")
+    devices, nodes = launched() or (settings.devices, settings.nodes)
+    dtype = DTYPES.get(settings.precision or "bf16-mixed")
+    if settings.fused_norm and how_to_run(settings, device, devices * nodes, pictures) == "graphs":
+        compile_ahead(dtype or torch.float32)
 
 
 def _keep_quiet() -> None:

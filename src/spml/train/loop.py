@@ -26,7 +26,7 @@ from spml.train.card import write_card
 from spml.train.device import described, eval_batch, how_to_run, make_fabric
 from spml.train.display import Display
 from spml.train.evaluate import score, score_batches
-from spml.train.forward import Forward
+from spml.train.forward import Forward, begin_early
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
 from spml.train.linear_init import LinearInit
 from spml.train.optimizer import rate, set_rate
@@ -76,6 +76,7 @@ def fit(
     if tensorboard:
         check_board()
     settings = resolve(settings, experiment)
+    begin_early(settings, _epochs(settings) * len(experiment.train_rows) * (settings.size is not None))
     name, classes = settings.method, len(experiment.classes)
     chosen = method_options(name, experiment.name, options or {})
     note = memory_note(name, len(experiment.train_rows), classes, chosen)
