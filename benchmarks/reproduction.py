@@ -7,6 +7,7 @@ python benchmarks/reproduction.py --root VOC    # figure f too, which needs the 
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -103,7 +104,19 @@ class Page:
         far = [f"{name} ({signed(value)})" for name, value in differences.items() if abs(value) > NEAR]
         said = f"{len(differences) - len(far)} of {len(differences)} that were run lie within {NEAR} of the reference"
         said += f"; not {', '.join(far)}." if far else "."
+        said += "".join(self._more_seeds(method) for method in ("an", "gr"))
         return "\n\n".join([said, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)])
+
+    def _more_seeds(self, method: str) -> str:
+        """A sentence on the same settings with other seeds, which the study of pixels runs."""
+        plans = [self.known.plan("Table A"), self.known.plan(f"pixels, {method}")]
+        runs = [run for plan in plans for case in plan.cases for run in self.known.finals(plan, case)]
+        same = {run.id: run for run in runs if run.method == method and run.data == plans[0].data}
+        maps = [record["result"]["test_map"] for run in same.values() if (record := self.known.record(run))]
+        if len(maps) < 2:
+            return ""
+        spread = f"{statistics.mean(maps):.2f} ± {statistics.stdev(maps):.2f}"
+        return f" With {len(maps)} seeds {method} has {spread}, from {min(maps):.2f} to {max(maps):.2f}."
 
     def table_b(self) -> str:
         plan = self.known.plan("Table B")
