@@ -55,7 +55,7 @@ class Record(NamedTuple):
 class Pool:
     """The decoded pictures of one size, shared by all tables and runs.
 
-    `pixels` holds them; `index` has a line for each file, with a checksum, written once the pixels are on disk. What no
+    `pixels` holds them; `index` has a line for each file, with a checksum, written once the pixels are. What no
     line speaks of does not count, so a process may be killed at any moment. One process writes at a time, under `lock`.
 
     Args:
@@ -127,18 +127,18 @@ class Pool:
         return slot
 
     def commit(self, records: Iterable[Record]) -> None:
-        """Make records count: their pixels to disk, then their lines."""
+        """Make records count, whose pixels are written.
+
+        Nothing is forced to the disk, which would hold up all who write meanwhile. After a loss of power lines may
+        speak of pixels that were lost; a picture's checksum, which is looked at before it is first used, tells.
+        """
         lines = b"".join(_line(record) for record in records)
         if not lines:
             return
-        with (self.folder / "pixels").open("ab") as file:
-            os.fsync(file.fileno())
         with (self.folder / "index").open("ab+") as file:
             if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 lines = b"\n" + lines  # ends the line that a killed process left unfinished
             file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
 
     def mend(self, record: Record, pixels: Pixels) -> None:
         """Write a damaged slot again, if its owner and pixels are still those of the record and nobody else writes."""
