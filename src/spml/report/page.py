@@ -67,6 +67,8 @@ def write_report(
 def _render(template: str, values: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    from spml.report.text import short
+
     environment = Environment(
         loader=PackageLoader("spml.report"),
         autoescape=True,
@@ -74,6 +76,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["shortened"] = short
     return environment.get_template(template).render(values)
 
 

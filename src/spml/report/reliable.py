@@ -93,9 +93,9 @@ def reliability_figure(curves: Mapping[str, Reliability]) -> Markup:
         for name, curve in curves.items():
             colour, line, marker = LOOKS[name]
             label = f"{name}: error {percent(100 * curve.error)} %"
-            ax.plot(curve.probability, curve.share, color=colour, linestyle=line, marker=marker, label=label)
-        for lines in ax.get_lines():
-            lines.set_markersize(4.5)
+            ax.plot(curve.probability, curve.share, color=colour, linestyle=line, linewidth=1.4, label=label)
+            sizes = 8 + 72 * np.sqrt(curve.entries / curve.entries.max())
+            ax.scatter(curve.probability, curve.share, sizes, color=colour, marker=marker, clip_on=False, zorder=3)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)
         ax.set_xlabel("probability")

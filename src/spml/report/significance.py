@@ -73,11 +73,10 @@ def significance(
     return {
         "why_not": "" if shown else "; ".join(f"{row.group.label}: {row.why_not}" for row in rows),
         "base": base.label,
-        "rows": [_row(row, base) for row in rows],
+        "rows": [_row(row, base, wanted) for row in rows],
         "figure": compare_figures.differences(shown, base.label) if shown else None,
         "resamples": wanted,
         "num_items": len(truth),
-        "classes": bool(first.classes),
     }
 
 
@@ -133,31 +132,38 @@ def _compare(group: Group, base: Group, drawn: dict[int, Floats]) -> Comparison:
     return compare([own], [others], means[0], means[1])
 
 
-def _row(row: Versus, base: Group) -> dict[str, Any]:
-    cells = {"label": row.group.label, "why_not": row.why_not, **_seeds(row.group, base), **_classes(row.group, base)}
+def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
+    shared = _shared(row.group, base)
+    won = sum(own > other for own, other in shared)
+    cells = {
+        "label": row.group.label,
+        "why_not": row.why_not,
+        "seeds": f"{won} of {len(shared)}" if shared else NONE,
+        **_classes(row.group, base),
+    }
     if row.found is None:
         return cells
     found = row.found
-    sure = found.low > 0 or found.high < 0
+    side = "better" if found.low > 0 else "worse" if found.high < 0 else ""
+    agree = all((own > other) == (found.difference > 0) for own, other in shared)
+    least = 2 / (1 + resamples)
     return {
         **cells,
         "difference": signed(found.difference),
         "range": f"{signed(found.low)} to {signed(found.high)}",
-        "p": f"{found.p:.3f}",
-        "verdict": ("better" if found.low > 0 else "worse") if sure else "not told apart",
-        "sure": sure,
+        "p": f"≤ {least:.3f}" if found.p <= least else f"{found.p:.3f}",
+        "verdict": side if side and agree else "seeds disagree" if side else "not told apart",
+        "sure": bool(side) and agree,
     }
 
 
-def _seeds(group: Group, base: Group) -> dict[str, str]:
-    """Of the seeds that both have, how many the group is better with."""
+def _shared(group: Group, base: Group) -> list[tuple[float, float]]:
+    """Test mAP of both for each seed that both have."""
     own, others = (
         {setting(run.fact("seed")): run.outcome("test_map") for run in part.finished} for part in (group, base)
     )
     pairs = [(own[seed], others[seed]) for seed in own if seed in others]
-    known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    won = sum(a > b for a, b in known)
-    return {"seeds": f"{won} of {len(known)}" if known else NONE, "runs": f"{len(own)} and {len(others)}"}
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _classes(group: Group, base: Group) -> dict[str, Any]:
@@ -172,7 +178,7 @@ def _classes(group: Group, base: Group) -> dict[str, Any]:
     return {
         "better": sum(gap > 0 for gap in gaps.values()),
         "worse": sum(gap < 0 for gap in gaps.values()),
-        "most": ", ".join(f"{name} {signed(gaps[name])}" for name in most),
+        "most": ", ".join(f"{name} {signed(gaps[name], 1)}" for name in most),
     }
 
 

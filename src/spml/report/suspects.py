@@ -11,6 +11,7 @@ from spml.report.pictures import Pictures
 from spml.report.run import Run
 
 SHOWN = 12
+SHARE = 0.25  # of the unknown labels, at most: of few items, few are suspects
 PER_CLASS = 3  # at most, so that one class does not fill the page
 
 
@@ -25,7 +26,8 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
     from spml.use.ranking import fit_scale, likeliest
 
     logits = np.clip(held.logits, -HIGHEST, HIGHEST)
-    rows, columns = likeliest(fit_scale(logits, held.truth), logits, held.truth, SHOWN, per_class=PER_CLASS)
+    wanted = min(SHOWN, int((held.truth == 0).sum() * SHARE))
+    rows, columns = likeliest(fit_scale(logits, held.truth), logits, held.truth, wanted, per_class=PER_CLASS)
     known = run.val_truth if run.fact("selection") == "complete" else None
     known = known if known is not None and known.shape == logits.shape and known.all() else None
     cards = []
@@ -44,7 +46,6 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
         "cards": cards,
         "per_class": PER_CLASS,
         "pictured": any(card["uri"] for card in cards),
-        "why_not": pictures.reason("validation"),
         "confirmed": None if known is None else sum(card["there"] for card in cards),
         "num_items": len(logits),
         "folder": str(run.folder),

@@ -16,11 +16,11 @@ def percent(value: float | None, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if math.isfinite(value) else "not finite"
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, digits: int = 2) -> str:
     """+1.30 or −0.42, zero without a sign."""
     if value is None or not math.isfinite(value):
         return percent(value)
-    text = f"{abs(value):.2f}"
+    text = f"{abs(value):.{digits}f}"
     return text if float(text) == 0 else ("+" if value > 0 else "−") + text
 
 
