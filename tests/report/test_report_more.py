@@ -236,7 +236,7 @@ def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
     assert [kind for kind, _ in found] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
     assert len({row for _, row in found}) == 8
     assert [row for kind, row in found if kind == "best"] == [0, 6]  # the second best has other labels
-    assert [row for kind, row in found if kind == "worst"][0] == 10  # the last has no positive to judge by
+    assert next(row for kind, row in found if kind == "worst") == 10  # the last has no positive to judge by
     assert surprise(np.zeros((1, 2)), np.array([[1, 0]], np.int8)) == pytest.approx(np.log(2))
     assert np.isnan(surprise(np.zeros((1, 2)), np.zeros((1, 2), np.int8))).all()
     assert len(choose(surprise(logits[:3], truth[:3]), truth[:3], 8)) == 3

@@ -23,12 +23,12 @@ def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
     missed = positive & ~tagged
     counts, total = missed.sum(axis=0), positive.sum(axis=0)
     order = sorted(np.flatnonzero(counts).tolist(), key=lambda c: (-counts[c], total[c], c))[:SHOWN]
-    wrong = tagged & (scored.truth == -1) if scored.complete else tagged & ~positive
+    others = tagged & ~positive
     nothing = ~tagged.any(axis=1)
     rows = []
     for c in order:
         items = missed[:, c]
-        instead = wrong[items].sum(axis=0)
+        instead = others[items].sum(axis=0)
         likeliest = [i for i in np.argsort(-instead, kind="stable")[:INSTEAD].tolist() if instead[i]]
         share = counts[c] / total[c]
         rows.append(
