@@ -71,16 +71,16 @@ def find_pictures(run: Run, model: Model, data: Experiment | None = None, root: 
     """
     if model.features:
         return Pictures(FEATURES)
-    if data is None:
-        from spml.use.assess import run_data
+    try:
+        if data is None:
+            from spml.use.assess import run_data
 
-        try:
             data = run_data(run.config, list(run.classes), root)
-        except (UserError, OSError, KeyError, TypeError, ValueError) as error:
-            return Pictures(f"The pictures cannot be read again: {' '.join(str(error).split())}")
-    if data.observed.x is not None and data.observed.x.ndim != 4:
-        return Pictures(FEATURES)
-    return Pictures(tables=_same_rows(run, data))
+        if data.observed.x is not None and data.observed.x.ndim != 4:
+            return Pictures(FEATURES)
+        return Pictures(tables=_same_rows(run, data))
+    except (UserError, OSError, KeyError, TypeError, ValueError) as error:
+        return Pictures(f"The pictures cannot be read again: {' '.join(str(error).split())}")
 
 
 def _same_rows(run: Run, data: Experiment) -> dict[str, LabelTable]:
