@@ -72,6 +72,12 @@ def short(text: str, length: int = 26) -> str:
     return f"{line[: length - 1 - tail]}…{line[-tail:]}"
 
 
+def end(text: str, length: int = 26) -> str:
+    """Text on one line; where it is too long, its end, which tells the files of a folder apart."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"…{line[1 - length :]}"
+
+
 def selection(kind: Any) -> str:
     """How the epoch was chosen, in words."""
     known = {"complete": "complete validation labels", "observed": "observed validation labels"}
