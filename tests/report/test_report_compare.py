@@ -15,7 +15,7 @@ import pytest
 from spml.errors import UserError
 from spml.report import write_report
 from spml.report.compare_figures import spread
-from spml.report.text import end, short, signed
+from spml.report.text import file_name, short, signed
 
 Make = Callable[..., Path]
 
@@ -162,7 +162,7 @@ def test_labels_keep_apart() -> None:
 def test_words() -> None:
     assert (signed(1.0), signed(-0.5), signed(0.001), signed(None)) == ("+1.00", "−0.50", "0.00", "–")
     assert short("a" * 30, 11) == "aaaaa…aaaaa"
-    assert (end("a/b.jpg", 7), end("pictures/b.jpg", 7)) == ("a/b.jpg", "…/b.jpg")
+    assert (file_name("a/b.jpg"), file_name("a picture 017.jpg", 8)) == ("b.jpg", "…017.jpg")
 
 
 def section(page: str, heading: str) -> str:

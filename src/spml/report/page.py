@@ -67,7 +67,7 @@ def write_report(
 def _render(template: str, values: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from spml.report.text import end
+    from spml.report.text import file_name
 
     environment = Environment(
         loader=PackageLoader("spml.report"),
@@ -76,7 +76,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["end"] = end
+    environment.filters["file_name"] = file_name
     return environment.get_template(template).render(values)
 
 

@@ -72,10 +72,10 @@ def short(text: str, length: int = 26) -> str:
     return f"{line[: length - 1 - tail]}…{line[-tail:]}"
 
 
-def end(text: str, length: int = 26) -> str:
-    """Text on one line; where it is too long, its end, which tells the files of a folder apart."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"…{line[1 - length :]}"
+def file_name(path: str, length: int = 18) -> str:
+    """A file without its folder; where its name is too long, its end, which tells the files of a folder apart."""
+    name = " ".join(path.split()).rpartition("/")[2]
+    return name if len(name) <= length else f"…{name[1 - length :]}"
 
 
 def selection(kind: Any) -> str:
