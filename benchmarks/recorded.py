@@ -11,11 +11,11 @@ from typing import Any
 
 from voc_plan import COMMON, HERE, Plan, Run, Shelf, against, collected, plans, table
 
-from spml.bench.bootstrap import Comparison
 from spml.bench.plan import Case, Record, done_in
 from spml.bench.tables import Row, Table
 from spml.bench.write import spread, versus
 from spml.cli.train import Train
+from spml.metrics.bootstrap import Comparison
 from spml.report.text import signed
 
 RESULTS = HERE / "results" / "voc2012-lite0"

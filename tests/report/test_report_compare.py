@@ -15,7 +15,7 @@ import pytest
 from spml.errors import UserError
 from spml.report import write_report
 from spml.report.compare_figures import spread
-from spml.report.text import short, signed
+from spml.report.text import file_name, short, signed
 
 Make = Callable[..., Path]
 
@@ -162,3 +162,74 @@ def test_labels_keep_apart() -> None:
 def test_words() -> None:
     assert (signed(1.0), signed(-0.5), signed(0.001), signed(None)) == ("+1.00", "−0.50", "0.00", "–")
     assert short("a" * 30, 11) == "aaaaa…aaaaa"
+    assert (file_name("a/b.jpg"), file_name("a picture 017.jpg", 8)) == ("b.jpg", "…017.jpg")
+
+
+def section(page: str, heading: str) -> str:
+    (found,) = [part for part in re.findall(r"<section>.*?</section>", page, re.DOTALL) if f"<h2>{heading}" in part]
+    return text(found)
+
+
+def resampled(runs: Sequence[Path]) -> Any:
+    """Mean over runs of mAP in each resample, by the literal definition."""
+    from spml.metrics import mean_average_precision
+
+    truth = np.load(runs[0] / "labels.npz")["test_truth"]
+    rng = np.random.RandomState(1200)
+    rows = [rng.randint(len(truth), size=len(truth)) for _ in range(1000)]
+    logits = [np.load(run / "scores" / "test.npz")["logits"].astype(np.float32) for run in runs]
+    return np.array([np.mean([100 * mean_average_precision(z[r], truth[r]) for z in logits]) for r in rows])
+
+
+def test_significance_is_a_paired_bootstrap_of_the_means(make_run: Make, small: dict[str, Any]) -> None:
+    shape = {**small, "classes": ("cat", "dog", "owl")}
+    runs = [make_run(f"{m}-{s}", m, s, **shape) for m, s in (("an", 0), ("an", 1), ("gr", 0), ("gr", 1), ("gr", 2))]
+    seen = section(document(runs), "Significance")
+    gaps = resampled(runs[2:]) - resampled(runs[:2])
+    low, high = np.quantile(gaps, (0.025, 0.975))
+    means = [np.mean([outcome(run, "test_map") for run in part]) for part in (runs[2:], runs[:2])]
+    won = sum(outcome(runs[2 + seed], "test_map") > outcome(runs[seed], "test_map") for seed in range(2))
+    assert "Against an, by 1,000 resamples of the 40 test items" in seen
+    assert f"gr {signed(means[0] - means[1])} {signed(low)} to {signed(high)}" in seen
+    assert f"{won} of 2" in seen
+    ap = [
+        np.mean([list(outcome(run, "per_class_ap").values()) for run in part], axis=0) for part in (runs[2:], runs[:2])
+    ]  # type: ignore[attr-defined]
+    assert f"{(ap[0] > ap[1]).sum()}, {(ap[0] < ap[1]).sum()}" in seen
+
+
+def test_the_reference_can_be_chosen(runs: list[Path], capsys: Any) -> None:
+    from spml.cli import main
+
+    chosen = write_report(runs, runs[0].parent / "x.html", against="role").read_text(encoding="utf-8")
+    assert "Against role" in section(chosen, "Significance") and "mAP − role" in section(chosen, "Significance")
+    assert "Against gr" in section(document(runs[3:]), "Significance")  # without an, that of the first run
+    assert main(["report", *map(str, runs), "--out", str(runs[0].parent / "y.html"), "--against", "asl"]) == 2
+    assert "--against asl: no method of that name; give one of 'role', " in capsys.readouterr().err.replace(
+        "'gr', 'role'", "'role', 'gr'"
+    )
+
+
+def test_seeds_that_disagree_make_no_winner(make_run: Make, edit: Callable[..., None]) -> None:
+    runs = [make_run(f"{m}-{s}", m, s, items=(60, 30, 400), epochs=1) for m in ("an", "gr") for s in range(2)]
+    seen = section(document(runs), "Significance")
+    assert "better 2 of 2" in seen
+    edit(runs[3] / "result.json", test_map=1.0)
+    edit(runs[2] / "result.json", test_map=99.0)
+    page = document(runs)
+    assert "seeds disagree 1 of 2" in section(page, "Significance")
+    assert 'class="num sure"' not in page
+
+
+def test_where_it_cannot_be_told_it_is_said(make_run: Make, small: dict[str, Any], edit: Callable[..., None]) -> None:
+    runs = [make_run("one", "an", **small), make_run("two", "gr", observe_seed=7, **small)]
+    assert "cannot be computed: gr: other test labels than an" in section(document(runs), "Significance")
+    third = make_run("three", "role", **small)
+    seen = section(document([*runs, third]), "Significance")
+    assert "not compared: other test labels than an" in seen and "role +" in seen
+    (third / "scores" / "test.npz").unlink()
+    assert "role: no stored test scores" in section(document([runs[0], third]), "Significance")
+    edit(runs[0] / "result.json", test_map=None)
+    assert "no complete test labels" in section(document([runs[0], third]), "Significance")
+    same = [make_run(f"seed-{seed}", "gr", seed, **small) for seed in range(2)]
+    assert "All runs belong to one method" in section(document(same), "Significance")

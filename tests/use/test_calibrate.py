@@ -125,6 +125,17 @@ def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
         undo(run)
 
 
+def test_the_card_tells_of_the_calibration_and_of_its_undoing(run):
+    card = run / "best" / "README.md"
+    before = card.read_text()
+    calibrate(run, labels="observed", aim="recall=0.8")
+    after, info = card.read_text(), read_info(run)
+    assert "Probabilities are calibrated" in after and "aim recall=0.8, labels observed" in after
+    assert all(f"| {threshold:.4g} |" in after for threshold in info.thresholds)
+    undo(run)
+    assert card.read_text() == before
+
+
 def test_a_run_that_is_trained_anew_is_not_calibrated(run, scenes, quick):
     from dataclasses import replace
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spml.bench.bootstrap import RESAMPLES, SEED, resampled_map
 from spml.bench.plan import Record
+from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
 from spml.report.files import read_arrays, read_history, read_record
 
 LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone

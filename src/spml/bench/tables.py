@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from spml.bench.bootstrap import Comparison, compare
 from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
 from spml.bench.published import Quote, other_quotes, paper_quote
+from spml.metrics.bootstrap import Comparison, compare
 from spml.report.groups import Summary
 
 THIRDS = ("head", "middle", "tail")

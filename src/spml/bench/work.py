@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from spml.bench.bootstrap import RESAMPLES
 from spml.bench.plan import Plan, Record, Run, distinct
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
+from spml.metrics.bootstrap import RESAMPLES
 
 PAUSE = 1.0  # seconds until it is looked again whether others have finished
 GRACE = 120.0  # seconds in which a worker that is asked to stop may save

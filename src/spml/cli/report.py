@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 PAGES = (".html", ".htm")
+MOST_PICTURES = 100
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,43 @@ class Report:
     """The page. Default: report.html in the run folder, or here for several."""
     title: str | None = None
     """Its heading."""
+    against: str | None = None
+    """Of several runs, the method that the others are compared with. Default: an, or else that of the first run."""
+    pictures: int = 8
+    """Of one run, how many pictures to show; 0 for none, the page then needs no data."""
+    root: Path | None = None
+    """Folder of the data's files, for the pictures; default: where they were at training."""
     overwrite: bool = False
     """Replace what is at --out; the run's own report.html is replaced without it."""
 
     def run(self) -> None:
         """Write the page."""
+        from rich.console import Console
+        from rich.progress import Progress
+
         from spml.errors import UserError
         from spml.report import write_report
 
         if not self.runs:
             raise UserError("no run folder given; name one or several")
+        if not 0 <= self.pictures <= MOST_PICTURES:
+            raise UserError(f"--pictures must be from 0 to {MOST_PICTURES}, not {self.pictures}")
+        if self.against is not None and len(self.runs) == 1:
+            raise UserError("--against is for several runs; give another run, or leave it out")
         out = self.out or (self.runs[0] / "report.html" if len(self.runs) == 1 else Path("report.html"))
         self._refuse(out)
-        print(write_report(list(self.runs), out, title=self.title))
+        with Progress(transient=True, disable=not Console().is_terminal) as progress:
+            task = progress.add_task("comparing", total=None, visible=len(self.runs) > 1)
+            page = write_report(
+                list(self.runs),
+                out,
+                title=self.title,
+                root=self.root,
+                pictures=self.pictures,
+                against=self.against,
+                advance=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+        print(page)
 
     def _refuse(self, out: Path) -> None:
         """Raise UserError where the page's name is no page's, or something else would be replaced unasked."""

@@ -66,7 +66,7 @@ class Train(DataOptions, Settings):
         except Interruption:
             raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
         if started_first():
-            write_report([out], out / "report.html")
+            write_report([out], out / "report.html", data=experiment)
 
     def command(self) -> str:
         """The command line that repeats this run."""

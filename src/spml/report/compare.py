@@ -12,6 +12,7 @@ from spml.report import compare_figures, figures, settings
 from spml.report.groups import Group, Summary, group_runs
 from spml.report.measures import class_precision, label_facts, missing
 from spml.report.run import Run
+from spml.report.significance import Advance, significance
 from spml.report.single import MANY, class_table, label_figure, observed_counts
 from spml.report.text import NONE, count, duration, percent, selection, setting, signed
 
@@ -19,8 +20,17 @@ SHOWN = 30  # classes in the figure where there are more than MANY
 BASELINE, BOUND = "an", "full"
 
 
-def compare_page(runs: Sequence[Run], title: str | None) -> dict[str, Any]:
-    """The template's values."""
+def compare_page(
+    runs: Sequence[Run], title: str | None, against: str | None = None, advance: Advance | None = None
+) -> dict[str, Any]:
+    """The template's values.
+
+    Args:
+        runs: to compare, in the order they were given.
+        title: heading in place of one made from methods and data set.
+        against: the method that others are compared with.
+        advance: told how many runs were resampled, and of how many.
+    """
     groups = group_runs(runs)
     data = _distinct(runs, "data")
     ordered = [run for group in groups for run in group.runs]
@@ -35,6 +45,7 @@ def compare_page(runs: Sequence[Run], title: str | None) -> dict[str, Any]:
         "warnings": _warnings(runs, groups),
         "notes": _notes(ordered),
         "results": results(groups, comparable=len(data) == 1, one_selection=len(kinds) == 1),
+        "sure": significance(groups, runs[0], against, BASELINE, advance),
         "selection": selection(runs[0].fact("selection")) if len(kinds) == 1 else None,
         "runs": [_run_row(group, run) for group in groups for run in group.runs],
         "curve": compare_figures.curves(groups, "val_map", "validation mAP, %"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
+from spml.metrics.bootstrap import Comparison
 from spml.report.figures import class_axis, epoch_axis
 from spml.report.groups import Band, Group
 from spml.report.svg import GRID, QUIET, Look, draw
@@ -114,3 +115,19 @@ def dots(
 
     height = 72 + 22 * len(names) + 18 * -(-len(values) // 4)
     return draw(paint, name=name, label="Average precision of each class and method", width=500, height=height)
+
+
+def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Markup:
+    """What each method has over `base`, with the interval; `rows` name a group's number, label and comparison."""
+
+    def paint(ax: Axes) -> None:
+        ax.axvline(0, color=QUIET, linewidth=1, linestyle=":")
+        for place, (number, _, found) in enumerate(rows):
+            look = Look(number)
+            ax.plot([found.low, found.high], [place, place], color=look.colour, linewidth=2.4, solid_capstyle="butt")
+            ax.plot([found.difference], [place], look.marker, color=look.colour, markersize=7)
+        class_axis(ax, [label for _, label, _ in rows], None)
+        ax.set_xlabel(f"test mAP less that of {short(base, 30)}, points")
+
+    label = f"Difference of each method's test mAP from that of {base}, with 95 % intervals"
+    return draw(paint, name="differences", label=label, width=500, height=70 + 26 * len(rows))

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spml.atomic import replacing
 from spml.errors import UserError
 
+if TYPE_CHECKING:
+    from spml.data import Experiment
+    from spml.report.model import Model
 
-def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> Path:
+EXAMPLES = 8  # pictures
+
+
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    title: str | None = None,
+    *,
+    data: Experiment | None = None,
+    root: Path | None = None,
+    pictures: int = EXAMPLES,
+    against: str | None = None,
+    advance: Callable[[int, int], None] | None = None,
+) -> Path:
     """The HTML page written for one run folder, or for a comparison of several.
 
     Args:
         runs: run folders.
         out: the page; what stands there is replaced, once the new page is complete.
         title: heading in place of one made from method and data set.
+        data: what one run was trained on, where that is at hand; otherwise its pictures are looked for.
+        root: folder of the data's files; default: where they were at training.
+        pictures: of one run's items to show; 0 for none, suspected labels included.
+        against: the method that others are compared with, of several runs; default: `an`, or else the first run's.
+        advance: told how many of several runs were resampled, and of how many.
     """
     from spml.report.run import read_run
 
@@ -29,18 +50,24 @@ def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> P
         raise UserError(f"{twice} is given twice")
     read = [read_run(folder) for folder in folders]
     if len(read) == 1:
+        from spml.report.pictures import NOT_ASKED, Pictures, find_pictures
         from spml.report.single import run_page
 
-        page = _render("run.html", run_page(read[0], title))
+        def found(model: Model) -> Pictures:
+            return find_pictures(read[0], model, data, root) if pictures else Pictures(NOT_ASKED)
+
+        page = _render("run.html", run_page(read[0], title, found, pictures))
     else:
         from spml.report.compare import compare_page
 
-        page = _render("compare.html", compare_page(read, title))
+        page = _render("compare.html", compare_page(read, title, against, advance))
     return _replace(Path(out), page)
 
 
 def _render(template: str, values: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from spml.report.text import file_name
 
     environment = Environment(
         loader=PackageLoader("spml.report"),
@@ -49,6 +76,7 @@ def _render(template: str, values: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["file_name"] = file_name
     return environment.get_template(template).render(values)
 
 

@@ -24,13 +24,20 @@ class Observed:
 
     Attributes:
         train: observed labels of the training rows.
-        num_val: rows held out for validation.
+        val: of the rows held out for validation.
+        val_rows: where those stand in the whole list.
         sha256: of the observed positives of the whole list.
     """
 
     train: Labels
-    num_val: int
+    val: Labels
+    val_rows: npt.NDArray[np.int64]
     sha256: str
+
+    @property
+    def num_val(self) -> int:
+        """Rows held out for validation."""
+        return len(self.val)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +130,17 @@ class Run:
     def scored(self) -> Scored | None:
         """Logits and labels of the test set, or else of validation, or None."""
         return self._score("test", self.test_truth, "test.npz") or self._score(
-            "validation", self.val_truth, f"val-{self.best_epoch or 0:02d}.npz"
+            "validation", self.val_truth, self._val_file
         )
+
+    @cached_property
+    def held_out(self) -> Scored | None:
+        """Logits of the validation rows with what was observed of them, whatever else is known."""
+        return self._score("validation", self.observed.val if self.observed else None, self._val_file)
+
+    @property
+    def _val_file(self) -> str:
+        return f"val-{self.best_epoch or 0:02d}.npz"
 
     def _score(self, split: str, truth: Labels | None, file: str) -> Scored | None:
         path = self.folder / "scores" / file
@@ -133,7 +149,7 @@ class Run:
             return None
         logits = arrays["logits"].astype(np.float32)
         if logits.shape != truth.shape:
-            raise UserError(f"{path}: logits of shape {logits.shape} do not fit the labels {truth.shape} of labels.npz")
+            raise UserError(f"{path}: logits of shape {logits.shape} do not fit the labels {truth.shape} of the run")
         return Scored(split, logits, truth)
 
 
@@ -169,9 +185,10 @@ def _observed(path: Path, classes: Sequence[str]) -> Observed | None:
     arrays = read_arrays(path, ("observed", "train_rows", "val_rows", "sha256"))
     if arrays is None:
         return None
-    observed, rows = arrays["observed"], arrays["train_rows"]
+    observed, rows, held = arrays["observed"], arrays["train_rows"], arrays["val_rows"]
     if observed.ndim != 2 or (classes and observed.shape[1] != len(classes)):
         raise UserError(f"{path}: labels of shape {observed.shape} do not fit {len(classes)} classes")
-    if rows.size and not 0 <= rows.min() <= rows.max() < len(observed):
-        raise UserError(f"{path}: train_rows name rows that the {len(observed)} labels do not have")
-    return Observed(observed[rows].astype(np.int8), len(arrays["val_rows"]), str(arrays["sha256"]))
+    for name, listed in (("train_rows", rows), ("val_rows", held)):
+        if listed.size and not 0 <= listed.min() <= listed.max() < len(observed):
+            raise UserError(f"{path}: {name} name rows that the {len(observed)} labels do not have")
+    return Observed(observed[rows].astype(np.int8), observed[held].astype(np.int8), held, str(arrays["sha256"]))

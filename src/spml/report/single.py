@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,15 @@ import numpy as np
 from markupsafe import Markup
 
 from spml.report import figures, settings
+from spml.report.cutoffs import threshold_effects
+from spml.report.examples import examples
 from spml.report.measures import ClassPrecision, class_precision, label_facts, missing, threshold_table
+from spml.report.missed import most_missed
+from spml.report.model import Model, read_model
+from spml.report.pictures import Pictures, unread
+from spml.report.reliable import calibration
 from spml.report.run import Run
+from spml.report.suspects import suspects
 from spml.report.text import NONE, count, duration, percent, selection, setting
 
 FEW, MANY = 20, 40  # classes in one figure; classes in two
@@ -26,9 +33,18 @@ class Card:
     note: str = ""
 
 
-def run_page(run: Run, title: str | None) -> dict[str, Any]:
-    """The template's values."""
-    precision = class_precision(run)
+def run_page(run: Run, title: str | None, found: Callable[[Model], Pictures], number: int) -> dict[str, Any]:
+    """The template's values.
+
+    Args:
+        run: to show.
+        title: heading in place of one made from method and data set.
+        found: gives the pictures of its items.
+        number: of example pictures.
+    """
+    precision, model = class_precision(run), read_model(run)
+    pictures = found(model)
+    shown, suspected = examples(run, model, pictures, number), suspects(run, model, pictures)
     facts = [run.fact(key) for key in ("data", "backbone")]
     seed = run.fact("seed")
     return {
@@ -48,6 +64,12 @@ def run_page(run: Run, title: str | None) -> dict[str, Any]:
         "split": run.scored.split if run.scored else None,
         "complete": run.scored.complete if run.scored else None,
         "tags": threshold_table(run),
+        "calibration": calibration(run, model),
+        "cutoffs": threshold_effects(run, model),
+        "missed": most_missed(run, model),
+        "examples": shown,
+        "suspects": suspected,
+        "unread": unread(pictures),
         "labels": label_facts(run.observed) if run.observed else [],
         "label_figure": label_figure(run),
         "settings": settings.tables(run.config),

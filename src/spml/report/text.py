@@ -16,11 +16,11 @@ def percent(value: float | None, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if math.isfinite(value) else "not finite"
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, digits: int = 2) -> str:
     """+1.30 or −0.42, zero without a sign."""
     if value is None or not math.isfinite(value):
         return percent(value)
-    text = f"{abs(value):.2f}"
+    text = f"{abs(value):.{digits}f}"
     return text if float(text) == 0 else ("+" if value > 0 else "−") + text
 
 
@@ -70,6 +70,12 @@ def short(text: str, length: int = 26) -> str:
         return line
     tail = (length - 1) // 2
     return f"{line[: length - 1 - tail]}…{line[-tail:]}"
+
+
+def file_name(path: str, length: int = 18) -> str:
+    """A file without its folder; where its name is too long, its end, which tells the files of a folder apart."""
+    name = " ".join(path.split()).rpartition("/")[2]
+    return name if len(name) <= length else f"…{name[1 - length :]}"
 
 
 def selection(kind: Any) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from spml.atomic import write_json
 from spml.errors import UserError
 from spml.model.store import ModelInfo, read_info, write_info
+from spml.train.card import write_card
 from spml.train.run import read_json
 from spml.use.account import Found, account
 from spml.use.aims import Aim, thresholds
@@ -35,7 +36,7 @@ def calibrate(
     batch_size: int = 64,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Put a calibration and thresholds into a run's model.json; calibration.json beside it says how they came about.
+    """Put a calibration and thresholds into a run's model.json and card; calibration.json says how they came about.
 
     Args:
         run: a finished run.
@@ -73,6 +74,7 @@ def calibrate(
     }
     write_json(run / FILE, record)
     write_info(run, replace(given.info, **after))
+    write_card(run)
     return record
 
 
@@ -82,6 +84,7 @@ def undo(run: Path) -> None:
         raise UserError(f"{run}: no {FILE} here, so there is nothing to undo")
     write_info(run, replace(read_info(run), **_stored(run)["before"]))
     (run / FILE).unlink()
+    write_card(run)
 
 
 def find(

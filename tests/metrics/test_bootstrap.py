@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from spml.bench import bootstrap
-from spml.bench.bootstrap import compare, resampled_map
-from spml.metrics import mean_average_precision
+from spml.metrics import bootstrap, mean_average_precision
+from spml.metrics.bootstrap import compare, resampled_map
 
 
 def data(items=60, classes=4, seed=0, steps=1):

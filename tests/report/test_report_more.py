@@ -1,0 +1,281 @@
+"""The page of one run beyond its result: calibration, thresholds, missed classes, pictures, suspected labels."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spml.cli import main
+from spml.errors import UserError
+from spml.metrics import calibration_error, threshold_metrics
+from spml.report import write_report
+from spml.report.cutoffs import GRID, sweep
+from spml.report.examples import choose, surprise
+from spml.report.run import read_run
+
+Make = Callable[..., Path]
+
+
+def page(run: Path, **words: Any) -> str:
+    return write_report([run], run / "report.html", **words).read_text(encoding="utf-8")
+
+
+def text(document: str) -> str:
+    visible = re.sub(r"<style>.*?</style>", "", document, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", visible)).split())
+
+
+def section(document: str, heading: str) -> str:
+    """What a reader sees of one section, in one line."""
+    (found,) = [part for part in re.findall(r"<section>.*?</section>", document, re.DOTALL) if f"<h2>{heading}" in part]
+    return text(found)
+
+
+def images(document: str) -> list[str]:
+    return re.findall(r'<img src="([^"]*)"', document)
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def observed_alone(run: Path, edit: Callable[..., None]) -> None:
+    """Let nothing but observed labels be known of a run."""
+    labels, seen = dict(np.load(run / "labels.npz")), np.load(run / "observed.npz")
+    labels.pop("test_truth", None)
+    labels["val_truth"] = seen["observed"][seen["val_rows"]]
+    np.savez(run / "labels.npz", **labels)
+    edit(run / "config.json", selection="observed")
+    edit(run / "result.json", selection="observed", test_map=None, per_class_ap=None)
+
+
+def test_without_calibration_the_true_curve_and_how_to_calibrate(run: Path) -> None:
+    seen = section(page(run), "Calibration")
+    truth, logits = np.load(run / "labels.npz")["test_truth"], np.load(run / "scores" / "test.npz")["logits"]
+    error = 100 * calibration_error(logits, truth)
+    assert f"not calibrated: spml calibrate {run}" in seen
+    assert f"Calibration error, as the network gives them {error:.2f} %" in seen
+    assert "complete labels of the test set" in seen and "calibrated: error" not in seen
+
+
+def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
+    import torch
+
+    from spml.model.store import read_info
+    from spml.use.calibrate import calibrate
+
+    calibrate(run, labels="observed", aim="recall=0.8")
+    document = page(run)
+    seen = section(document, "Calibration")
+    truth, logits = np.load(run / "labels.npz")["test_truth"], np.load(run / "scores" / "test.npz")["logits"]
+    calibrated = read_info(run).calibrate()(torch.from_numpy(logits.astype(np.float32))).numpy()
+    for name, scores in (("as the network gives them", logits), ("calibrated", calibrated)):
+        assert f"Calibration error, {name} {100 * calibration_error(scores, truth):.2f} %" in seen
+    assert "labels: observed, no other was read" in seen and "Thresholds are for recall=0.8" in seen
+    assert f"truly {(truth == 1).sum() / len(truth):.2f} in test" in seen
+    info, cuts = read_info(run), section(document, "Thresholds")
+    found = threshold_metrics(calibrated, truth, threshold=np.array(info.thresholds))
+    row = [found.CP, found.CR, found.macro_f1, found.OP, found.OR, found.OF1]
+    assert "stored, one per class " + " ".join(f"{100 * value:.1f}" for value in row) in cuts
+    assert all(f" {threshold:.3f} " in cuts for threshold in info.thresholds)
+
+
+def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit: Callable[..., None]) -> None:
+    from spml.use.calibrate import calibrate
+
+    observed_alone(run, edit)
+    document = page(run)
+    assert "not calibrated: spml calibrate" in section(document, "Calibration")
+    assert "Precision cannot be told" in section(document, "Thresholds")
+    record = calibrate(run)
+    document = page(run)
+    seen = section(document, "Calibration")
+    assert "An estimate: only observed labels" in seen and "complete labels" not in seen
+    for name, key in (("as the network gives them", "logits"), ("calibrated", "calibrated")):
+        assert f"Calibration error, {name} {100 * record['reliability'][key]['error']:.2f} %" in seen
+    cuts = section(document, "Thresholds")
+    assert "Estimates: the labels of these validation items are not all known" in cuts
+    one = record["classes"][0]["precision"]
+    assert f"{100 * one['value']:.0f} ({100 * one['low']:.0f} to {100 * one['high']:.0f})" in cuts
+    assert "known positives of the validation set" in section(document, "Most missed")
+
+
+def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Callable[..., None]) -> None:
+    from spml.use.calibrate import calibrate
+
+    record = calibrate(run)
+    edit(run / "best" / "model.json", thresholds=[0.3] * 10)
+    assert "not by spml calibrate" in section(page(run), "Calibration")
+    edit(run / "best" / "model.json", **record["after"])
+    edit(run / "calibration.json", reliability={"logits": {}})
+    with pytest.raises(UserError, match=r"calibration\.json: not written by spml calibrate"):
+        page(run)
+
+
+def test_a_model_of_other_classes_is_refused(run: Path, edit: Callable[..., None]) -> None:
+    edit(run / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
+    with pytest.raises(UserError, match="mixes two runs"):
+        page(run)
+
+
+def test_one_threshold_moves_as_the_metrics_do() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
+    logits = rng.normal(size=(300, 4)) + truth
+    found = sweep(1 / (1 + np.exp(-logits)), (truth == 1).astype(float))
+    for place in (0, 20, 49, 98):
+        metrics = threshold_metrics(logits, truth, threshold=GRID[place])
+        assert [part[place] for part in found.macro()] == pytest.approx([metrics.CP, metrics.CR, metrics.macro_f1])
+        assert [part[place] for part in found.micro()] == pytest.approx([metrics.OP, metrics.OR, metrics.OF1])
+
+
+def test_most_missed_counts_positives_and_what_stands_in_their_place(make_run: Make, small: dict[str, Any]) -> None:
+    run = make_run(classes=("cat", "dog", "owl"), **small)
+    truth = np.full((6, 3), -1, np.int8)
+    truth[:4, 0], truth[3, 1], truth[4:, 2] = 1, 1, 1
+    logits = np.full((6, 3), -3, np.float16)
+    logits[0, 0], logits[1:3, 1], logits[3, 1], logits[4:, 2] = 3, 3, 3, 3
+    labels = dict(np.load(run / "labels.npz")) | {"test_truth": truth}
+    np.savez(run / "labels.npz", **labels)
+    np.savez(run / "scores" / "test.npz", logits=logits)
+    seen = section(page(run), "Most missed")
+    assert "3 of 7 positives of the test set get no tag" in seen
+    assert "cat 3 4 75.0 dog (2) 0" in seen  # in the fourth item dog is right, so it stands in nothing's place
+    assert "owl" not in seen
+    np.savez(run / "scores" / "test.npz", logits=np.full((6, 3), 9, np.float16))
+    assert "Every one of 7 positives" in section(page(run), "Most missed")
+
+
+def test_pictures_stand_in_the_page(run: Path, scenes: Any) -> None:
+    from PIL import Image
+
+    document = page(run)
+    seen, found = section(document, "Pictures"), images(document)
+    suspected = len(re.findall(r'class="ask"', document))
+    assert len(found) == 8 + suspected
+    assert [seen.count(f"{kind} row") for kind in ("best", "typical", "worst")] == [2, 2, 4]
+    for uri in found:
+        picture = Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))))
+        assert picture.format == "JPEG" and picture.size == (120, 120)  # 24 px, five times as large
+    row = int(re.findall(r"worst row (\d+)", seen)[0])
+    names = [scenes.classes[c] for c in np.flatnonzero(scenes.test.labels[row] == 1)]
+    assert f"true: {', '.join(names)}" in seen
+    assert len(document) < 500_000
+    assert page(run) == document
+    assert page(run, data=scenes) == document  # the data at hand are the data read again
+    assert len(images(page(run, pictures=3))) == 3 + suspected
+    bare = page(run, pictures=0)
+    assert not images(bare) and "<h2>Pictures" not in bare and "Labels that may be missing" in bare
+
+
+def test_pictures_that_are_gone_or_others_are_told_in_a_line(
+    run: Path, scenes_file: Path, edit: Callable[..., None], tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved.npz"
+    edit(run / "config.json", data=str(moved))
+    document = page(run)
+    assert f"The pictures cannot be read again: {moved}: no such file" in section(document, "Pictures")
+    assert not images(document) and "row" in section(document, "Labels that may be missing")
+    with np.load(scenes_file) as file:
+        arrays = dict(file)
+    arrays["labels"] = arrays["labels"][::-1].copy()
+    np.savez(moved, **arrays)
+    document = page(run)
+    assert "The data have changed since training" in section(document, "Pictures")
+    assert not images(document)
+
+
+def test_a_table_of_pictures(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observed labels alone; one file is broken and one class has an awkward name."""
+    monkeypatch.chdir(tmp_path)
+    pictures.write_text(pictures.read_text().replace("blue", '"b<i>lue"'))
+    words = ["--method", "an", "--backbone", "tiny", "--weights", "none", "--size", "16", "--epochs", "1", "--quiet"]
+    assert main(["train", "photos.csv", *words, "--out", "run", "--accelerator", "cpu"]) == 0
+    document = Path("run/report.html").read_text(encoding="utf-8")  # as training leaves it
+    seen = section(document, "Pictures")
+    assert "<i>" not in document and "known:" in seen and "true:" not in seen
+    assert images(document) and "Not every picture" not in document
+    broken = re.findall(r'title="(photos/[^"]*)"', document)[0]
+    assert Path(broken).name in seen
+    Path(broken).write_bytes(b"no picture")
+    document = page(Path("run"))
+    assert f"Not every picture could be read: {broken}" in section(document, "Pictures")
+    shutil.rmtree("photos")
+    document = page(Path("run"))
+    assert not images(document) and "photos" in section(document, "Pictures")
+
+
+def test_feature_vectors_have_no_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    labels = (rng.random((40, 3)) < 0.4).astype(np.int8)
+    labels[np.arange(40), rng.integers(0, 3, 40)] = 1
+    np.savez("data.npz", x=rng.normal(size=(40, 4)), labels=labels, classes=np.array(["a", "b", "c"]))
+    words = ["--method", "an", "--epochs", "1", "--lr", "0.01", "--quiet", "--out", "run", "--accelerator", "cpu"]
+    assert main(["train", "data.npz", *words]) == 0
+    document = page(Path("run"))
+    assert "The items are feature vectors" in section(document, "Pictures") and not images(document)
+    assert "validation item label probability observed" in section(document, "Labels that may be missing")
+
+
+def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
+    truth = np.array([[1, -1]] * 6 + [[-1, 1]] * 5 + [[-1, -1]], np.int8)
+    logits = np.where(truth == 1, 1.0, -1.0) * np.linspace(6, -5, 12)[:, None]
+    found = choose(surprise(logits, truth), truth, 8)
+    assert [kind for kind, _ in found] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
+    assert len({row for _, row in found}) == 8
+    assert [row for kind, row in found if kind == "best"] == [0, 6]  # the second best has other labels
+    assert next(row for kind, row in found if kind == "worst") == 10  # the last has no positive to judge by
+    assert surprise(np.zeros((1, 2)), np.array([[1, 0]], np.int8)) == pytest.approx(np.log(2))
+    assert np.isnan(surprise(np.zeros((1, 2)), np.zeros((1, 2), np.int8))).all()
+    assert len(choose(surprise(logits[:3], truth[:3]), truth[:3], 8)) == 3
+
+
+def test_suspects_are_those_of_the_review(run: Path) -> None:
+    from spml.use.ranking import fit_scale, likeliest
+
+    document = page(run)
+    seen = section(document, "Labels that may be missing")
+    stored, best = read_run(run), json.loads((run / "result.json").read_text())["best_epoch"]
+    assert stored.observed is not None and stored.val_truth is not None
+    logits = np.load(run / "scores" / f"val-{best:02d}.npz")["logits"].astype(np.float32)
+    observed = stored.observed.val
+    rows, columns = likeliest(fit_scale(logits, observed), logits, observed, 12, per_class=3)
+    for row, column in zip(rows, columns, strict=True):
+        assert f"+ {stored.classes[column]} " in seen and f"row {row}" in seen
+    there = int((stored.val_truth[rows, columns] == 1).sum())
+    assert f"By the complete labels, {there} of {len(rows)} are there" in seen
+    assert f"spml review {run}" in seen
+
+
+def test_suspects_read_observed_labels_alone(run: Path, edit: Callable[..., None]) -> None:
+    observed_alone(run, edit)
+    labels = dict(np.load(run / "labels.npz"))
+    before = section(page(run), "Labels that may be missing")
+    assert "By the complete labels" not in before
+    np.savez(run / "labels.npz", **labels | {"val_truth": np.ones_like(labels["val_truth"])})
+    assert section(page(run), "Labels that may be missing") == before
+
+
+def test_what_the_command_refuses(run: Path, capsys: Any) -> None:
+    for words, complaint in (
+        (["--pictures", "-1"], "--pictures must be from 0 to 100, not -1"),
+        (["--pictures", "101"], "--pictures must be from 0 to 100, not 101"),
+        (["--against", "an"], "--against is for several runs"),
+    ):
+        assert main(["report", str(run), *words]) == 2
+        assert complaint in capsys.readouterr().err
+    assert main(["report", str(run), "--pictures", "0"]) == 0
+    assert not images((run / "report.html").read_text(encoding="utf-8"))
