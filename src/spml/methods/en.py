@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spml.losses.context import Context
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
 from spml.methods.heatmaps import HeatMaps, whole
@@ -23,6 +24,7 @@ Start = Literal["observed", "first"]
 Ties = Literal["all", "random"]
 
 
+@searched({"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0))
 class en(Method):  # noqa: N801  (methods are called by their names)
     """Expected negatives, with consistency terms as options (Verelst et al., 2023).
 

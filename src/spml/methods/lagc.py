@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from spml.losses.cross_entropy import an
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
 from spml.methods.contrastive import LabelQueue
 
 
+@searched({"tau": 0.8}, tau=(0.6, 0.7, 0.8, 0.9), lam=(0.5, 1.0), lac=(0.1, 1.0))
 class lagc(Method):  # noqa: N801  (methods are called by their names)
     """Label-aware global consistency: two views agree, label embeddings of a class gather (Xie et al., 2022).
 

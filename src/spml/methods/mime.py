@@ -11,12 +11,14 @@ from torch import Tensor
 from spml.keyed import normal
 from spml.losses.cross_entropy import an
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts, rows_of
 
 Rule = Literal["add", "ignore"]
 
 
+@searched({"theta": 0.8}, theta=(0.8, 0.9, 0.95, 0.99), warmup=(1, 2, 3), beta=(1e-5, 1e-4, 1e-3))
 class mime(Method):  # noqa: N801  (methods are called by their names)
     """Pseudo-positives under an information bottleneck on each label's embedding (Liu et al., ICML 2023).
 

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from spml.losses.method import Method, prepared
+from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
 from spml.methods.smile_image import ImageForm
 from spml.methods.smile_table import TableForm
 
 
+@searched({"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1))
 class smile(Method):  # noqa: N801  (methods are called by their names)
     """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
 
