@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 from PIL import Image
@@ -205,3 +207,11 @@ def test_eval_says_when_the_data_are_no_longer_those_of_the_run(pictures, tmp_pa
     assert main(["eval", "run", "--split", "test"]) == 0
     assert "other rows or labels" in capsys.readouterr().err
     assert json.loads((tmp_path / "run/eval-test.json").read_text())["data_changed"] is True
+
+
+def test_a_reader_that_has_had_enough_is_no_mistake(finished, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "run")
+    command = [sys.executable, "-m", "spml.cli", "eval", str(run)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait() == 141

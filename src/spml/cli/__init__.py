@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from spml.errors import UserError
 from spml.launch import started_first
 
+ENOUGH = 141  # exit code of a command whose output nobody reads on, as shells have it
+
 
 class Command(Protocol):
     """A dataclass whose fields are the command's options."""
@@ -77,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             _commands(), args=given, prog="spml", description="Multi-label classifiers from one label per item."
         )
         command.run()
+    except BrokenPipeError:  # the reader of what is printed has had enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ENOUGH
     except (UserError, OSError, ValueError) as error:
         say(_one_line(error))
         return 2
@@ -124,7 +129,11 @@ def entry() -> None:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # so that --method mine:loss finds mine.py
     code = main()
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ENOUGH
     sys.stderr.flush()
     os._exit(code) if code == 130 else sys.exit(code)  # decoding threads must not hold up an interrupted command
 

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+CHOOSES = "estimated_map"  # no estimate of mAP as such: that is among the estimates
+
 
 @dataclass(frozen=True)
 class Eval:
@@ -45,7 +47,7 @@ class Eval:
         if result["data_changed"]:
             say("the data have other rows or labels than the run was trained with")
         for name, value in result["metrics"].items():
-            print(f"{name:<24} {value:8.4f}")
+            print(f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}")
         if estimates := result.get("estimates"):
             print("estimated from observed labels alone, with the range that resampled items give:")
         for name, told in (estimates or {}).items():
