@@ -7,7 +7,7 @@ import pytest
 from spml.cli import main
 from spml.data import LabelTable, SparseLabels, load, read
 from spml.errors import DataError, UserError
-from spml.use.answers import merge, read_answers
+from spml.use.answers import merge, read_answers, training_words
 from spml.use.merge import with_answers
 
 HEAD = "image,class,answer\n"
@@ -94,8 +94,17 @@ def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_pat
     given = answers(tmp_path, "photos/2.png,red,1")
     assert main(["review", str(run), "--answers", str(given)]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said == f"train with: spml train {tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'}"
+    named = f"{tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'} --method"
+    assert said.startswith(f"train with: spml train {named}")
     assert list(load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt").classes)[3] == "violet"
+
+
+def test_the_command_that_trains_again_has_the_settings_of_the_run():
+    told = "spml train 'my photos.csv' --set q3=1.5 --root pictures --lr 0.1 --compile none --selection complete"
+    config = {"command": f"{told} --no-fused-norm --out run", "method": "gr", "backbone": "tiny", "lr": 0.1, "size": 16}
+    words = ["--method", "gr", "--backbone", "tiny", "--size", "16", "--lr", "0.1", "--set", "q3=1.5"]
+    assert training_words(config) == [*words, "--compile", "none", "--no-fused-norm"]
+    assert training_words({"method": "an", "size": None}) == ["--method", "an"]
 
 
 def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path, capsys, monkeypatch):
@@ -108,7 +117,7 @@ def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path,
     assert main(["train", "train.csv", *words]) == 0
     given = answers(tmp_path, "photos/10.png,red,-1")
     assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].endswith("labels.csv --test test.csv")
+    assert "labels.csv --test test.csv --method gr --backbone tiny" in capsys.readouterr().out.splitlines()[-1]
     new = load(tmp_path / "labels.csv", test="test.csv")
     assert (len(new.train_rows), len(new.val_rows), len(new.test)) == (8, 2, 2)
     assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ from typing import Any, Protocol
 
 from spml.errors import UserError
 from spml.launch import started_first
+
+ENOUGH = 141  # exit code of a command whose output nobody reads on, as shells have it
 
 
 class Command(Protocol):
@@ -76,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             _commands(), args=given, prog="spml", description="Multi-label classifiers from one label per item."
         )
         command.run()
+    except BrokenPipeError:  # the reader of what is printed has had enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ENOUGH
     except (UserError, OSError, ValueError) as error:
         say(_one_line(error))
         return 2
@@ -101,15 +107,33 @@ def _check_command(given: Sequence[str]) -> None:
 
 def say(text: str) -> None:
     """A line for the user, beside the command's output."""
-    print(f"spml: {text}", file=sys.stderr)
+    print(f"spml: {_plain(text)}", file=sys.stderr)
+
+
+def note_unfinished(run: Path) -> None:
+    """Say so where a model is that of a run which has not ended: the best so far."""
+    if (run / "config.json").is_file() and (run / "best").is_dir() and not (run / "result.json").is_file():
+        say(f"{run} is not finished (no result.json): this is its best model so far")
+
+
+def _plain(text: str) -> str:
+    """The same on one line, whatever the names of files in it hold."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def entry() -> None:
     """The `spml` program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files that are no text in this encoding
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # so that --method mine:loss finds mine.py
     code = main()
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ENOUGH
     sys.stderr.flush()
     os._exit(code) if code == 130 else sys.exit(code)  # decoding threads must not hold up an interrupted command
 

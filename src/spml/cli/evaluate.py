@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+CHOOSES = "estimated_map"  # no estimate of mAP as such: that is among the estimates
+
 
 @dataclass(frozen=True)
 class Eval:
@@ -27,11 +29,25 @@ class Eval:
 
     def run(self) -> None:
         """Predict, measure, write."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from spml.cli import say
         from spml.use.assess import assess
 
-        result = assess(self.run_folder, self.split, root=self.root, batch_size=self.batch_size)
+        with Progress(transient=True, disable=not Console().is_terminal) as progress:
+            task = progress.add_task("scoring", total=None)
+            result = assess(
+                self.run_folder,
+                self.split,
+                root=self.root,
+                batch_size=self.batch_size,
+                advance=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+        if result["data_changed"]:
+            say("the data have other rows or labels than the run was trained with")
         for name, value in result["metrics"].items():
-            print(f"{name:<24} {value:8.4f}")
+            print(f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}")
         if estimates := result.get("estimates"):
             print("estimated from observed labels alone, with the range that resampled items give:")
         for name, told in (estimates or {}).items():

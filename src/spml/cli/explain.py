@@ -40,12 +40,13 @@ class Explain:
         from rich.console import Console
         from rich.progress import Progress
 
-        from spml.cli import say
+        from spml.cli import note_unfinished, say
         from spml.errors import DataError, UserError
         from spml.use.explain import explain, explain_worst
 
         if (self.worst is None) == (not self.inputs):
             raise UserError("give pictures, or --worst N for the worst mistakes on the run's own data")
+        note_unfinished(self.run_folder)
         bad = 0
 
         def on_error(error: DataError) -> None:

@@ -27,6 +27,10 @@ class Export:
 
     def run(self) -> None:
         """Write and say how near it is to the model."""
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        from spml.cli import note_unfinished
         from spml.data.check_fix import refuse_existing
         from spml.errors import UserError
         from spml.use.export import SUFFIXES, export
@@ -37,5 +41,10 @@ class Export:
             raise UserError(f"--out {out}: --format {kind} is written to a name that ends in {SUFFIXES[kind]}")
         if not self.overwrite:
             refuse_existing(out, "give --overwrite or another --out")
-        worst = export(self.run_folder, out, kind)
+        note_unfinished(self.run_folder)
+        console = Console(stderr=True)
+        shown = SpinnerColumn(), TextColumn("exporting"), TimeElapsedColumn()
+        with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+            progress.add_task("exporting", total=None)
+            worst = export(self.run_folder, out, kind)
         print(f"{out}, {out.stat().st_size / 1e6:.1f} MB; probabilities within {worst:.0e} of the model's")

@@ -50,7 +50,7 @@ class Predict:
         from rich.console import Console
         from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        from spml.cli import say
+        from spml.cli import note_unfinished, say
         from spml.data.check_fix import refuse_existing
         from spml.errors import DataError
         from spml.use.predict import Options, predict
@@ -58,6 +58,7 @@ class Predict:
 
         if self.out != STANDARD and not self.overwrite:
             refuse_existing(self.out, "give --overwrite or another --out")
+        note_unfinished(self.run_folder)
         options = Options(
             self.batch_size,
             self.threads,

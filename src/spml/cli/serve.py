@@ -29,6 +29,7 @@ class Serve:
 
     def run(self) -> None:
         """Serve until interrupted."""
+        from spml.cli import note_unfinished
         from spml.errors import UserError
         from spml.use.serve import check_gradio
 
@@ -40,4 +41,5 @@ class Serve:
         from spml.use.serve_model import Limits
 
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
+        note_unfinished(self.run_folder)
         serve(self.run_folder, host=self.host, port=self.port, limits=limits)

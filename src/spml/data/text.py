@@ -40,8 +40,10 @@ def words(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Turn what the operating system says of a file into a DataError that names it."""
+    """Turn what the operating system says of a file into a DataError that names it; refuse what may never end."""
     try:
+        if path.is_fifo():  # opening it would wait for a writer
+            raise DataError(f"{path}: a pipe, not a file; write what comes out of it to a file first")
         yield
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; check the path") from None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spml.atomic import replacing, write_json
-from spml.errors import UserError
+from spml.errors import DAMAGED, UserError
 from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier
@@ -75,19 +75,41 @@ def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
     Args:
         folder: a run folder or its `best`.
     """
-    at = _at(folder)
-    info = read_info(folder)
+    info, path = read_info(folder), _at(folder) / "model.safetensors"
     features = info.preprocessing.get("features")
-    model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
-    tensors = read_tensors(at / "model.safetensors")
-    if _checksum(at / "model.safetensors") not in (None, _digest(tensors)):
-        raise UserError(f"{at / 'model.safetensors'}: its checksum does not fit: it was changed or is damaged")
+    try:
+        model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
+    except UserError as error:
+        raise UserError(f"{path.with_name('model.json')}: {error}") from error
+    tensors = _tensors(path)
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{at / 'model.safetensors'} does not fit its model.json ({reason})") from error
+        raise UserError(f"{path} does not fit its model.json ({_misfit(error)}); {DAMAGED}") from error
     return model.eval().requires_grad_(False), info
+
+
+def check_weights(folder: Path) -> None:
+    """Raise UserError where the file of weights is missing, cut short or changed; the model is not built."""
+    _tensors(_at(folder) / "model.safetensors")
+
+
+def _tensors(path: Path) -> Mapping[str, Tensor]:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file of weights; {DAMAGED}")
+    try:
+        tensors = read_tensors(path)
+    except UserError as error:
+        raise UserError(f"{error}; {DAMAGED}") from error
+    if _checksum(path) not in (None, _digest(tensors)):
+        raise UserError(f"{path}: its checksum does not fit: it was changed or is damaged; {DAMAGED}")
+    return tensors
+
+
+def _misfit(error: RuntimeError) -> str:
+    """The first thing that torch says of tensors that do not fit, without what it says around it."""
+    said = [line.strip() for line in str(error).splitlines()]
+    return (said[1] if len(said) > 1 else said[0]).rstrip(".")[:150]
 
 
 def read_info(folder: Path) -> ModelInfo:
@@ -125,20 +147,27 @@ def _checksum(path: Path) -> str | None:
 
 def _read_info(path: Path) -> ModelInfo:
     if not path.is_file():
-        raise UserError(f"{path.parent}: no model here (no {path.name}); give the folder of a finished run")
+        why = f"no {path.name}" if path.parent.is_dir() else "it is not a folder"
+        raise UserError(f"{path.parent}: no model here ({why}); give the folder of a finished run")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if values["format"] > FORMAT:
+        if not isinstance(values, dict):
+            raise TypeError("no JSON object")
+        if int(values["format"]) > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
         later = ("head", "calibration")  # may be missing in older files
         info = ModelInfo(
             **{f.name: values[f.name] for f in fields(ModelInfo) if f.name in values or f.name not in later}
         )
         problem = _problem(info)
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
-        raise UserError(f"{path}: not a model description ({type(error).__name__}: {error})") from error
+    except KeyError as error:
+        raise UserError(f"{path}: not a model description (no {error}); {DAMAGED}") from error
+    except (ValueError, TypeError) as error:  # a UserError is one, and says what it is
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: not a model description ({error}); {DAMAGED}") from error
     if problem:
-        raise UserError(f"{path}: {problem}")
+        raise UserError(f"{path}: {problem}; {DAMAGED}")
     return info
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spml.errors import UserError
+from spml.errors import DAMAGED, UserError
 
 Record = dict[str, Any]
 Array = npt.NDArray[Any]
@@ -45,7 +45,7 @@ def read_arrays(path: Path, required: Sequence[str]) -> dict[str, Array] | None:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not a readable .npz file: {error}") from error
+        raise UserError(f"{path} is not a readable .npz file: {error}; {DAMAGED}") from error
     lacking = [name for name in required if name not in arrays]
     if lacking:
         raise UserError(f"{path} has no array {', '.join(lacking)}")
@@ -66,14 +66,14 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{path} cannot be read: {error}; {DAMAGED}") from error
 
 
 def _record(text: str, where: str) -> Record:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not valid JSON: {error}") from error
+        raise UserError(f"{where} is not valid JSON: {error}; {DAMAGED}") from error
     if not isinstance(value, dict):
-        raise UserError(f"{where} must hold a JSON object, it holds {type(value).__name__}")
+        raise UserError(f"{where} must hold a JSON object, it holds {type(value).__name__}; {DAMAGED}")
     return value

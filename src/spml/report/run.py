@@ -157,12 +157,12 @@ def read_run(folder: Path) -> Run:
     """The run in a folder; a folder that holds none is the user's mistake."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder")
+        raise UserError(f"{folder} is not a folder; give the folder that spml train wrote")
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is no run folder: it has no config.json")
+        raise UserError(f"{folder} is no run folder: it has no config.json; give the folder that spml train wrote")
     ended, begun = (folder / "result.json").is_file(), (folder / "history.jsonl").is_file()
     if not ended and not begun:
-        raise UserError(f"{folder} is no run folder: it has neither history.jsonl nor result.json")
+        raise UserError(f"{folder} is no run folder: it has neither history.jsonl nor result.json; train it first")
     result = read_record(folder / "result.json") if ended else None
     labels = read_arrays(folder / "labels.npz", ("classes",)) or {}
     classes = [str(name) for name in labels.get("classes", (result or {}).get("per_class_ap") or ())]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
-from spml.errors import UserError
+from spml.errors import DAMAGED, UserError
 from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.settings import UNNAMED
 
@@ -199,12 +199,21 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file of a run; UserError where it is not one."""
+    if not path.is_file():
+        raise UserError(f"{path.parent} is {_lacking(path)}")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path.parent}: not a finished run (no {path.name})") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not JSON ({error})") from error
+        raise UserError(f"{path}: not JSON ({error}); {DAMAGED}") from error
     if not isinstance(value, dict):
-        raise UserError(f"{path}: not a JSON object")
+        raise UserError(f"{path}: not a JSON object; {DAMAGED}")
     return value
+
+
+def _lacking(path: Path) -> str:
+    """Why a file of a run is not there, and what to do."""
+    if not path.parent.is_dir():
+        return "not a folder; give the folder of a finished run"
+    if path.name == "config.json" or not (path.parent / "config.json").is_file():
+        return f"not a run (no {path.name}); give the folder that spml train wrote"
+    return f"not a finished run (no {path.name}); go on with it by spml train with --resume, or give another run"

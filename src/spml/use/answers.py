@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from spml.use.assess import run_data
 from spml.use.merge import with_answers
 
 HEADER = ["image", "class", "answer"]
+NAMED = ("method", "backbone", "size", "epochs", "batch-size", "lr")  # options whose defaults depend on the data
+OF_THE_DATA = ("root", "labels", "val", "test", "observe", "classes", "selection", "out")
 VALUES = {"1": 1, "yes": 1, "y": 1, "true": 1, "-1": -1, "no": -1, "n": -1, "false": -1}
 
 
@@ -80,9 +83,21 @@ def merge(run: Path, answers: Path, out: Path | None = None, *, root: Path | Non
     else:
         _write_arrays(out, table.with_labels(labels), splits, test)
     words += ["--test", str(config["test"])] if config.get("test") else []
+    words += training_words(config)
     new = before == 0
     added, denied = (int((new & (values == value)).sum()) for value in (1, -1))
     return Merged(out, added, denied, int((~new).sum()), words)
+
+
+def training_words(config: dict[str, Any]) -> list[str]:
+    """Options of `spml train` that a run was trained with, but for those that say what the data are and where."""
+    given: list[str] = []
+    told = shlex.split(str(config.get("command", "")))[3:]
+    while told:
+        flag, value = told.pop(0), [] if not told or told[0].startswith("--") else [told.pop(0)]
+        given += [] if flag.removeprefix("--") in (*OF_THE_DATA, *NAMED) else [flag, *value]
+    named = [(name, config.get(name.replace("-", "_"))) for name in NAMED]
+    return [word for name, value in named if value is not None for word in (f"--{name}", str(value))] + given
 
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:

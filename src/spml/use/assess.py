@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -14,35 +15,63 @@ from spml.atomic import write_json
 from spml.data import Experiment, load
 from spml.data.feed import Feed
 from spml.data.files import is_named
-from spml.errors import UserError
+from spml.errors import DAMAGED, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
-from spml.train.record import rankable
+from spml.train.record import fingerprint, rankable
 from spml.train.run import read_json
 
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 
 
 def assess(
-    run: Path, split: Literal["val", "test"], *, root: Path | None = None, batch_size: int = 64
+    run: Path,
+    split: Literal["val", "test"],
+    *,
+    root: Path | None = None,
+    batch_size: int = 64,
+    advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Metrics of the chosen model on a split, in percent; written to eval-<split>.json in the run folder.
 
     Validation is measured with the labels that chose the epoch, so a run that saw single positives stays honest.
+
+    Args:
+        run: a finished run.
+        split: "val" or "test".
+        root: folder of the data's files; where they were at training when None.
+        batch_size: items at a time.
+        advance: told how many items are done, and of how many.
     """
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
     config = read_json(run / "config.json")
+    read_json(run / "result.json")  # a run that goes on would write another model over this one
     model, info = load_model(run)
     experiment = run_data(config, info.classes, root)
+    changed = config.get("data_sha256") not in (None, fingerprint(experiment))
+    if changed and split == "val":
+        raise UserError(
+            f"{experiment.name} has other rows or labels than the run was trained with, and may now have it validated "
+            "on what it learned from; put the file back as it was, or train again"
+        )
     table, labels, kind = run_split(experiment, split, str(config["selection"]))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
-    logits = predict_logits(model.to(device), feed, batch_size, device)
+    done = 0
+
+    def count(items: int) -> None:
+        nonlocal done
+        done += items
+        if advance is not None:
+            advance(done, len(table))
+
+    logits = predict_logits(model.to(device), feed, batch_size, device, count)
     result = {
         "split": split,
         "labels": kind,
         "items": len(table),
+        "data_changed": changed,
         "metrics": _metrics(logits, labels, kind, info),
     }
     if kind == "observed" and len(info.classes) > 1 and (labels == 1).any() and labels.size <= MOST_ESTIMATED:
@@ -58,7 +87,7 @@ def run_data(config: dict[str, Any], classes: list[str], root: Path | None) -> E
     """The data that a run was trained on, in the classes of its model."""
     missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
     if missing:
-        raise UserError(f"config.json of the run lacks {', '.join(missing)}; it is not whole")
+        raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
     data = str(config["data"])
     experiment = load(
         data,

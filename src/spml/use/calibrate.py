@@ -98,7 +98,8 @@ def find(
     """Fit the lines, choose the thresholds, and resample the items for the intervals."""
     counted = int((given.labels == 1).any(axis=1).sum())
     if counted < FEWEST_ITEMS:
-        raise UserError(f"{counted} validation items have a positive; calibration needs {FEWEST_ITEMS} at least")
+        least = f"calibration needs {FEWEST_ITEMS} at least; train with more rows in split val"
+        raise UserError(f"{counted} validation items have a positive; {least}")
     complete = given.kind == "complete"
     evidence = (
         Evidence.of_complete(given.logits, given.labels)

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data import Experiment
-from spml.errors import UserError
+from spml.errors import DAMAGED, UserError
 from spml.metrics.inputs import Labels
 from spml.model import ModelInfo
-from spml.model.store import read_info
+from spml.model.store import check_weights, read_info
 from spml.train.run import read_json
 
 Kind = Literal["observed", "complete"]
+AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
 HIGHEST = 6e4  # beyond it a logit of half precision is infinite
 
 
@@ -54,11 +55,12 @@ def read_validation(
         root: folder of the data's files, where they are needed; default: where they were at training.
         batch_size: items at a time, where scores are computed.
     """
-    if not run.is_dir():
-        raise UserError(f"{run} is not a folder; give a finished run")
     config = read_json(run / "config.json")
     read_json(run / "result.json")  # a run that goes on would write another model over this one
     info = read_info(run)
+    check_weights(run)  # before anything is written that speaks of them
+    if "selection" not in config:
+        raise UserError(f"{run / 'config.json'} lacks selection: it is not whole; {DAMAGED}")
     kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
     stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
     classes = len(info.classes)
@@ -130,4 +132,4 @@ def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]] |
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); it is damaged") from error
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); {AGAIN}") from error
