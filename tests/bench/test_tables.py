@@ -130,6 +130,13 @@ def test_failures_and_open_runs_are_shown(outcomes):
 def test_without_a_test_split_validation_is_shown():
     made = small(["a"], data="digits", known=[done(val_map=12.0, test_map=None)])
     assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
+    assert cells(made).header.count("validation mAP") == 1
+
+
+def test_without_complete_labels_the_figure_is_called_an_estimate():
+    made = small(["a"], data="photos", known=[done(val_map=12.0, test_map=None, result={"selection": "observed"})])
+    assert made.figure == "validation estimate" and cells(made).header[:2] == ["method", "validation estimate"]
+    assert any("not known" in note for note in cells(made).notes)
 
 
 def test_what_trials_chose_is_shown(outcomes):

@@ -57,7 +57,8 @@ class Table:
     Attributes:
         title: what it is a table of.
         data: the data's name.
-        figure: "test mAP", or "validation mAP" where there is no test split.
+        figure: "test mAP"; where there is no test split that of validation, or its estimate.
+        chosen_by: the figure that chose the epochs: "validation mAP", or its estimate from observed labels.
         selection: labels that chose the epochs.
         against: the row that the others are compared with.
         rows: of the table.
@@ -67,6 +68,7 @@ class Table:
     title: str
     data: str
     figure: str
+    chosen_by: str
     selection: str
     against: str | None
     rows: tuple[Row, ...]
@@ -114,11 +116,14 @@ def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
         _row(row, runs, done[row["label"]], key, base if row["label"] != against else [], data)
         for row in stored["rows"]
     )
+    selection = ", ".join(sorted({str(result["selection"]) for result in every}))
+    chosen_by = "validation estimate" if selection == "observed" else "validation mAP"
     return Table(
         str(stored["table"]),
         str(stored["data"]),
-        "test mAP" if tested else "validation mAP",
-        ", ".join(sorted({str(result["selection"]) for result in every})),
+        "test mAP" if tested else chosen_by,
+        chosen_by,
+        selection,
         against if base else None,
         rows,
         dict(stored.get("settings", {})),

@@ -43,7 +43,7 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
         ("seeds", lambda row: f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"),
         (f"− {table.against}", _short if brief else versus),
         *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
-        ("validation mAP", lambda row: spread(row.val)),
+        *([(table.chosen_by, lambda row: spread(row.val))] if table.figure != table.chosen_by else []),
         ("chosen", lambda row: row.chosen),
         *((_quoted(name, table.data), lambda row, name=name: notes.quote(row.quoted.get(name))) for name in DATASETS),
         ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
@@ -72,7 +72,11 @@ def _notes(table: Table, brief: bool) -> list[str]:
     notes = ["Mean ± sample standard deviation over seeds."]
     if table.selection:
         notes[0] += f" Epochs were chosen on {table.selection} validation labels."
-    if table.against:
+    if table.figure == "validation estimate":
+        notes.append("Without complete labels mAP is not known: the estimate ranks runs on the same data, no more.")
+    if table.against and table.figure != "test mAP":
+        notes.append(f"− {table.against}: difference over the same seeds.")
+    elif table.against:
         notes.append(
             f"− {table.against}: difference over the same seeds, "
             + ("" if brief else "with the interval that holds 95 % of it when test images are resampled, ")
