@@ -158,6 +158,19 @@ def review() -> str:
     return "\n".join([*lines, "", *gains, "", f"{note} {'. '.join(where)}."])
 
 
+def review_validation() -> str:
+    """Suggestions on validation rows of recorded runs on VOC2012."""
+    groups: dict[str, list[Any]] = {}
+    for row in load("review-validation.json"):
+        groups.setdefault(row["method"], []).append(row)
+    lines = ["| model | runs | first 100 | first 250 | first 500 | any unknown label |", "|---" * 6 + "|"]
+    for method, rows in groups.items():
+        cells = [f"{mean(row['precision'][depth] for row in rows):.1%}" for depth in ("100", "250", "500")]
+        base = mean(row["missing"] / row["unknown"] for row in rows)
+        lines.append(f"| {method} | {len(rows)} | {' | '.join(cells)} | {base:.1%} |")
+    return "\n".join([*lines, "", f"{rows[0]['missing']} labels are missing in all."])
+
+
 def mean(values: Iterable[float]) -> float:
     return statistics.mean(values)
 
@@ -188,6 +201,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "throughput": throughput,
     "agreement": agreement,
     "review": review,
+    "review_validation": review_validation,
     "estimator": estimator,
 }
 
