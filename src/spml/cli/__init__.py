@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -125,7 +126,8 @@ def entry() -> None:
     """The `spml` program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files that are no text in this encoding
+            with suppress(OSError):  # where its file was exchanged for a pipe
+                stream.reconfigure(errors="backslashreplace")  # names of files that are no text in this encoding
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # so that --method mine:loss finds mine.py
     code = main()
