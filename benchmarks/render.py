@@ -109,6 +109,15 @@ def throughput() -> str:
     return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
 
 
+def throughput_cpu() -> str:
+    """The same on two cores of a CPU."""
+    data = load("throughput-cpu.json")
+    lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
+    for name, pair in data["seconds"].items():
+        lines.append(f"| {name} | {pair['reference']:.2f} | {pair['spml']:.2f} | {data['ratios'][name]:.2f} |")
+    return "\n".join(lines)
+
+
 def agreement() -> str:
     """Results with and without what makes training fast."""
     from agreement import show
@@ -199,6 +208,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "startup": startup,
     "predict": predict,
     "throughput": throughput,
+    "throughput_cpu": throughput_cpu,
     "agreement": agreement,
     "review": review,
     "review_validation": review_validation,
