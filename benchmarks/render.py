@@ -189,11 +189,11 @@ def spread(values: list[float], form: str) -> str:
 
 
 def estimator() -> str:
-    lines = ["| items × features, classes | model | seconds | test mAP | F1 at 0.5 |", "|---|---|---|---|---|"]
+    lines = ["| data | items × features, classes | model | seconds | test mAP | F1 at 0.5 |", "|---" * 6 + "|"]
     for row in load("estimator.json"):
         items, features, classes = row["size"]
         figures = f"{row['seconds']:.1f} | {row['map']:.1f} | {row['f1']:.1f}"
-        lines.append(f"| {items:,} × {features}, {classes} | {row['model']} | {figures} |")
+        lines.append(f"| {row['data']} | {items:,} × {features}, {classes} | {row['model']} | {figures} |")
     return "\n".join(lines)
 
 
