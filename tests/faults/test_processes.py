@@ -142,14 +142,7 @@ def test_torchrun_saves_and_tells_once(words, alone, tmp_path):
 def test_the_first_process_takes_the_others_with_it(words, tmp_path):
     run, log = tmp_path / "run", tmp_path / "pid"
     process = program(*words, *TWO, "--out", run, faults=(Fault("process", STEP, 20, str(log), rank=1),))
-    until(log, process)
-    worker = int(log.read_text())
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + HANGING
-    while alive(worker):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    killed_first(log, process)
 
 
 @pytest.mark.faults
@@ -158,6 +151,11 @@ def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
     log = tmp_path / "pid"
     faults = (Fault("process", "spml.train.loop:resolve", 1, str(log), rank=1),)
     process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
+    killed_first(log, process)
+
+
+def killed_first(log, process):
+    """Kill the first process once the other has written its number; the other ends too."""
     until(log, process)
     worker = int(log.read_text())
     process.kill()

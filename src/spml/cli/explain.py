@@ -43,6 +43,7 @@ class Explain:
         from spml.cli import note_unfinished, say
         from spml.errors import DataError, UserError
         from spml.use.explain import explain, explain_worst
+        from spml.use.tagging import named_classes
 
         if (self.worst is None) == (not self.inputs):
             raise UserError("give pictures, or --worst N for the worst mistakes on the run's own data")
@@ -72,7 +73,7 @@ class Explain:
                     self.run_folder,
                     self.inputs,
                     self.out,
-                    classes=self._classes(),
+                    classes=named_classes(self.classes, self.run_folder),
                     top=self.top,
                     overwrite=self.overwrite,
                     on_error=on_error,
@@ -82,13 +83,3 @@ class Explain:
         print(f"{written:,} written to {self.out / 'index.html'}")
         if bad:
             raise DataError(f"{bad:,} could not be read, named above")
-
-    def _classes(self) -> list[str]:
-        """Names joined by commas; a name that holds one stands alone."""
-        from spml.model.store import load_model
-
-        if self.classes is None:
-            return []
-        if "," in self.classes and self.classes in load_model(self.run_folder)[1].classes:
-            return [self.classes]
-        return [name.strip() for name in self.classes.split(",") if name.strip()]

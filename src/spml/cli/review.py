@@ -49,6 +49,7 @@ class Review:
         from spml.cli import say
         from spml.errors import DataError
         from spml.use.review import PAGE, review
+        from spml.use.tagging import named_classes
 
         out = self.out or self.run_folder / "review"
         bad = 0
@@ -64,7 +65,7 @@ class Review:
                 self.run_folder,
                 out,
                 count=self.count,
-                classes=self._classes(),
+                classes=named_classes(self.classes, self.run_folder),
                 per_class=self.per_class,
                 split=self.split,
                 root=self.root,
@@ -85,13 +86,3 @@ class Review:
         known = f", {done.known:,} were known" if done.known else ""
         print(f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}")
         print(f"train with: {shlex.join(['spml', 'train', *done.words])}")
-
-    def _classes(self) -> list[str]:
-        """Names joined by commas; a name that holds one stands alone."""
-        from spml.model import load_model
-
-        if self.classes is None:
-            return []
-        if "," in self.classes and self.classes in load_model(self.run_folder)[1].classes:
-            return [self.classes]
-        return [name.strip() for name in self.classes.split(",") if name.strip()]

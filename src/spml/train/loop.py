@@ -171,7 +171,6 @@ class _Training:
         self.precision = precision = str(fabric._precision.precision)
         pictures = model.mean.ndim == 4
         how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
-        self.how_to_run = how
         detailed = "features" in method.needs
         forward = Forward(
             self.model, model, how, precision, detailed=detailed, display=display, fused=settings.fused_norm
@@ -211,7 +210,7 @@ class _Training:
     def _rehearse(self) -> None:
         """Record or compile the step while the first pictures are decoded."""
         table, size = self.train_labels, self.settings.size
-        if table.x is None and size is not None and self.how_to_run != "none":
+        if table.x is None and size is not None and self.step.forward.how != "none":
             self.model.train()
             few = min(self.settings.batch_size or 1, len(table))
             self.step.prepare(torch.zeros(few, 3, size, size, dtype=torch.uint8, device=self.fabric.device))

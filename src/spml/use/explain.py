@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from spml.data.builder import OnError, tell
-from spml.data.names import suggestion
 from spml.data.pictures import decode, resize
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
@@ -19,6 +18,7 @@ from spml.use.inputs import Inputs, Item, Note
 from spml.use.mistakes import Mistake, worst_mistakes
 from spml.use.overlay import overlay, plain, shown
 from spml.use.sheet import Entry, Sheet, sheet
+from spml.use.tagging import class_column
 
 __all__ = ["class_maps", "explain", "explain_worst"]
 
@@ -53,7 +53,7 @@ def explain(
     if top < 1:
         raise UserError(f"--top must be above 0, not {top}")
     model, info = _pictures_model(run)
-    columns = [_column(name, info) for name in classes]
+    columns = [class_column(name, info, "--classes") for name in classes]
     items = Inputs(inputs, info, on_error=on_error, note=note)
     with sheet(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
         for done, (item, picture) in enumerate(_pictures(items, info, on_error), 1):
@@ -164,12 +164,6 @@ def _pictures(items: Iterable[Item], info: ModelInfo, on_error: OnError | None) 
             tell(DataError(f"{item.where}{error}"), on_error)
             continue
         yield item, _Picture(shown(picture), resize(picture, size))
-
-
-def _column(name: str, info: ModelInfo) -> int:
-    if name not in info.classes:
-        raise UserError(f"--classes: the model has no class {name!r}{suggestion(name, info.classes)}")
-    return info.classes.index(name)
 
 
 def _hint(model: Classifier) -> str:

@@ -16,13 +16,13 @@ import torch
 
 from spml.data import Experiment, LabelTable
 from spml.data.feed import OnError
-from spml.data.names import suggestion
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
 from spml.train.run import read_json
 from spml.use.assess import run_data
 from spml.use.review_page import Card, draw, render
 from spml.use.suggest import Suggestion, suggest
+from spml.use.tagging import class_column
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
@@ -98,7 +98,7 @@ def review(
             raise UserError(f"{flag} must be above 0, not {value}")
     _refuse(out, overwrite)
     given = Reviewed.load(run, root)
-    columns = [_column(name, given.info) for name in classes]
+    columns = [class_column(name, given.info, "--classes") for name in classes]
     table = given.experiment.observed.take(given.rows(split))
     if not len(table):
         raise UserError(f"{given.experiment.name} has no rows of split {split}")
@@ -122,12 +122,6 @@ def review(
         page = render(f"Review, {run.resolve().name}", given.model, cards)
         (folder / PAGE).write_text(page, encoding="utf-8", errors="replace")
     return len(found)
-
-
-def _column(name: str, info: ModelInfo) -> int:
-    if name not in info.classes:
-        raise UserError(f"--classes: the model has no class {name!r}{suggestion(name, info.classes)}")
-    return info.classes.index(name)
 
 
 def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Card:

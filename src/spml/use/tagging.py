@@ -16,6 +16,7 @@ from spml.data.names import class_list, suggestion
 from spml.data.text import opening
 from spml.errors import UserError
 from spml.model import ModelInfo
+from spml.model.store import read_info
 
 Values = npt.NDArray[np.float32]
 Given = dict[int, float]
@@ -80,7 +81,7 @@ def parse_thresholds(given: Sequence[str], info: ModelInfo) -> Given:
         if text.lower().endswith(".json"):
             found |= _from_file(Path(text), info)
         elif equals:
-            found[_column(name.strip(), info, where)] = _number(value, where)
+            found[class_column(name.strip(), info, where)] = _number(value, where)
         else:
             found |= dict.fromkeys(range(len(info.classes)), _number(text, where))
     return found
@@ -99,10 +100,11 @@ def _from_file(path: Path, info: ModelInfo) -> Given:
         values = dict(zip(map(str, names), numbers, strict=True))
     if not isinstance(values, dict):
         raise UserError(f'{path}: must hold thresholds by class name, such as {{"{info.classes[0]}": 0.3}}')
-    return {_column(name, info, str(path)): _number(value, f"{path}: {name}") for name, value in values.items()}
+    return {class_column(name, info, str(path)): _number(value, f"{path}: {name}") for name, value in values.items()}
 
 
-def _column(name: str, info: ModelInfo, where: str) -> int:
+def class_column(name: str, info: ModelInfo, where: str) -> int:
+    """The place of a class; UserError, which begins with where the name was given, if the model has none such."""
     if name not in info.classes:
         raise UserError(f"{where}: the model has no class {name!r}{suggestion(name, info.classes)}")
     return info.classes.index(name)
@@ -116,6 +118,15 @@ def _number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not 0 <= number <= 1:
         raise UserError(f"{where}: {value!r} is no probability; give a number from 0 to 1, NAME=NUMBER or FILE.json")
     return number
+
+
+def named_classes(text: str | None, run: Path) -> list[str]:
+    """Names joined by commas, none where no text is given; a name of the run's that holds a comma stands alone."""
+    if text is None:
+        return []
+    if "," in text and text in read_info(run).classes:
+        return [text]
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def check_classes(path: Path, info: ModelInfo) -> None:
