@@ -109,6 +109,23 @@ def throughput() -> str:
     return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
 
 
+def first_epoch() -> str:
+    """Two orders of the same work, up to the end of the first epoch's validation."""
+    meanwhile = load("throughput-h200.json")["seconds"]["epoch from cold"]["spml"]
+    before = load("throughput-recorded-first-h200.json")["cold"]
+    lines = ["| the step is recorded | first epoch, s |", "|---|---|"]
+    return "\n".join([*lines, f"| while pictures are decoded | {meanwhile:.1f} |", f"| before | {before:.1f} |"])
+
+
+def side_by_side() -> str:
+    """Runs of a small backbone on one GPU."""
+    lines = ["| processes | NVIDIA's MPS | steps/s in all |", "|---|---|---|"]
+    for row in load("side-by-side-h200.json")["rows"]:
+        total = sum(row["steps_per_second"])
+        lines.append(f"| {row['processes']} | {'yes' if row['mps'] else 'no'} | {total:.0f} |")
+    return "\n".join(lines)
+
+
 def throughput_cpu() -> str:
     """The same on two cores of a CPU."""
     data = load("throughput-cpu.json")
@@ -208,6 +225,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "startup": startup,
     "predict": predict,
     "throughput": throughput,
+    "first_epoch": first_epoch,
+    "side_by_side": side_by_side,
     "throughput_cpu": throughput_cpu,
     "agreement": agreement,
     "review": review,

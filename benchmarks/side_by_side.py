@@ -1,0 +1,70 @@
+"""Training steps a second of several processes on one device, each with a run of its own.
+
+python benchmarks/side_by_side.py --processes 1,4,8 [--json results.json]    # with NVIDIA's MPS: start its daemon before
+
+Each process makes its step, waits until all are ready, and counts the steps of some seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from common import environment
+from throughput import fake, spml_step
+
+from spml.train import Settings
+
+
+def count(given: argparse.Namespace, ready: Any, found: Any) -> None:
+    """Steps a second of this process, once all are ready."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        experiment = fake(Path(name) / "pictures", 40)
+        sizes = {"size": given.size, "batch_size": given.batch, "epochs": 1, "lr": 1e-5}
+        where = {"accelerator": given.device, "cache_dir": Path(name) / "cache"}
+        step, *_ = spml_step(experiment, Settings(backbone=given.backbone, weights="none", **sizes, **where))
+        for _ in range(3):
+            step()
+        ready.wait()
+        done, began = 0, time.perf_counter()
+        while time.perf_counter() - began < given.seconds:
+            step()
+            done += 1
+            if given.device == "cuda" and done % 10 == 0:
+                torch.cuda.synchronize()
+        found.put(done / (time.perf_counter() - began))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", default="1,4,8", help="numbers of them, separated by commas")
+    parser.add_argument("--backbone", default="tf_efficientnet_lite0")
+    parser.add_argument("--size", type=int, default=448)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    given = parser.parse_args()
+    context, rows = multiprocessing.get_context("spawn"), []
+    for number in map(int, given.processes.split(",")):
+        ready, found = context.Barrier(number), context.Queue()
+        workers = [context.Process(target=count, args=(given, ready, found)) for _ in range(number)]
+        for worker in workers:
+            worker.start()
+        rows.append({"processes": number, "steps_per_second": [found.get() for _ in workers]})
+        for worker in workers:
+            worker.join()
+        print(f"{number} processes: {sum(rows[-1]['steps_per_second']):.1f} steps/s", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
