@@ -1,6 +1,6 @@
 """Training steps a second of several processes on one device, each with a run of its own.
 
-python benchmarks/side_by_side.py --processes 1,4,8 [--json results.json]    # with NVIDIA's MPS: start its daemon before
+python benchmarks/side_by_side.py --processes 1,4,8 [--json results.json]    # for MPS, start its daemon before
 
 Each process makes its step, waits until all are ready, and counts the steps of some seconds.
 """
