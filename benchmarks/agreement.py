@@ -3,7 +3,8 @@
 python benchmarks/agreement.py --data DIR --weights FILE [--jobs 8] [--json results.json]
 
 DIR holds VOCdevkit, FILE the ImageNet weights of tf_efficientnet_lite0. The defaults on a GPU are run with several
-seeds, each other way with the first of them; what counts is how far that is from the seeds' own spread.
+seeds, each other way with the first of them; what counts is how far that is from the seeds' own spread. Runs that the
+file of figures has already are not made again.
 """
 
 from __future__ import annotations
@@ -79,17 +80,24 @@ def main() -> None:
     given = parser.parse_args()
     jobs = [(given, method, "defaults", seed) for seed in SEEDS for method in METHODS]
     jobs += [(given, method, way, SEEDS[0]) for way in WAYS if way in given.ways.split(",") for method in METHODS]
-    rows: list[dict[str, Any]] = []
+    settings = {**COMMON, "epochs": given.epochs}
+    there: dict[str, Any] = {"settings": settings, "runs": []}
+    if given.json and given.json.exists():
+        there = json.loads(given.json.read_text())
+    if there["settings"] != settings:
+        parser.error(f"{given.json} was made with {there['settings']}")
+    rows: list[dict[str, Any]] = there["runs"]
+    done = {(row["method"], row["way"], row["seed"]) for row in rows}
 
     def keep(row: dict[str, Any]) -> None:
         rows.append(row)
         print(f"{row['method']} {row['way']} {row['seed']}: {row['test_map']:.2f}", flush=True)
         if given.json:
             ordered = sorted(rows, key=lambda row: (row["method"], row["way"], row["seed"]))
-            kept = {"environment": environment(), "settings": {**COMMON, "epochs": given.epochs}, "runs": ordered}
+            kept = {"environment": environment(), "settings": settings, "runs": ordered}
             given.json.write_text(json.dumps(kept, indent=1) + "\n")
 
-    run_all(one, jobs, given.jobs, keep)
+    run_all(one, [job for job in jobs if job[1:] not in done], given.jobs, keep)
     print(show(rows))
 
 

@@ -162,6 +162,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
     parser.add_argument("--work", type=Path, default=Path("build/review"), help="folder of the lists")
     parser.add_argument("--json", type=Path, help="file of the results")
+    parser.add_argument("--lists", default="gr,an", help="methods whose lists are made and answered")
     parser.add_argument("--without-full", action="store_true", help="leave out the runs with all labels")
     options = parser.parse_args()
     name, _, place = options.data.partition("=")
@@ -193,10 +194,12 @@ def main() -> None:
         same = [r for r in done["records"] if (r["stage"], r["row"], r["seed"]) == (stage, row, seed)]
         return bool(same) and (stage != "before" or entries(given, row, seed).exists())
 
-    first = [("before", before, row, seed) for seed in seeds for row in ("gr", "an")]
+    lists = options.lists.split(",")
+    arms = [arm for arm in ARMS if arm == "at random" or arm.removesuffix("'s list") in lists]
+    first = [("before", before, row, seed) for seed in seeds for row in lists]
     if not options.without_full:
         first += [("full", upper, "full", seed) for seed in seeds]
-    second = [("after", after, row, seed) for seed in seeds for row in ARMS]
+    second = [("after", after, row, seed) for seed in seeds for row in arms]
     for stage in (first, second):
         wanted = [(function.__name__, given, row, seed) for s, function, row, seed in stage if not there(s, row, seed)]
         run_all(call, wanted, options.jobs, keep)
