@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.data.pictures import PIXEL_LIMIT, decode
+from spml.data.pictures import PIXEL_LIMIT, decode, decode_bytes, jpeg_size, read_file
 from spml.errors import DataError
 
 
@@ -183,3 +183,35 @@ def test_damaged_files_give_a_picture_or_the_data_error(tmp_path, kind):
         except DataError:
             continue
         assert picture.shape == (3, 16, 16) and picture.dtype == torch.uint8
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"progressive": True}, {"exif": b"Exif\0\0" + bytes(9000)}, {"comment": b"a" * 300}]
+)
+def test_height_and_width_of_a_jpeg_are_read_from_its_header(how):
+    file = io.BytesIO()
+    scene(37, 21).save(file, "JPEG", **how)
+    assert jpeg_size(bytearray(file.getvalue())) == (37, 21)
+
+
+def test_a_header_that_is_unusual_is_left_to_pillow():
+    file = io.BytesIO()
+    scene(37, 21).save(file, "JPEG")
+    data = bytearray(file.getvalue())
+    frame = data.index(b"\xff\xc0")
+    stray = data[:frame] + b"\xff\xd0" + data[frame:]
+    for odd in (b"", b"\xff", data[:frame], data[: frame + 6], b"GIF89a", data[:2] + bytes(40), stray):
+        assert jpeg_size(bytearray(odd)) is None
+    assert decode_bytes(stray, "a.jpg").shape == (3, 21, 37)
+
+
+def test_a_file_that_is_not_as_long_as_it_was_said_to_be_is_read_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(bytes(range(200)))
+    real = os.stat_result
+    for said in (50, 900):
+        about = list(path.stat())
+        about[6] = said
+        with monkeypatch.context() as patched:
+            patched.setattr(type(path), "stat", lambda self, about=about: real(about))
+            assert read_file(path) == bytes(range(200))

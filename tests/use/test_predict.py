@@ -16,7 +16,7 @@ from spml.data.pictures import decode
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.use import ahead
-from spml.use.predict import Options, predict
+from spml.use.predict import Options, predict, reader, scorer
 from tests.use.conftest import huge_png
 
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
@@ -319,3 +319,27 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
 
     peak(300)  # what is imported and kept once
     assert peak(6000) < 1.25 * peak(600)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "message"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), UserError, "no room for 4 items; give a smaller --batch-size"),
+        (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
+    ],
+)
+def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(monkeypatch, error, said, message):
+    model, info = Classifier.build("tiny", 3), ModelInfo(["a", "b", "c"], "tiny", PICTURES, [0.5] * 3)
+
+    def fail(x):
+        raise error
+
+    monkeypatch.setattr(model, "forward", fail)
+    with pytest.raises(said, match=message):
+        scorer(model, info, "cpu")(torch.zeros(4, 3, 16, 16, dtype=torch.uint8))
+
+
+def test_a_gpu_is_given_larger_batches_unless_told():
+    info = ModelInfo(["a"], "tiny", PICTURES, [0.5])
+    found = [reader(info, given, None, device).batch_size for given in (None, 7) for device in ("cpu", "cuda")]
+    assert found == [32, 128, 7, 7]

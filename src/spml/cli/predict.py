@@ -40,8 +40,8 @@ class Predict:
     """File with one class name a line, which the model must have in this order."""
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
     """Paths on standard input end in NUL, as find -print0 writes them."""
-    batch_size: int = 32
-    """Items at a time."""
+    batch_size: int | None = None
+    """Items at a time. Default: 128 on a GPU, 32 on a CPU."""
     threads: int | None = None
     """Threads that decode. Default: as many as there are cores."""
 

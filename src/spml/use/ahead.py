@@ -107,9 +107,10 @@ def answers(
     waiting: tuple[list[Item], Tensor, torch.cuda.Event | None] | None = None
     for group, x in batches:
         with torch.inference_mode():
-            result = score(x.to(device, non_blocking=True)).to("cpu", non_blocking=True)
+            result = score(x.to(device, non_blocking=True))
         done = None
-        if torch.device(device).type == "cuda":
+        if result.is_cuda:
+            result = torch.empty_like(result, device="cpu", pin_memory=True).copy_(result, non_blocking=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record()
         if waiting is not None:

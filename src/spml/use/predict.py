@@ -12,10 +12,13 @@ from torch import Tensor
 from spml.data.builder import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
+from spml.train.guard import out_of_memory
 from spml.use.ahead import Ahead, answers
 from spml.use.inputs import Inputs, Note
 from spml.use.tagging import Rule, check_classes, parse_thresholds
 from spml.use.writers import Predicted, format_of, writing
+
+AT_ONCE = {"cuda": 128}  # items: threads that decode leave the host little time to start a small batch's many kernels
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Options:
     """How to predict; the defaults write calibrated probabilities and tags by the stored thresholds.
 
     Attributes:
-        batch_size: items at a time.
+        batch_size: items at a time; when None, 128 on a GPU, 32 on a CPU.
         threads: that decode; as many as there are cores when None.
         thresholds: 0.3 for all classes, NAME=0.3 for one, or FILE.json; later ones count.
         top_k: tag so many of the most probable classes, in place of thresholds.
@@ -35,7 +38,7 @@ class Options:
         null: paths on standard input end in NUL.
     """
 
-    batch_size: int = 32
+    batch_size: int | None = None
     threads: int | None = None
     thresholds: Sequence[str] = field(default=())
     top_k: int | None = None
@@ -71,9 +74,9 @@ def predict(
         advance: told how many items are done.
     """
     how = options or Options()
-    if how.batch_size < 1 or (how.threads is not None and how.threads < 1):
-        name, value = ("--batch-size", how.batch_size) if how.batch_size < 1 else ("--threads", how.threads)
-        raise UserError(f"{name} must be above 0, not {value}")
+    for name, value in (("--batch-size", how.batch_size), ("--threads", how.threads)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} must be above 0, not {value}")
     kind = format_of(out, how.format)
     model, info = load_model(run)
     rule = Rule(parse_thresholds(how.thresholds, info), how.top_k, how.at_least)
@@ -101,11 +104,12 @@ def predict(
     return written
 
 
-def reader(info: ModelInfo, batch_size: int, threads: int | None, device: str) -> Ahead:
+def reader(info: ModelInfo, batch_size: int | None, threads: int | None, device: str) -> Ahead:
     """What makes batches ready as the model takes them."""
     how = info.preprocessing
     size = int(how["size"]) if how["kind"] == "pictures" else None
-    return Ahead(size, bool(how["upright"]), batch_size, threads, pinned=device == "cuda")
+    together = batch_size or AT_ONCE.get(device, 32)
+    return Ahead(size, bool(how["upright"]), together, threads, pinned=device == "cuda")
 
 
 def scorer(model: Classifier, info: ModelInfo, device: str) -> Callable[[Tensor], Tensor]:
@@ -114,7 +118,12 @@ def scorer(model: Classifier, info: ModelInfo, device: str) -> Callable[[Tensor]
     calibrate = info.calibrate().to(device)
 
     def score(x: Tensor) -> Tensor:
-        logits = model(x).float()
+        try:
+            logits = model(x).float()
+        except (RuntimeError, MemoryError) as error:
+            if out_of_memory(error):
+                raise UserError(f"{device} has no room for {len(x)} items; give a smaller --batch-size") from error
+            raise
         return torch.stack([logits, calibrate(logits)])
 
     return score
