@@ -342,4 +342,4 @@ def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(monke
 def test_a_gpu_is_given_larger_batches_unless_told():
     info = ModelInfo(["a"], "tiny", PICTURES, [0.5])
     found = [reader(info, given, None, device).batch_size for given in (None, 7) for device in ("cpu", "cuda")]
-    assert found == [32, 128, 7, 7]
+    assert found == [32, 64, 7, 7]

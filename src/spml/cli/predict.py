@@ -41,7 +41,7 @@ class Predict:
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
     """Paths on standard input end in NUL, as find -print0 writes them."""
     batch_size: int | None = None
-    """Items at a time. Default: 128 on a GPU, 32 on a CPU."""
+    """Items at a time. Default: 64 on a GPU, 32 on a CPU."""
     threads: int | None = None
     """Threads that decode. Default: as many as there are cores."""
 

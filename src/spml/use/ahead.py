@@ -17,6 +17,7 @@ from spml.data.builder import OnError, tell
 from spml.data.pictures import decode, resize
 from spml.errors import DataError
 from spml.use.inputs import Item
+from spml.use.replay import Replayed
 
 AHEAD = 4  # batches being made ready while one is used
 MOST = 512  # items in them, beyond two batches
@@ -104,6 +105,7 @@ def answers(
     score: Callable[[Tensor], Tensor], batches: Iterable[Batch], device: torch.device | str
 ) -> Iterator[tuple[list[Item], Tensor]]:
     """What `score` gives for each batch, on the CPU; on a GPU the next batch is begun before the last one is given."""
+    score = Replayed(score) if torch.device(device).type == "cuda" else score
     waiting: tuple[list[Item], Tensor, torch.cuda.Event | None] | None = None
     for group, x in batches:
         with torch.inference_mode():
