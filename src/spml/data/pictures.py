@@ -19,6 +19,7 @@ EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif"
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it knows others that run programs
 PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
 JPEG = b"\xff\xd8\xff"  # what such a file begins with
+JPEG_PIXELS = 2048  # in a byte of it, at most: 64 take a bit or more, and less than four times as many in any sampling
 
 Image.init()  # once, before threads do
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # there is a limit, and it is an error
@@ -57,6 +58,8 @@ def decode_bytes(data: bytearray, path: Path, size: int | None = None, *, uprigh
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header alone
             if image.width * image.height > PIXEL_LIMIT:
                 raise Image.DecompressionBombError
+            if data.startswith(JPEG) and image.width * image.height > JPEG_PIXELS * len(data):
+                raise ValueError(f"{len(data):,} bytes cannot hold the {image.width} x {image.height} pixels it claims")
             picture = _decode_jpeg(data, upright)
             if picture is None:
                 picture = _decode_with_pillow(image, upright)
