@@ -169,6 +169,18 @@ def test_a_bomb_is_refused_by_its_header(tmp_path, monkeypatch, side):
             decode(tmp_path / name, 32)
 
 
+def test_a_jpeg_that_claims_more_pixels_than_its_bytes_can_hold_is_refused(tmp_path):
+    jpeg = bytearray(encoded("JPEG"))
+    frame = jpeg.index(b"\xff\xc0")
+    jpeg[frame + 5 : frame + 9] = (13_000).to_bytes(2, "big") * 2
+    (tmp_path / "a.jpg").write_bytes(jpeg)
+    with pytest.raises(DataError, match="bytes cannot hold the 13000 x 13000 pixels it claims"):
+        decode(tmp_path / "a.jpg", 32)
+    for options in ({}, {"progressive": True, "optimize": True}, {"quality": 1, "optimize": True}):
+        Image.new("L", (3000, 3000), 255).save(tmp_path / "flat.jpg", **options)  # as few bytes as a whole one can have
+        assert decode(tmp_path / "flat.jpg", 4).min() == 255
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP"])
 def test_damaged_files_give_a_picture_or_the_data_error(tmp_path, kind):
     whole, rng = encoded(kind), random.Random(0)

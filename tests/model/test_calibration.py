@@ -41,3 +41,14 @@ def test_broken_lines_of_different_length_are_interpolated_and_go_on_straight() 
 def test_what_is_no_line_is_refused(knots, reason) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=reason):
         Calibration(knots, 2)
+
+
+def test_the_inverse_gives_the_logits_back_inside_and_beyond_the_knots() -> None:
+    knots = [[[-1.0, 0.0, 2.0], [-3.0, 1.0, 2.0]], [[0.0, 1.0], [0.5, 3.5]]]
+    calibration = Calibration(knots, 2)
+    for logits in ([-4.0, -2.0], [-0.5, 0.25], [1.5, 1.0], [9.0, 7.0]):
+        given = torch.tensor(logits)
+        torch.testing.assert_close(calibration.inverse(calibration(given)), given)
+    flat = Calibration([[[0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 1.0, 2.0]], [[0.0, 1.0], [1.0, 1.0]]], 2)
+    assert flat.inverse(torch.tensor([1.0, 5.0])).tolist() == [1.0, 0.0]
+    assert Calibration(None, 2).inverse(torch.tensor([-3.0, 4.0])).tolist() == [-3.0, 4.0]

@@ -230,8 +230,10 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
     (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | fewer))
     assert "10 classes, the model 1" in line()
     (run / "best" / "model.json").write_text(model)
-    (run / "calibration.json").write_text("{}")
-    assert "not written by spml calibrate" in line()
+    for text in ("{}", '{"before": {"thr'):
+        (run / "calibration.json").write_text(text)
+        told = line()
+        assert "not written by spml calibrate; move it away" in told and "train" not in told
     (run / "calibration.json").unlink()
     scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
     scores.write_bytes(scores.read_bytes()[:100])
@@ -283,6 +285,15 @@ def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
     assert main(["calibrate", str(run), "--labels", "observed"]) == 0
     out = capsys.readouterr().out
     assert "no other label was read" in out and "nine" in out and "macro-F1" in out and "±" in out
+    assert "is not what these classes have" not in out
+    assert main(["calibrate", str(run), "--labels", "complete", "--aim", "precision=0.99"]) == 0
+    below = [
+        r["name"]
+        for r in json.loads((run / "calibration.json").read_text())["classes"]
+        if r["precision"]["value"] < 0.99
+    ]
+    told = capsys.readouterr().out
+    assert "precision=0.99 is not what these classes have" in told and f"({len(below)})" in told and below[0] in told
     assert main(["calibrate", str(run), "--undo"]) == 0
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from spml.cli import main
 from spml.errors import UserError
 from spml.model import Classifier, load_model, save_model
-from spml.use.class_maps import enlarged, full_colour
+from spml.use.class_maps import enlarged, from_threshold, full_colour
 from spml.use.explain import class_maps, explain, explain_worst
 from spml.use.mistakes import rank_mistakes
 from tests.use.conftest import huge_png
@@ -71,6 +71,30 @@ def test_features_have_no_maps(make_model, tmp_path):
     with pytest.raises(UserError, match="explain needs pictures"):
         explain(folder, ["a.jpg"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model):
+    """Their mean is above 0 where, and only where, the class is a tag, whatever the calibration."""
+    lines = [[[-2.0, 2.0], [0.0, 6.0]], [[0.0, 1.0], [-4.0, -3.5]], [[-1.0, 0.0, 1.0], [-1.0, 2.0, 2.5]]]
+    model, info = load_model(make_model(calibration=lines, thresholds=[0.3, 0.01, 0.8]))
+    with torch.inference_mode():
+        logits, maps = class_maps(model, noise(40, 3, 16, 16))
+        tagged = info.calibrate()(logits).sigmoid() >= torch.tensor(info.thresholds)
+    above = torch.stack([from_threshold(model, info, one) for one in maps]).mean(dim=(2, 3))
+    torch.testing.assert_close(above, logits - info.cuts())
+    assert ((above >= 0) == tagged).all() and tagged.any()
+    _, plain = load_model(make_model("plain"))
+    torch.testing.assert_close(from_threshold(model, plain, maps[0]), maps[0])
+    query, info = load_model(make_model("query", head="query", thresholds=[0.3] * 3))
+    one = maps[0]
+    assert from_threshold(query, info, one) is one
+
+
+def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="already there"):
+        explain_worst(tmp_path / "no run", tmp_path / "out", count=3)
 
 
 def test_enlarging_stays_within_the_map_and_keeps_places():

@@ -36,9 +36,16 @@ def _about(record: dict[str, Any]) -> list[str]:
         lines.append(f"positives per item: {told['value']:.2f} ({how})")
         lines.append("All figures below are estimates from observed positives; no other label was read.")
     if few := record["few_positives"]:
-        names = ", ".join(plain(name) for name in few[:NAMED]) + (", ..." if len(few) > NAMED else "")
-        lines.append(f"few known positives, so these lean on the other classes: {names} ({len(few)})")
+        lines.append(f"few known positives, so these lean on the other classes: {_named(few)}")
+    name, _, least = record["aim"].partition("=")
+    if least and (short := [row["name"] for row in record["classes"] if row[name]["value"] < float(least)]):
+        lines.append(f"{record['aim']} is not what these classes have on the validation items: {_named(short)}")
     return lines
+
+
+def _named(names: list[str]) -> str:
+    """The first few, and how many there are."""
+    return ", ".join(plain(name) for name in names[:NAMED]) + f"{', ...' * (len(names) > NAMED)} ({len(names)})"
 
 
 def _classes(record: dict[str, Any]) -> Table:

@@ -101,7 +101,10 @@ def _decode_jpeg(data: bytearray, upright: bool) -> Tensor | None:
     claimed = jpeg_size(data)
     if claimed is None:
         return None
-    _check_pixels(*claimed)
+    width, height = claimed
+    _check_pixels(width, height)
+    if width * height > JPEG_PIXELS * len(data):
+        raise ValueError(f"{len(data):,} bytes cannot hold the {width} x {height} pixels it claims")
     try:
         buffer = torch.frombuffer(data, dtype=torch.uint8)
         picture: Tensor = decode_jpeg(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=upright)

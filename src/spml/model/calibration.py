@@ -33,6 +33,7 @@ class Calibration(nn.Module):
         lines = [([0.0, 1.0], [0.0, 1.0])] * classes if knots is None else knots
         if problem := calibration_problem(lines, classes):
             raise ValueError(problem)
+        self.lines = lines
         most = max(len(x) for x, _ in lines)
         slopes = [np.diff(y) / np.diff(x) for x, y in lines]
         tables = {
@@ -52,6 +53,15 @@ class Calibration(nn.Module):
             return self.base + first  # a sum over nothing would not travel
         later = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0) * self.turns[:, 1:]
         return self.base + first + later.sum(-1)
+
+    def inverse(self, calibrated: Tensor) -> Tensor:
+        """The lowest logit of each class that gives these calibrated ones (classes,), where its line rises."""
+        found = []
+        for (x, y), wanted in zip(self.lines, calibrated.double().tolist(), strict=True):
+            place = min(max(int(np.searchsorted(y, wanted)) - 1, 0), len(x) - 2)
+            rise = (y[place + 1] - y[place]) / (x[place + 1] - x[place])
+            found.append(x[place] + (wanted - y[place]) / rise if rise > 0 else x[place])
+        return torch.tensor(found, dtype=torch.float32)
 
 
 def calibration_problem(lines: Any, classes: int) -> str | None:

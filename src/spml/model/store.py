@@ -51,6 +51,11 @@ class ModelInfo:
         """What turns logits into logits whose sigmoid is the probability that thresholds are compared with."""
         return Calibration(self.calibration, len(self.classes))
 
+    def cuts(self) -> Tensor:
+        """The model's own logit at which each class reaches its threshold."""
+        thresholds = torch.tensor(self.thresholds, dtype=torch.float32)
+        return self.calibrate().inverse(thresholds.logit(eps=1e-6))
+
 
 def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: ModelInfo) -> None:
     """Write both files; a reader sees the old pair or the new weights with a description that fits either.

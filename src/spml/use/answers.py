@@ -16,7 +16,7 @@ from spml.data import LabelTable
 from spml.data.names import suggestion
 from spml.data.text import lines
 from spml.errors import DataError, UserError
-from spml.model import load_model
+from spml.model.store import read_info
 from spml.train.run import read_json
 from spml.use.assess import run_data
 from spml.use.merge import with_answers
@@ -57,7 +57,7 @@ def merge(run: Path, answers: Path, out: Path | None = None, *, root: Path | Non
     """
     config = read_json(run / "config.json")
     read_json(run / "result.json")
-    experiment = run_data(config, load_model(run)[1].classes, root)
+    experiment = run_data(config, read_info(run).classes, root)
     table = experiment.observed
     suffix = ".csv" if table.x is None else ".npz"
     out = answers.with_name(f"labels{suffix}") if out is None else out

@@ -89,6 +89,8 @@ def run_data(config: dict[str, Any], classes: list[str], root: Path | None) -> E
     if missing:
         raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
     data = str(config["data"])
+    if not is_named(data) and not Path(data).exists():
+        raise UserError(f"{data}: the data of the run are not here; give the command in the folder it was trained in")
     experiment = load(
         data,
         root or config.get("root"),

@@ -134,7 +134,10 @@ def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
 
 
 def _stored(run: Path) -> dict[str, Any]:
-    record = read_json(run / FILE)
+    try:
+        record = read_json(run / FILE)
+    except UserError:
+        record = {}
     for name in ("before", "after"):
         if not isinstance(record.get(name), dict) or set(record[name]) != {"thresholds", "calibration"}:
             raise UserError(f"{run / FILE}: not written by spml calibrate; move it away")

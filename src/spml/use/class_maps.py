@@ -7,12 +7,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spml.errors import UserError
-from spml.model import Classifier
+from spml.model import Classifier, ModelInfo
 from spml.model.heads import BoostLU
 from spml.model.query import QueryHead
 
 EVIDENCE = (
-    "evidence in logits, whose mean over the whole picture is the logit; places that speak against it have no colour"
+    "evidence in logits, counted from the class's threshold: a place with colour would reach it alone, "
+    "and the mean over the whole picture is by how much the class does"
 )
 ATTENTION = "attention of the last layer: where the class looks, not what it finds there"
 LEAST = 1.0  # logits that full colour stands for at least, so that a trace of evidence does not look like much of it
@@ -54,6 +55,14 @@ def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
     else:
         maps = F.linear(positions, head.weight, head.bias).transpose(1, 2)
     return logits, maps.reshape(*logits.shape, *model.grid(features))
+
+
+def from_threshold(model: Classifier, info: ModelInfo, maps: Tensor) -> Tensor:
+    """Maps (classes, h, w) less the logit from which their class is a tag; attention stays as it is.
+
+    Where a calibration says that a class is there at logits below 0, its evidence lies below 0 too.
+    """
+    return maps if isinstance(model.head, QueryHead) else maps - info.cuts()[:, None, None]
 
 
 def enlarged(maps: Tensor, height: int, width: int) -> Tensor:

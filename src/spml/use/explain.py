@@ -13,11 +13,11 @@ from spml.data.builder import OnError, tell
 from spml.data.pictures import decode, resize
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
-from spml.use.class_maps import class_maps, full_colour, meaning
+from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.inputs import Inputs, Item, Note
 from spml.use.mistakes import Mistake, worst_mistakes
-from spml.use.overlay import overlay, plain, shown
-from spml.use.sheet import Entry, Sheet, sheet
+from spml.use.overlay import number, overlay, plain, shown
+from spml.use.sheet import Entry, Sheet, refuse_other, sheet
 from spml.use.tagging import class_column
 
 __all__ = ["class_maps", "explain", "explain_worst"]
@@ -92,6 +92,7 @@ def explain_worst(
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
+    refuse_other(out, overwrite)  # before the work, not after it
     model, info = _pictures_model(run)
     found = worst_mistakes(run, model, info, count, split, root, batch_size, on_error, advance)
     if not found:
@@ -125,7 +126,8 @@ class _Explained:
             calibrated = info.calibrate()(logits.float().cpu())[0]
         if not torch.isfinite(calibrated).all():
             raise UserError("the model gives values that are not numbers; its weights are damaged")
-        self.maps, self.probabilities = maps[0].float().cpu(), calibrated.sigmoid().tolist()
+        self.maps = from_threshold(model, info, maps[0].float().cpu())
+        self.probabilities = calibrated.sigmoid().tolist()
         self.order = calibrated.argsort(descending=True, stable=True).tolist()
 
     def add(self, page: Sheet, item: str, columns: Sequence[int], top: int, mistake: Mistake | None = None) -> None:
@@ -135,7 +137,8 @@ class _Explained:
         for column in columns or self.order[:top]:
             values = self.maps[column]
             name, said = info.classes[column], f"{self.probabilities[column]:.2f}"
-            note = f"threshold {info.thresholds[column]:.2f}, map {values.min():.2g} to {values.max():.2g}"
+            low, high = (number(float(end)) for end in values.aminmax())
+            note = f"threshold {info.thresholds[column]:.2f}, map {low} to {high}"
             image = overlay(self.picture, values, full, name, said, note)
             maps.append((drawing.save(image, name), f"{name} {said}, {note}"))
         present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]

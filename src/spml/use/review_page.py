@@ -18,13 +18,14 @@ from spml.data.check_files import file_of
 from spml.data.pictures import decode, resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
-from spml.use.class_maps import class_maps, enlarged, full_colour, meaning
+from spml.use.class_maps import ATTENTION, class_maps, enlarged, full_colour, meaning
 from spml.use.overlay import COVER, STRENGTH, colours
 from spml.use.suggest import Suggestion
 
 SIDE = 360  # the longer side of a picture as shown, in pixels
 MAP = 72  # that of a heat map, which the browser enlarges
 QUALITY = 85  # of the JPEG files
+EVIDENCE = "evidence in logits; a place with colour speaks more for the class than the picture as a whole does"
 
 Advance = Callable[[str, int, int], None]
 
@@ -112,10 +113,9 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
         for card in cards
     ]
     key = hashlib.sha256("\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace"))
+    shown = ATTENTION if meaning(model) == ATTENTION else EVIDENCE
     maps = (
-        f"Heat maps are {meaning(model)}. Full colour is the highest value of each."
-        if any(card.map for card in cards)
-        else ""
+        f"Heat maps are {shown}. Full colour is the highest value of each." if any(card.map for card in cards) else ""
     )
     environment = Environment(loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("review.html").render(title=title, cards=data, key=key.hexdigest()[:16], maps=maps)
@@ -134,14 +134,18 @@ def _fitted(image: Image.Image, side: int) -> Image.Image:
 
 
 def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
-    """The class maps of a picture; None where the backbone has none."""
+    """The class maps of a picture; None where the backbone has none.
+
+    Evidence is counted from its mean, as labels that were learned as absent have little above 0 to show.
+    """
     device = next(model.parameters()).device
     try:
         with torch.inference_mode():
             _, maps = class_maps(model, resize(picture, size)[None].to(device))
     except UserError:
         return None
-    return maps[0].float().cpu()
+    heat = maps[0].float().cpu()
+    return heat if meaning(model) == ATTENTION else heat - heat.mean(dim=(1, 2), keepdim=True)
 
 
 def _map_image(values: Tensor, full: float) -> Image.Image:

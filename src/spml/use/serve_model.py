@@ -19,8 +19,8 @@ from torch import Tensor
 from spml.data.pictures import FORMATS, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
-from spml.use.class_maps import class_maps, full_colour, meaning
-from spml.use.overlay import overlay, plain, shown
+from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
+from spml.use.overlay import number, overlay, plain, shown
 
 NAME_LENGTH = 80  # characters of a client's file name that messages repeat
 
@@ -52,7 +52,7 @@ class Seen:
 
     Attributes:
         probabilities: of each class.
-        maps: (classes, h, w).
+        maps: (classes, h, w), counted from the thresholds of the model.
         picture: uint8 (3, H, W), as it is shown.
     """
 
@@ -91,7 +91,8 @@ class Tagger:
                 calibrated = self.calibration(logits.float().cpu())[0]
             if not torch.isfinite(calibrated).all():
                 raise UserError("the model gives values that are not numbers; its weights are damaged")
-            return Seen(calibrated.sigmoid().numpy(), maps[0].float().cpu(), shown(picture))
+            evidence = from_threshold(self.model, self.info, maps[0].float().cpu())
+            return Seen(calibrated.sigmoid().numpy(), evidence, shown(picture))
 
     def tags(self, probabilities: Sequence[float], thresholds: Sequence[float] | None = None) -> list[str]:
         """Classes at or above their thresholds, the most probable first; the model's own thresholds when None."""
@@ -129,7 +130,7 @@ class Tagger:
         """A class's map over the picture, as a data address that needs no file."""
         values = seen.maps[column]
         name, said = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
-        note = f"map {values.min():.2g} to {values.max():.2g}"
+        note = f"map {number(float(values.min()))} to {number(float(values.max()))}"
         full = full_colour(self.model, values[None])  # one class is looked at: its own strongest place
         return data_address(overlay(seen.picture, values, full, name, said, note))
 

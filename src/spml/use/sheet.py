@@ -65,7 +65,7 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
         hint: a line below it.
         overwrite: whether `out` may be replaced.
     """
-    _refuse(out, overwrite)
+    refuse_other(out, overwrite)
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
@@ -82,7 +82,7 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _refuse(out: Path, overwrite: bool) -> None:
+def refuse_other(out: Path, overwrite: bool) -> None:
     """Raise UserError where something would be lost."""
     if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
         return
