@@ -60,6 +60,11 @@ def plain(picture: Tensor) -> Image.Image:
     return Image.fromarray(_pixels(picture))
 
 
+def rounded(value: float | Tensor) -> str:
+    """A value of a map to two digits: 250, not 2.5e+02."""
+    return f"{float(f'{float(value):.2g}'):g}"
+
+
 def colours(level: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Colours 0..255 (..., 3) of levels 0..1."""
     from matplotlib import colormaps
@@ -80,7 +85,7 @@ def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full
     draw.text((margin, top + 38), _fitted(draw, note, small, room), "#5b6470", small)
     levels = np.linspace(0, 1, bar, dtype=np.float32)[None].repeat(16, axis=0)
     canvas.paste(Image.fromarray(colours(levels).astype(np.uint8)), (right - bar, top + 14))
-    for anchor, at, text in (("la", right - bar, "0"), ("ra", right, f"{full:.2g}")):
+    for anchor, at, text in (("la", right - bar, "0"), ("ra", right, rounded(full))):
         draw.text((at, top + 38), text, "#5b6470", small, anchor=anchor)
 
 
