@@ -128,8 +128,10 @@ def test_failures_and_open_runs_are_shown(outcomes):
 
 
 def test_without_a_test_split_validation_is_shown():
-    made = small(["a"], data="digits", known=[done(val_map=12.0, test_map=None)])
+    known = [done(val_map=12.0, test_map=None), done(val_map=13.0, test_map=None)]
+    made = small(["a", "b"], data="digits", known=known, against="b")
     assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
+    assert made.against == "b" and not any("− b" in note for note in cells(made).notes)  # no column that it explains
     assert cells(made).header.count("validation mAP") == 1
 
 

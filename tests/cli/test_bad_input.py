@@ -48,6 +48,11 @@ def to_file(run):
     run.write_text("no folder")
 
 
+def to_loop(run):
+    shutil.rmtree(run)
+    run.symlink_to(run.name)
+
+
 def without(run, name):
     path = run / name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -59,6 +64,7 @@ BAD = {
     "no folder": (shutil.rmtree, COMMANDS, "run", "give the folder"),
     "empty folder": (keep, COMMANDS, "run", "give the folder"),
     "a file": (to_file, COMMANDS, "run", "give the folder"),
+    "a loop of links": (to_loop, COMMANDS, "run", "give the folder"),
     "killed before the first epoch": (lambda run: keep(run, "config.json"), COMMANDS, "run", "give|train"),
     "no best": (lambda run: shutil.rmtree(run / "best"), MODEL, "run", "give the folder"),
     "half a model.json": (lambda run: cut(run / "best/model.json"), MODEL, "best/model.json", "put the file back"),
@@ -114,6 +120,9 @@ BAD = {
     ),
     "half of a result": (
         lambda run: cut(run / "result.json"), RECORDS, "result.json", "put the file back",
+    ),
+    "half a calibration.json": (
+        lambda run: (run / "calibration.json").write_text("{"), ("report",), "calibration.json", "calibrate again",
     ),
     "no result.json": (
         lambda run: (run / "result.json").unlink(), ("eval", "calibrate", "review"), "result.json", "--resume",

@@ -59,6 +59,16 @@ def test_means_and_deviations(runs: list[Path]) -> None:
     )
 
 
+def test_what_observed_labels_choose_by_is_not_called_a_map(make_run: Make, small: dict[str, Any], edit: Any) -> None:
+    runs = [make_run(method, method, selection="observed", **small) for method in ("an", "gr")]
+    for run in runs:
+        edit(run / "result.json", test_map=None, per_class_ap=None)
+    seen = text(document(runs))
+    assert "method test mAP validation estimate − an validation estimate seeds" in seen
+    assert "validation estimate, %" in seen and "ranks runs on the same data, no more" in seen
+    assert "validation mAP" not in seen
+
+
 def test_classes_runs_and_settings(runs: list[Path]) -> None:
     seen = text(document(runs))
     values = [outcome(run, "per_class_ap")["seven"] for run in runs[3:6]]  # type: ignore[index]

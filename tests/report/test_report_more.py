@@ -84,6 +84,7 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
     for name, scores in (("as the network gives them", logits), ("calibrated", calibrated)):
         assert f"Calibration error, {name} {100 * calibration_error(scores, truth):.2f} %" in seen
     assert "labels: observed, no other was read" in seen and "Thresholds are for recall=0.8" in seen
+    assert "Calibrated by " in seen
     assert f"truly {(truth == 1).sum() / len(truth):.2f} in test" in seen
     info, cuts = read_info(run), section(document, "Thresholds")
     found = threshold_metrics(calibrated, truth, threshold=np.array(info.thresholds))

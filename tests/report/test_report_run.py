@@ -51,11 +51,18 @@ def test_headline_and_details(make_run: Make) -> None:
 
 
 def test_settings_are_all_shown(make_run: Make) -> None:
-    run = make_run("run", "role", extra={"deep": {"er": [1, 2]}}, flag=True)
+    run = make_run("run", "role", extra={"deep": {"er": [1, 2]}}, flag=True, empty="")
     seen = text(page(run))
-    for pair in ("lr 0.001", "extra deep.er [1, 2]", "flag yes", "expected_positives 1.46", "torch 2.14.1"):
+    for pair in (
+        "lr 0.001",
+        "empty none",
+        "extra deep.er [1, 2]",
+        "flag yes",
+        "expected_positives 1.46",
+        "torch 2.14.1",
+    ):
         assert pair in seen
-    assert "taken from complete labels mean_positives 1.46" in seen
+    assert "taken from complete labels mean_positives 1.46" in seen and "torch 2.14.1" in seen
     assert "Repeat this run spml train digits --method role --seed 0 --out runs/role-0" in seen
 
 
@@ -138,7 +145,8 @@ def test_observed_selection_without_test_labels(make_run: Make, edit: Callable[.
     edit(run / "result.json", test_map=None, per_class_ap=None)
     seen = text(page(run))
     assert "Test mAP – not measured" in seen
-    assert "epoch chosen on observed validation labels" in seen
+    assert "Validation estimate" in seen and "epoch chosen on observed validation labels" in seen
+    assert "validation estimate, %" in seen and "is not a mAP" in seen and "alidation mAP" not in seen
     assert "observed positive unknown" in seen
     assert "need complete labels" in seen
     best = record(run / "result.json")["best_epoch"]

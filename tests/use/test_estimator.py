@@ -175,7 +175,7 @@ def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data
     x, _, single = data
     make(folder=tmp_path / "run").fit(x, single)
     assert (tmp_path / "run" / "history.jsonl").exists()
-    with pytest.raises(UserError, match="already holds a run"):
+    with pytest.raises(UserError, match="already holds a run; give overwrite=True or another folder"):
         make(folder=tmp_path / "run").fit(x, single)
     make(folder=tmp_path / "run", overwrite=True, epochs=1).fit(x, single)
     from spml.model import load_model
@@ -230,6 +230,7 @@ def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
         ({"options": {"q9": 1}}, "no option 'q9'"),
         ({"thresholds": [0.5]}, "for each of 5 classes"),
         ({"thresholds": 2}, "give a probability"),
+        ({"selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
         ({"validation": 1.0}, "above 0 and below 1"),
         ({"classes": ["ant"]}, "is not among the 1 classes"),
         ({"backbone": "resnet18"}, "feature vectors take the backbone 'linear'"),

@@ -13,6 +13,7 @@ from spml.model import Classifier, load_model, save_model
 from spml.use.class_maps import enlarged, from_threshold, full_colour
 from spml.use.explain import class_maps, explain, explain_worst
 from spml.use.mistakes import rank_mistakes
+from spml.use.overlay import rounded
 from tests.use.conftest import huge_png
 
 
@@ -103,6 +104,11 @@ def test_enlarging_stays_within_the_map_and_keeps_places():
     assert large.shape == (1, 40, 60) and large.min() >= 0 and large.max() <= 9
     assert large[0, -1, -1] == 9 and large[0, 0, 0] < 0.5
     assert enlarged(torch.ones(1, 1, 1), 5, 7).eq(1).all()
+
+
+@pytest.mark.parametrize(("value", "text"), [(251.3, "250"), (-0.4712, "-0.47"), (0.0, "0"), (1234567.0, "1.2e+06")])
+def test_values_of_a_map_are_rounded_to_two_digits(value, text):
+    assert rounded(torch.tensor(value)) == text
 
 
 def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pictures, tmp_path):

@@ -170,7 +170,7 @@ def test_what_cannot_be_exported_is_one_line(make_model, tmp_path, monkeypatch, 
 def test_without_the_extra_it_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
-    assert f"{missing} is not installed" in (error := capsys.readouterr().err) and "pip install spml[export]" in error
+    assert f"{missing} is not installed" in (error := capsys.readouterr().err) and "pip install 'spml[export]'" in error
 
 
 def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monkeypatch, capsys):
@@ -187,3 +187,14 @@ def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monk
     assert main(["export", "nowhere"]) == 2
     assert Path("model.onnx").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
+
+
+@pytest.mark.parametrize(("worst", "words"), [(0.0, "equal to the model's"), (3e-8, "within 3e-08 of the model's")])
+def test_how_near_it_is_to_the_model_is_told(make_model, tmp_path, monkeypatch, capsys, worst, words):
+    def export(run, out, kind):
+        out.write_text("a model")
+        return worst
+
+    monkeypatch.setattr("spml.use.export.export", export)
+    assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 0
+    assert f"probabilities {words}" in capsys.readouterr().out

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 from spml.cli import main
 from spml.data.pictures import decode
@@ -279,7 +280,7 @@ def test_events_of_the_page_stand_whatever_is_sent(run):
 def test_many_classes_share_a_slider(tmp_path):
     run = make_model(tmp_path / "run", [f"class {i}" for i in range(40)])
     tab = page_of(run)
-    assert tab.cut_of([0.1] * 39 + [0.7], "class 39") == 0.7
+    assert tab.cut_of([0.1] * 39 + [0.7123456], "class 39") == 0.712
     with served(run) as site:
         assert ask(f"{site}/config")[1]["components"] is not None
 
@@ -288,11 +289,11 @@ def test_the_batch_table_escapes_what_clients_send(run):
     from spml.use.serve_page import _table
 
     text = _table(
-        Tagger(run, LIMITS), [("<i>", [1.0, 0.2, 0.3], None), ("bad", None, "<u>"), ("none", [0, 0, 0], None)]
+        Tagger(run, LIMITS), [("<i>", [0.9, 0.2, 1.0], None), ("bad", None, "<u>"), ("none", [0, 0, 0], None)]
     )
     assert "&lt;i&gt;" in text and "<i>" not in text and "<u>" not in text and "no class reaches" in text
     data = base64.b64decode(text.partition("base64,")[2].partition('"')[0]).decode()
-    assert data.splitlines()[1] == "<i>,red,1.000000,0.200000,0.300000" and len(data.splitlines()) == 3
+    assert data.splitlines()[1] == "<i>,red|<b>blue,0.900000,0.200000,1.000000" and len(data.splitlines()) == 3
 
 
 def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):
@@ -320,6 +321,8 @@ def test_the_command_says_in_one_line_what_is_wrong(run, tmp_path, capsys, monke
     assert "no model here" in capsys.readouterr().err
     assert main(["serve", str(run), "--max-pixels", "0"]) == 2
     assert "--max-pixels must be above 0" in capsys.readouterr().err
+    assert main(["serve", str(run), "--max-pixels", "3e8"]) == 2
+    assert "no picture above 178,956,970 pixels is read" in capsys.readouterr().err
     with listening("127.0.0.1", 0) as taken:
         taken.listen()
         assert main(["serve", str(run), "--port", str(taken.getsockname()[1])]) == 2
@@ -337,11 +340,18 @@ def test_the_command_says_in_one_line_what_is_wrong(run, tmp_path, capsys, monke
 def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, scenes, tmp_path):
     x = np.moveaxis(scenes.test.x[0], 0, 2)
     Image.fromarray(x).resize((240, 240), Image.Resampling.NEAREST).save(tmp_path / "scene.png")
+    Image.fromarray(load_sample_image("china.jpg")).save(tmp_path / "photo.jpg")
     (tmp_path / "text.jpg").write_text("no picture")
     folder = tmp_path / "browser"
     with served(finished, limits=Limits()) as site, browser.Browser(browser.found(), folder) as page:
         page.go(site)
         page.until("document.querySelector('.spml-drop') != null")
+        page.value(
+            "document.querySelector('.spml-drop input').onclick = e => { e.preventDefault(); e.target.asked = 1 }"
+        )
+        page.value("document.querySelector('.spml-drop').focus()")
+        page.press(" ")
+        page.until("document.querySelector('.spml-drop input').asked")  # as a click would
         page.choose(".spml-drop input", tmp_path / "scene.png")
         page.until("document.querySelector('#spml-heat')?.naturalWidth > 100")
         before = page.value("document.querySelector('#spml-heat').src")

@@ -74,9 +74,7 @@ def _notes(table: Table, brief: bool) -> list[str]:
         notes[0] += f" Epochs were chosen on {table.selection} validation labels."
     if table.figure == "validation estimate":
         notes.append("Without complete labels mAP is not known: the estimate ranks runs on the same data, no more.")
-    if table.against and table.figure != "test mAP":
-        notes.append(f"− {table.against}: difference over the same seeds.")
-    elif table.against:
+    if any(row.versus is not None for row in table.rows):
         notes.append(
             f"− {table.against}: difference over the same seeds, "
             + ("" if brief else "with the interval that holds 95 % of it when test images are resampled, ")

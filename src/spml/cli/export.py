@@ -47,4 +47,5 @@ class Export:
         with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
             progress.add_task("exporting", total=None)
             worst = export(self.run_folder, out, kind)
-        print(f"{out}, {out.stat().st_size / 1e6:.1f} MB; probabilities within {worst:.0e} of the model's")
+        near = f"within {worst:.0e} of the model's" if worst else "equal to the model's"
+        print(f"{out}, {out.stat().st_size / 1e6:.1f} MB; probabilities {near}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -70,6 +71,7 @@ class Report:
 
         if out.suffix.lower() not in PAGES:
             raise UserError(f"--out {out}: give a name that ends in {' or '.join(PAGES)}")
-        own = len(self.runs) == 1 and out.name == "report.html" and out.parent.resolve() == self.runs[0].resolve()
+        inside = os.path.realpath(out.parent) == os.path.realpath(self.runs[0])
+        own = len(self.runs) == 1 and out.name == "report.html" and inside
         if not own and not self.overwrite:
             refuse_existing(out, "give --overwrite or another --out")

@@ -25,7 +25,7 @@ class Serve:
     max_megabytes: float = 20.0
     """Longest picture file that is taken."""
     max_pixels: float = 50e6
-    """Largest picture that is taken, width times height."""
+    """Largest picture that is taken, width times height; at most 178 million."""
 
     def run(self) -> None:
         """Serve until interrupted."""
@@ -37,9 +37,12 @@ class Serve:
             if not 0 < getattr(self, name) < 1e12:
                 raise UserError(f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}")
         check_gradio()
+        from spml.data.pictures import PIXEL_LIMIT
         from spml.use.serve import serve
         from spml.use.serve_model import Limits
 
+        if self.max_pixels > PIXEL_LIMIT:
+            raise UserError(f"--max-pixels {self.max_pixels:g}: no picture above {PIXEL_LIMIT:,} pixels is read")
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
         note_unfinished(self.run_folder)
         serve(self.run_folder, host=self.host, port=self.port, limits=limits)

@@ -20,6 +20,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it kn
 PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
 JPEG = b"\xff\xd8\xff"  # what such a file begins with
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # marks in it that height and width follow
+JPEG_PIXELS = 2048  # in a byte of it, at most: 64 take a bit or more, and less than four times as many in any sampling
 
 Image.init()  # once, before threads do
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # there is a limit, and it is an error

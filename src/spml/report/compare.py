@@ -14,7 +14,7 @@ from spml.report.measures import class_precision, label_facts, missing
 from spml.report.run import Run
 from spml.report.significance import Advance, significance
 from spml.report.single import MANY, class_table, label_figure, observed_counts
-from spml.report.text import NONE, count, duration, percent, selection, setting, signed
+from spml.report.text import NONE, chosen_by, count, duration, percent, selection, setting, signed
 
 SHOWN = 30  # classes in the figure where there are more than MANY
 BASELINE, BOUND = "an", "full"
@@ -46,9 +46,10 @@ def compare_page(
         "notes": _notes(ordered),
         "results": results(groups, comparable=len(data) == 1, one_selection=len(kinds) == 1),
         "sure": significance(groups, runs[0], against, BASELINE, advance),
+        "val_figure": chosen_by(kinds),
         "selection": selection(runs[0].fact("selection")) if len(kinds) == 1 else None,
         "runs": [_run_row(group, run) for group in groups for run in group.runs],
-        "curve": compare_figures.curves(groups, "val_map", "validation mAP, %"),
+        "curve": compare_figures.curves(groups, "val_map", f"validation {chosen_by(kinds)}, %"),
         "losses": [
             (group.label, figure)
             for number, group in enumerate(groups)
@@ -97,7 +98,7 @@ def _warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
 
 
 def results(groups: Sequence[Group], *, comparable: bool, one_selection: bool) -> dict[str, Any]:
-    """A row per group; the best test and validation mAP are marked where the runs compare."""
+    """A row per group; the best test and validation figures are marked where the runs compare."""
     key = "test" if any(group.test.num for group in groups) else "val"
     baselines = [group for group in groups if group.method == BASELINE]
     base = getattr(baselines[0], key).mean if comparable and len(baselines) == 1 else None

@@ -127,7 +127,7 @@ def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Marku
             ax.plot([found.low, found.high], [place, place], color=look.colour, linewidth=2.4, solid_capstyle="butt")
             ax.plot([found.difference], [place], look.marker, color=look.colour, markersize=7)
         class_axis(ax, [label for _, label, _ in rows], None)
-        ax.set_xlabel(f"test mAP less that of {short(base, 30)}, points")
+        ax.set_xlabel(f"test mAP minus that of {short(base, 30)}, points")
 
     label = f"Difference of each method's test mAP from that of {base}, with 95 % intervals"
     return draw(paint, name="differences", label=label, width=500, height=70 + 26 * len(rows))

@@ -17,9 +17,9 @@ Record = dict[str, Any]
 Array = npt.NDArray[Any]
 
 
-def read_record(path: Path) -> Record:
-    """The JSON object in a file."""
-    return _record(_text(path), str(path))
+def read_record(path: Path, remedy: str = DAMAGED) -> Record:
+    """The JSON object in a file; `remedy` says what to do where there is none."""
+    return _record(_text(path, remedy), str(path), remedy)
 
 
 def read_history(path: Path) -> list[Record]:
@@ -62,18 +62,18 @@ def number(record: Record, key: str, path: Path) -> float | None:
     return float(value)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, remedy: str = DAMAGED) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}; {DAMAGED}") from error
+        raise UserError(f"{path} cannot be read: {error}; {remedy}") from error
 
 
-def _record(text: str, where: str) -> Record:
+def _record(text: str, where: str, remedy: str = DAMAGED) -> Record:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not valid JSON: {error}; {DAMAGED}") from error
+        raise UserError(f"{where} is not valid JSON: {error}; {remedy}") from error
     if not isinstance(value, dict):
-        raise UserError(f"{where} must hold a JSON object, it holds {type(value).__name__}; {DAMAGED}")
+        raise UserError(f"{where} must hold a JSON object, it holds {type(value).__name__}; {remedy}")
     return value

@@ -80,7 +80,7 @@ class Group:
 
     @property
     def val(self) -> Summary:
-        """Validation mAP of the finished runs."""
+        """Validation figure of the finished runs."""
         return Summary.of([run.val_map for run in self.finished])
 
     def band(self, key: str) -> Band:

@@ -66,7 +66,7 @@ def threshold_table(run: Run) -> list[tuple[str, str, str]]:
     from spml.metrics import threshold_metrics
 
     metrics = threshold_metrics(scored.logits, scored.truth, threshold=0.5)
-    return [(name.replace("_", " "), meaning, percent(100 * getattr(metrics, name))) for name, meaning in _TAGS]
+    return [(name.replace("_f", " F"), meaning, percent(100 * getattr(metrics, name))) for name, meaning in _TAGS]
 
 
 def label_facts(observed: Observed) -> list[tuple[str, str]]:

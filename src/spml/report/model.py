@@ -81,7 +81,7 @@ def read_model(run: Run) -> Model:
     if run.classes and info.classes != list(run.classes):
         raise UserError(f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs")
     path = run.folder / "calibration.json"
-    record = read_record(path) if path.is_file() else None
+    record = read_record(path, "run spml calibrate again") if path.is_file() else None
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     return Model(
         np.array(info.thresholds, np.float64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def write_report(
     folders = [Path(run) for run in runs]
     if not folders:
         raise UserError("give at least one run folder to report on")
-    places = [folder.resolve() for folder in folders]
+    places = [os.path.realpath(folder) for folder in folders]  # which stands a loop of links
     twice = next((folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None)
     if twice is not None:
         raise UserError(f"{twice} is given twice")

@@ -70,8 +70,8 @@ def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tu
     kind = {"complete": "complete", "observed": "observed, no other was read"}.get(str(record.get("labels")), "?")
     rows += [
         ("Calibrated on", f"{count(record.get('items'))} validation items; labels: {kind}"),
-        ("Thresholds are for", str(record.get("aim"))),
-        ("Lines", str(record.get("method"))),
+        ("Thresholds are for", str(record.get("aim")).replace("f1", "F1")),
+        ("Calibrated by", str(record.get("method"))),
     ]
     if record.get("labels") == "observed":
         told, scored = record["overall"]["positives_per_item"], run.scored

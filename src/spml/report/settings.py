@@ -12,6 +12,7 @@ Rows = list[tuple[str, str]]
 _TITLES = {
     "": "Run",
     "options": "Options of the method",
+    "observation": "How labels came to be observed",
     "side_information": "Side information, taken from complete labels",
     "versions": "Versions",
 }

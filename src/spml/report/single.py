@@ -19,7 +19,7 @@ from spml.report.pictures import Pictures, unread
 from spml.report.reliable import calibration
 from spml.report.run import Run
 from spml.report.suspects import suspects
-from spml.report.text import NONE, count, duration, percent, selection, setting
+from spml.report.text import NONE, chosen_by, count, duration, percent, selection, setting
 
 FEW, MANY = 20, 40  # classes in one figure; classes in two
 
@@ -54,6 +54,7 @@ def run_page(run: Run, title: str | None, found: Callable[[Model], Pictures], nu
         ),
         "notes": missing(run),
         "cards": _cards(run),
+        "estimated": run.fact("selection") == "observed",
         "curves": learning_curves(run),
         "history": _history(run),
         "precision": precision,
@@ -78,7 +79,7 @@ def run_page(run: Run, title: str | None, found: Callable[[Model], Pictures], nu
 
 
 def _cards(run: Run) -> list[Card]:
-    epochs = run.fact("epochs")
+    epochs, kind = run.fact("epochs"), run.fact("selection")
     so_far = "" if run.result else ", so far"
     test = run.outcome("test_map")
     speed = count(run.outcome("images_per_second"))
@@ -89,7 +90,7 @@ def _cards(run: Run) -> list[Card]:
     held += [f"{count(len(run.test_truth))} test"] if run.test_truth is not None else []
     return [
         Card("Test mAP", percent(test), "percent, at the chosen epoch" if test is not None else "not measured"),
-        Card("Validation mAP", percent(run.val_map), f"epoch chosen on {selection(run.fact('selection'))}{so_far}"),
+        Card(f"Validation {chosen_by([kind])}", percent(run.val_map), f"epoch chosen on {selection(kind)}{so_far}"),
         Card("Best epoch", count(run.best_epoch), f"of {setting(epochs)}{so_far}" if epochs is not None else ""),
         Card("Training items", train, " · ".join(held)),
         Card("Classes", count(len(run.classes)) if run.classes else NONE),
@@ -98,8 +99,9 @@ def _cards(run: Run) -> list[Card]:
 
 
 def learning_curves(run: Run) -> list[Markup]:
-    """Loss, and validation mAP with the chosen epoch."""
-    shown = (("loss", "training loss", None), ("val_map", "validation mAP, %", run.best_epoch))
+    """Loss, and the validation figure with the chosen epoch."""
+    figure = f"validation {chosen_by([run.fact('selection')])}, %"
+    shown = (("loss", "training loss", None), ("val_map", figure, run.best_epoch))
     return [
         figures.curve(run.curve(key), title, name=f"curve-{key}", chosen=chosen)
         for key, title, chosen in shown

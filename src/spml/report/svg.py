@@ -33,6 +33,7 @@ _STYLE: Any = {
     "axes.labelcolor": QUIET,
     "xtick.color": QUIET,
     "ytick.color": QUIET,
+    "xtick.major.pad": 7,  # the first number stands clear of that of the other axis
     "xtick.major.size": 0,
     "ytick.major.size": 0,
     "xtick.minor.size": 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any
 
 NONE = "–"
@@ -47,7 +48,7 @@ def duration(seconds: float | None) -> str:
 
 def setting(value: Any) -> str:
     """A value of config.json on one line; text stands without quotes."""
-    if value is None:
+    if value in (None, ""):
         return "none"
     if isinstance(value, str):
         return value
@@ -76,6 +77,13 @@ def file_name(path: str, length: int = 18) -> str:
     """A file without its folder; where its name is too long, its end, which tells the files of a folder apart."""
     name = " ".join(path.split()).rpartition("/")[2]
     return name if len(name) <= length else f"…{name[1 - length :]}"
+
+
+def chosen_by(kinds: Collection[Any]) -> str:
+    """What the validation figure is: from observed labels it ranks epochs and runs, and is no mAP."""
+    if len(set(kinds)) > 1:
+        return "figure"
+    return "estimate" if "observed" in kinds else "mAP"
 
 
 def selection(kind: Any) -> str:

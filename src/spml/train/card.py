@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,9 @@ def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> 
             f"{counts[0][2].sum() / items:.2f} known positives and {counts[0][0].sum() / items:.2f} known negatives"
         )
         lines.append(f"- {items:,} items to train on, {counts[1]:,} to choose the epoch with; {per_item} an item.")
-    if config.get("observation"):
+    if config.get("observation") == {"model": "given"}:
+        lines.append("- Labels are observed as they were given; none was hidden.")
+    elif config.get("observation"):
         about = ", ".join(f"{name} {_value(value)}" for name, value in config["observation"].items())
         lines.append(f"- How labels came to be observed: {plain(about)}.")
     lines.append(f"- SHA-256 of the observed labels: {config.get('observed_sha256')}.")
@@ -154,17 +156,22 @@ def _classes(
     result: Mapping[str, Any], info: ModelInfo, counts: Counts | None, calibration: Mapping[str, Any]
 ) -> list[str]:
     ap, calibrated = result.get("per_class_ap") or {}, info.calibration is not None
-    lines = ["| class | known positives in training | test AP, % | threshold |", "|---|---|---|---|"]
+    heads = ["class", "known positives in training", *(["test AP, %"] if ap else []), "threshold"]
+    lines = [_line(heads), _line(["---"] * len(heads)).replace(" ", "")]
     for i, name in enumerate(info.classes[:SHOWN]):
         known = "" if counts is None else f"{int(counts[0][2, i]):,}"
-        figure = f"{ap[name]:.2f}" if name in ap else ""
-        lines.append(f"| {plain(name)} | {known} | {figure} | {info.thresholds[i]:.4g} |")
+        figure = [f"{ap[name]:.2f}" if name in ap else ""] if ap else []
+        lines.append(_line([plain(name), known, *figure, f"{info.thresholds[i]:.4g}"]))
     if len(info.classes) > SHOWN:
         lines.append(f"\nAnd {len(info.classes) - SHOWN:,} more, in `model.json`.")
     state = "calibrated" if calibrated else "as the network gives them, not calibrated"
     how = [f"{name} {plain(calibration[name])}" for name in ("aim", "labels", "method") if name in calibration]
     by = f" `spml calibrate` has set thresholds and probabilities: {', '.join(how)}." if how else ""
     return [*lines, "", f"A class counts as present from its threshold on. Probabilities are {state}.{by}"]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _side(config: Mapping[str, Any]) -> list[str]:

@@ -152,6 +152,8 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     if settings.weights is None and filled["backbone"] in ("tiny", "linear"):
         filled["weights"] = "none"
     selection = settings.selection or ("complete" if experiment.validates_completely else "observed")
+    if selection not in ("complete", "observed"):
+        raise UserError(f"selection must be 'complete' or 'observed', not {selection!r}")
     if selection == "complete" and not experiment.validates_completely:
         raise UserError("selection 'complete' needs complete validation labels, which these data lack; use 'observed'")
     resolved = replace(settings, **filled, selection=selection, head=meant)

@@ -101,6 +101,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         experiment = self._experiment(inputs.table(items, names, known), seed)
         settings = self._settings(experiment, seed)
+        if self.folder is not None and not self.overwrite and (Path(self.folder) / "config.json").exists():
+            raise UserError(f"{self.folder} already holds a run; give overwrite=True or another folder")
         place = TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
         with place as parent, torch.random.fork_rng(range(torch.cuda.device_count())):
             folder = Path(parent) / "run" if self.folder is None else Path(parent)

@@ -16,7 +16,7 @@ from spml.model import Classifier, ModelInfo, load_model
 from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.inputs import Inputs, Item, Note
 from spml.use.mistakes import Mistake, worst_mistakes
-from spml.use.overlay import number, overlay, plain, shown
+from spml.use.overlay import overlay, plain, rounded, shown
 from spml.use.sheet import Entry, Sheet, refuse_other, sheet
 from spml.use.tagging import class_column
 
@@ -137,8 +137,7 @@ class _Explained:
         for column in columns or self.order[:top]:
             values = self.maps[column]
             name, said = info.classes[column], f"{self.probabilities[column]:.2f}"
-            low, high = (number(float(end)) for end in values.aminmax())
-            note = f"threshold {info.thresholds[column]:.2f}, map {low} to {high}"
+            note = f"threshold {info.thresholds[column]:.2f}, map {rounded(values.min())} to {rounded(values.max())}"
             image = overlay(self.picture, values, full, name, said, note)
             maps.append((drawing.save(image, name), f"{name} {said}, {note}"))
         present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]

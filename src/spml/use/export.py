@@ -102,7 +102,7 @@ def _needed(name: str) -> None:
     try:
         importlib.import_module(name)
     except ImportError as error:
-        raise UserError(f"{name} is not installed, which ONNX needs; run: pip install spml[export]") from error
+        raise UserError(f"{name} is not installed, which ONNX needs; run: pip install 'spml[export]'") from error
 
 
 def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:

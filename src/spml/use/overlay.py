@@ -60,9 +60,9 @@ def plain(picture: Tensor) -> Image.Image:
     return Image.fromarray(_pixels(picture))
 
 
-def number(value: float) -> str:
-    """A value of a map, in two figures or all that stand before the point."""
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
+def rounded(value: float | Tensor) -> str:
+    """A value of a map to two digits: 250, not 2.5e+02."""
+    return f"{float(f'{float(value):.2g}'):g}"
 
 
 def colours(level: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -85,7 +85,7 @@ def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full
     draw.text((margin, top + 38), _fitted(draw, note, small, room), "#5b6470", small)
     levels = np.linspace(0, 1, bar, dtype=np.float32)[None].repeat(16, axis=0)
     canvas.paste(Image.fromarray(colours(levels).astype(np.uint8)), (right - bar, top + 14))
-    for anchor, at, text in (("la", right - bar, "0"), ("ra", right, number(full))):
+    for anchor, at, text in (("la", right - bar, "0"), ("ra", right, rounded(full))):
         draw.text((at, top + 38), text, "#5b6470", small, anchor=anchor)
 
 

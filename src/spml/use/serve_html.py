@@ -23,6 +23,9 @@ element.addEventListener('dragleave', () => element.classList.remove('spml-over'
 element.addEventListener('drop', e => {
   e.preventDefault(); element.classList.remove('spml-over'); take([...e.dataTransfer.files]);
 });
+element.addEventListener('keydown', e => {
+  if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); element.querySelector('input').click(); }
+});
 element.addEventListener('change', e => {
   const files = [...e.target.files]; e.target.value = ''; take(files);
 });
@@ -89,6 +92,8 @@ CSS = """
 .spml-pictures img + img { flex-grow: 1.6; }
 .spml-error { padding: 10px 14px; border-radius: 8px; background: #ffebe9; color: #82071e; overflow-wrap: anywhere; }
 .spml-table { width: 100%; border-collapse: collapse; }
+.spml-table, .spml-table tr { border: 0 !important; }
+.spml-table td:first-child { min-width: 10.5em; }
 .spml-table td, .spml-table th { text-align: left; padding: 6px 10px; overflow-wrap: anywhere; border: 0 !important;
   border-bottom: 1px solid var(--border-color-primary) !important; }
 .spml-tag { display: inline-block; padding: 1px 9px; margin: 2px 4px 2px 0; border-radius: 10px; background: #1a7f5a;

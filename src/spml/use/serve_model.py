@@ -20,7 +20,7 @@ from spml.data.pictures import FORMATS, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
-from spml.use.overlay import number, overlay, plain, shown
+from spml.use.overlay import overlay, plain, rounded, shown
 
 NAME_LENGTH = 80  # characters of a client's file name that messages repeat
 
@@ -130,7 +130,7 @@ class Tagger:
         """A class's map over the picture, as a data address that needs no file."""
         values = seen.maps[column]
         name, said = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
-        note = f"map {number(float(values.min()))} to {number(float(values.max()))}"
+        note = f"map {rounded(values.min())} to {rounded(values.max())}"
         full = full_colour(self.model, values[None])  # one class is looked at: its own strongest place
         return data_address(overlay(seen.picture, values, full, name, said, note))
 

@@ -18,6 +18,7 @@ from spml.use.serve_model import Seen, Tagger
 
 __all__ = ["CSS", "page", "theme"]
 
+DIGITS = 3  # of a threshold on its slider; the model's own counts in full until it is moved
 SLIDERS = 30  # classes that each have a slider; of more, one is chosen from a list
 SYSTEM = ["system-ui", "sans-serif"]  # no font is fetched from anywhere
 
@@ -85,16 +86,16 @@ class _OnePicture:
             which.input(self.cut_of, [cuts, which], [slider], **how)
             slider.input(self.move, [seen, cuts, shift, which, slider], [cuts, found], **how)
         back = [cuts, shift, *(sliders if few else sliders[1:]), found]
-        first = list(own) if few else [own[0]]
+        first = [round(cut, DIGITS) for cut in (own if few else own[:1])]
         reset.click(
             lambda s: (list(own), 0, *first, self.bars(s, list(own), 0)), [seen], back, api_visibility="private"
         )
 
     def _sliders(self, own: list[float], few: bool) -> list[Any]:
         if few:
-            return [gr.Slider(0, 1, cut, step=0.01, label=name) for name, cut in zip(self.classes, own, strict=True)]
+            return [_slider(name, cut) for name, cut in zip(self.classes, own, strict=True)]
         which = gr.Dropdown(list(self.classes), label="Class", value=self.classes[0])
-        return [which, gr.Slider(0, 1, own[0], step=0.01, label="Its threshold")]
+        return [which, _slider("Its threshold", own[0])]
 
     def see(self, cuts: list[float], shift: float, event: gr.EventData) -> tuple[Any, ...]:
         """A picture has come."""
@@ -140,8 +141,12 @@ class _OnePicture:
         return cuts, self.bars(seen, cuts, shift)
 
     def cut_of(self, cuts: list[float], name: str) -> float:
-        """The threshold of a class, as it stands."""
-        return cuts[self.classes.index(name)]
+        """The threshold of a class, as its slider shows it."""
+        return round(cuts[self.classes.index(name)], DIGITS)
+
+
+def _slider(label: str, cut: float) -> Any:
+    return gr.Slider(0, 1, round(cut, DIGITS), step=10**-DIGITS, label=label)
 
 
 def _many(tagger: Tagger) -> None:
@@ -168,7 +173,8 @@ def _table(tagger: Tagger, rows: list[tuple[str, list[float] | None, str | None]
         values = [float(p) for p in probabilities]
         tags = tagger.tags(values)
         shown.append((name, tags, None))
-        lines.append([name, "|".join(tags), *(f"{p:.6f}" for p in values)])
+        in_order = [tag for tag in tagger.info.classes if tag in tags]  # as spml predict writes them
+        lines.append([name, "|".join(in_order), *(f"{p:.6f}" for p in values)])
     link = html.csv_link(["image", "tags", *tagger.info.classes], lines) if lines else ""
     return html.table(shown, link)
 
