@@ -102,14 +102,17 @@ def fit(
         if note:
             display.line(note)
         board = Board(run.path if tensorboard and processes.first else None)
-        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board)
+        parts = experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board
+        begun = going_on
         try:
+            training = _Training(*parts)
+            begun = True
             if not going_on and processes.first:
                 run.begin(config)
             processes.wait()
             return training.run_all()
         except BaseException as error:
-            gone = processes.first and run.abandon()
+            gone = not begun or (processes.first and run.abandon())
             if isinstance(error, KeyboardInterrupt) and not gone:
                 raise Interruption from None
             if out_of_memory(error):
@@ -187,9 +190,9 @@ class _Training:
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
+        self.display.line(f"{self._headline()}; {self.how}")
         last = self._restore()
         if last is None:
-            self.display.line(f"{self._headline()}; {self.how}")
             if self.processes.first:
                 self.run.write_labels(self.experiment, self.val_truth)
             self._rehearse()
