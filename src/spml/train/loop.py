@@ -20,7 +20,7 @@ from spml.errors import Interruption, UserError
 from spml.keyed import key
 from spml.launch import started_first
 from spml.model import Classifier, load_model, save_model
-from spml.train import record
+from spml.train import randomness, record
 from spml.train.board import Board, check_board
 from spml.train.card import write_card
 from spml.train.device import described, eval_batch, how_to_run, make_fabric
@@ -80,11 +80,11 @@ def fit(
     name, classes = settings.method, len(experiment.classes)
     chosen = method_options(name, experiment.name, options or {})
     note = memory_note(name, len(experiment.train_rows), classes, chosen)
-    torch.manual_seed(key(settings.seed, 0, 1))
+    randomness.seed(key(settings.seed, 0, 1))
     method = losses.create(name, **chosen, **given(experiment, name))
     try_method(method, name, classes, _epochs(settings))
     config = record.config(experiment, settings, chosen, method, extra_config or {})
-    torch.manual_seed(key(settings.seed, 0))
+    randomness.seed(key(settings.seed, 0))
     model = make_model(experiment, settings)
     try_model(model, method, example(experiment, settings), name, str(settings.backbone))
     run = RunFolder(Path(out))
@@ -233,7 +233,7 @@ class _Training:
         order = self._order(epoch)
         batches = np.split(order, range(size := settings.batch_size or 1, len(order), size))
         if not self.at.within:
-            torch.manual_seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
+            randomness.seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
             self.method.begin_epoch(epoch, _epochs(settings))
             self.at.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0, "left_out": 0}
         self.model.train()
