@@ -88,39 +88,43 @@ def fit(
     model = make_model(experiment, settings)
     try_model(model, method, example(experiment, settings), name, str(settings.backbone))
     run = RunFolder(Path(out))
-    first = started_first()
-    going_on = run.check(config, resume=resume, overwrite=overwrite) if first else False
-    fabric = make_fabric(settings, unused="features" in method.needs)
-    with following():
-        fabric.launch()
-    processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
-    with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:
-        going_on = processes.agreed(going_on)
-        if going_on and (run.path / "result.json").exists():
-            display.line(f"{run.path} is finished")
-            return read_json(run.path / "result.json")
-        if note:
-            display.line(note)
-        board = Board(run.path if tensorboard and processes.first else None)
-        parts = experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board
-        begun = going_on
-        try:
-            training = _Training(*parts)
-            begun = True
-            if not going_on and processes.first:
-                run.begin(config)
-            processes.wait()
-            return training.run_all()
-        except BaseException as error:
-            gone = not begun or (processes.first and run.abandon())
-            if isinstance(error, KeyboardInterrupt) and not gone:
-                raise Interruption from None
-            if out_of_memory(error):
-                told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
-                raise UserError(
-                    f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
-                ) from error
-            raise
+    with run.claim:
+        first = started_first()
+        going_on = run.check(config, resume=resume, overwrite=overwrite) if first else False
+        fabric = make_fabric(settings, unused="features" in method.needs)
+        with following():
+            fabric.launch()
+        processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
+        with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:
+            going_on = processes.agreed(going_on)
+            if going_on and (run.path / "result.json").exists():
+                display.line(f"{run.path} is finished")
+                return read_json(run.path / "result.json")
+            if note:
+                display.line(note)
+            board = Board(run.path if tensorboard and processes.first else None)
+            parts = experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board
+            begun = going_on
+            try:
+                training = _Training(*parts)
+                anew = not going_on and processes.first
+                if anew:
+                    run.check(config, resume=False, overwrite=overwrite)  # another process may have begun meanwhile
+                begun = True
+                if anew:
+                    run.begin(config)
+                processes.wait()
+                return training.run_all()
+            except BaseException as error:
+                gone = not begun or (processes.first and run.abandon())
+                if isinstance(error, KeyboardInterrupt) and not gone:
+                    raise Interruption from None
+                if out_of_memory(error):
+                    told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
+                    raise UserError(
+                        f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
+                    ) from error
+                raise
 
 
 class _Training:
