@@ -12,8 +12,10 @@ import pytest
 import torch
 
 from spml import losses
+from spml.errors import UserError
 from spml.model import Classifier
 from spml.train import Settings
+from spml.train.device import make_fabric
 from spml.train.processes import Processes
 from spml.train.setup import synchronised
 from spml.train.step import Step
@@ -113,3 +115,13 @@ def test_batch_statistics_can_be_those_of_all_processes(backbone):
     parts = dict(synchronised(model).named_modules())
     assert norms and all(isinstance(parts[name], torch.nn.SyncBatchNorm) for name in norms)
     assert all(torch.equal(state[name], value) for name, value in synchronised(model).state_dict().items())
+
+
+@pytest.mark.parametrize("way", ["graphs", "compile"])
+@pytest.mark.parametrize("devices,started", [(2, {}), (1, {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})])
+def test_what_would_not_average_gradients_over_processes_is_refused(monkeypatch, way, devices, started):
+    for name, value in {"LOCAL_WORLD_SIZE": "2", **started}.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(accelerator="cpu", devices=devices, compile=way)
+    with pytest.raises(UserError, match=f"--compile {way} is for one process, and there are 2"):
+        make_fabric(settings, unused=False)
