@@ -7,7 +7,7 @@ import pytest
 from spml.errors import UserError
 from spml.train import fit
 from spml.train.claim import Claim
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
@@ -57,13 +57,13 @@ def test_a_run_in_hand_is_left_alone(finished, scenes, quick, tmp_path, way, beg
 
 
 def test_one_that_another_process_begins_meanwhile_is_left_alone(scenes, quick, tmp_path, monkeypatch):
-    other, init = RunFolder(tmp_path / "run"), _Training.__init__
+    other, init = RunFolder(tmp_path / "run"), Training.__init__
 
     def meanwhile(self, *given):
         init(self, *given)
         other.begin({"its": "own"})
 
-    monkeypatch.setattr(_Training, "__init__", meanwhile)
+    monkeypatch.setattr(Training, "__init__", meanwhile)
     with other.claim:
         with pytest.raises(UserError, match=REFUSED):
             fit(scenes, quick, tmp_path / "run", quiet=True)

@@ -11,7 +11,7 @@ from spml import metrics
 from spml.data import LabelTable, load
 from spml.errors import Interruption, UserError
 from spml.train import fit
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
@@ -60,7 +60,7 @@ def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
 
 @pytest.mark.parametrize("moment", ["_train_epoch", "_validate", "_save", "_finish"])
 def test_an_interrupted_run_goes_on_to_the_same_result(finished, scenes, quick, tmp_path, monkeypatch, moment):
-    original = getattr(_Training, moment)
+    original = getattr(Training, moment)
 
     def interrupted(self, *given):
         if moment == "_finish" or given[0] == 3:
@@ -68,7 +68,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(finished, scenes, quick, 
         return original(self, *given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_Training, moment, interrupted)
+        patch.setattr(Training, moment, interrupted)
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "result.json").exists()
     fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
@@ -80,7 +80,7 @@ def test_interruption_before_the_first_epoch_leaves_nothing(scenes, quick, tmp_p
     def interrupted(self, epoch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Training, "_train_epoch", interrupted)
+    monkeypatch.setattr(Training, "_train_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
@@ -102,7 +102,7 @@ def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(scenes, q
     def interrupted(self, *given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Training, "__init__", interrupted)
+    monkeypatch.setattr(Training, "__init__", interrupted)
     with pytest.raises(KeyboardInterrupt) as ended:
         fit(scenes, quick, stopped, quiet=True, **{way: True})
     assert isinstance(ended.value, Interruption) == left and contents(stopped, without=()) == before
@@ -286,7 +286,7 @@ def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
         raise UserError("no")
 
     with monkeypatch.context() as patch, pytest.raises(UserError):
-        patch.setattr(_Training, moment, broken)
+        patch.setattr(Training, moment, broken)
         fit(scenes, quick, run, overwrite=True, quiet=True)
     assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
 
