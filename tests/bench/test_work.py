@@ -43,10 +43,10 @@ def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path
 
 @pytest.mark.parametrize("when", [1, 2])
 def test_an_interrupted_run_is_gone_on_with_to_the_same_result(job, scenes, tmp_path, monkeypatch, when):
-    from spml.train.loop import _Training
+    from spml.train.loop import Training
 
     one = moved(job, tmp_path, [Case("gr", "gr")], settings={**SETTINGS, "epochs": 3})
-    validate = _Training._validate
+    validate = Training._validate
 
     def interrupted(self, epoch, line):
         if epoch == when:
@@ -54,7 +54,7 @@ def test_an_interrupted_run_is_gone_on_with_to_the_same_result(job, scenes, tmp_
         validate(self, epoch, line)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_Training, "_validate", interrupted)
+        patch.setattr(Training, "_validate", interrupted)
         work(one, {one.plans[0].data: scenes})
     (run,) = one.runs()
     assert one.shelf.state(run.id) == "pending"

@@ -1,5 +1,8 @@
 """Losses of one's own that make trouble."""
 
+import random
+
+import numpy as np
 import torch
 from torch.nn.functional import softplus
 
@@ -7,7 +10,7 @@ from spml import losses
 
 
 class drawn(losses.Method):  # noqa: N801
-    """Draws at random at the beginning of an epoch and in each step, and remembers what it drew."""
+    """Draws at random, from all there is, when an epoch begins and in each step, and remembers what it drew."""
 
     needs = frozenset({"items", "index"})
 
@@ -17,10 +20,10 @@ class drawn(losses.Method):  # noqa: N801
         self.salt = 0.0
 
     def begin_epoch(self, epoch, epochs):
-        self.salt = float(torch.rand(()))
+        self.salt = float(torch.rand(())) + random.random() + np.random.rand()
 
     def forward(self, logits, observed, *, epoch, epochs, index, **more):
-        weights = torch.rand_like(logits) + self.salt
+        weights = torch.rand_like(logits) + self.salt + random.gauss(0, 1) ** 2 + np.random.randn() ** 2
         self.seen[index] += weights
         return (softplus(logits * (1 - 2 * (observed == 1).float())) * weights / self.seen[index].add(1)).mean()
 

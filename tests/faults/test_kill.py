@@ -10,10 +10,10 @@ from tests.faults.driver import spml
 from tests.faults.faults import Fault
 
 SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
-STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:_Training._advance"
+STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:Training._advance"
 WRITE, MOVE = "spml.train.run:write_checkpoint", "pathlib:Path.replace"
 AT_ONCE = Fault("at_once", "spml.train.loop:open_cache")
-BESIDE = Fault("beside", "spml.train.loop:resolve")
+BESIDE = Fault("beside", "spml.train.start:resolve")
 MOMENTS = {
     "in an epoch, where a method draws": Fault("kill", STEP, 13),
     "in an epoch, after a checkpoint": Fault("kill", STEP, 8),

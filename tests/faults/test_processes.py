@@ -149,7 +149,7 @@ def test_the_first_process_takes_the_others_with_it(words, tmp_path):
 def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
     """They would wait for it half an hour."""
     log = tmp_path / "pid"
-    faults = (Fault("process", "spml.train.loop:resolve", 1, str(log), rank=1),)
+    faults = (Fault("process", "spml.train.start:resolve", 1, str(log), rank=1),)
     process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
     killed_first(log, process)
 

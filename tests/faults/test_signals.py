@@ -9,7 +9,7 @@ from tests.faults.driver import spml
 from tests.faults.faults import Fault
 from tests.faults.test_kill import BESIDE, STEP, same
 
-SCORED, DECODED = "spml.train.loop:_Training._advance", "spml.data.cache_build:_add"
+SCORED, DECODED = "spml.train.loop:Training._advance", "spml.data.cache_build:_add"
 LINEAR = ("--linear-init", 2)
 
 

@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_written_to(training, undisturbed, tmp_path):
     for folder in (run, run / "best", run / "scores"):
         folder.chmod(0o755)
     before = contents(run, without=())
-    again = spml(*words, "--resume", faults=(Fault("read_only", "spml.train.loop:resolve", 1, str(run)),))
+    again = spml(*words, "--resume", faults=(Fault("read_only", "spml.train.start:resolve", 1, str(run)),))
     again.refused(f"{run}", "Permission denied")
     for folder in (run, run / "best", run / "scores"):
         folder.chmod(0o755)
@@ -73,7 +73,7 @@ def test_a_place_where_no_run_can_begin(training, tmp_path):
     place = tmp_path / "mine"
     place.mkdir()
     words = training("em_apl", place)
-    spml(*words, faults=(Fault("read_only", "spml.train.loop:resolve", 1, str(place)),)).refused("Permission denied")
+    spml(*words, faults=(Fault("read_only", "spml.train.start:resolve", 1, str(place)),)).refused("Permission denied")
     place.chmod(0o755)
     assert not list(place.iterdir())
 

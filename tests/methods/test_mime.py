@@ -17,7 +17,7 @@ from spml.model.heads import build_head
 from spml.train import fit
 from spml.train.checkpoint import read_checkpoint
 from spml.train.evaluate import predict_logits
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from tests.conftest import contents, outcome
 from tests.losses.common import embeddings, random_batch
 
@@ -398,7 +398,7 @@ def test_a_run_with_another_head_is_refused_before_it_begins(scenes, settings, t
 @pytest.mark.parametrize("options", [{"theta": 0.2, "warmup": 1}, {**IGNORE, "warmup": 1}])
 def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_path, monkeypatch, options):
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
-    original = _Training._train_epoch
+    original = Training._train_epoch
 
     def interrupted(self, epoch):
         if epoch == 3:
@@ -406,7 +406,7 @@ def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_pat
         return original(self, epoch)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_Training, "_train_epoch", interrupted)
+        patch.setattr(Training, "_train_epoch", interrupted)
         fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
     state = read_checkpoint(tmp_path / "cut" / "last.ckpt")["method"]
     assert state["marked"].any() and not state["marked"].all()

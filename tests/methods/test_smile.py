@@ -19,7 +19,7 @@ from spml.losses.presets import DATASETS
 from spml.methods import smile_graph, smile_image, smile_table
 from spml.methods.smile_graph import nearest
 from spml.train import fit
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from tests.conftest import contents, outcome
 from tests.losses.common import embeddings, random_batch, value_and_gradient
 from tests.methods.test_contrastive import by_loops, entries
@@ -489,7 +489,7 @@ class TestTraining:
         data = load(feature_file, labels="complete")
         settings = replace(quick, method="smile", backbone="linear", lr=1e-2)
         fit(data, settings, tmp_path / "whole", quiet=True)
-        original = _Training._train_epoch
+        original = Training._train_epoch
 
         def interrupted(self, epoch):
             if epoch == 3:
@@ -497,7 +497,7 @@ class TestTraining:
             return original(self, epoch)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(_Training, "_train_epoch", interrupted)
+            patch.setattr(Training, "_train_epoch", interrupted)
             fit(data, settings, tmp_path / "cut", quiet=True)
         fit(data, settings, tmp_path / "cut", resume=True, quiet=True)
         assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")

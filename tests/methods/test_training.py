@@ -7,7 +7,7 @@ import torch
 
 from spml import losses
 from spml.train import fit
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from tests.conftest import contents, outcome
 
 OPTIONS = {  # with which there is something to remember after the second of three epochs
@@ -31,7 +31,7 @@ CASES = [(name, OPTIONS.get(name, {}), {}) for name in losses.names() if losses.
 def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, monkeypatch, name, options, changes):
     settings = replace(quick, method=name, **changes)
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
-    original = _Training._train_epoch
+    original = Training._train_epoch
 
     def interrupted(self, epoch):
         if epoch == 3:
@@ -39,7 +39,7 @@ def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, monkey
         return original(self, epoch)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_Training, "_train_epoch", interrupted)
+        patch.setattr(Training, "_train_epoch", interrupted)
         fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
     fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")

@@ -5,7 +5,7 @@ import pytest
 
 from spml.errors import UserError
 from spml.train import fit
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from tests.conftest import contents, outcome
 
 pytest.importorskip("tensorboard")
@@ -47,14 +47,14 @@ def test_every_number_of_the_history_stands_there_once(scenes, quick, finished, 
 
 
 def test_going_on_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
-    train = _Training._train_epoch
+    train = Training._train_epoch
 
     def interrupted(self, epoch):
         if epoch == 3:
             raise KeyboardInterrupt
         train(self, epoch)
 
-    monkeypatch.setattr(_Training, "_train_epoch", interrupted)
+    monkeypatch.setattr(Training, "_train_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     assert ("loss", 2) in scalars(tmp_path / "run")

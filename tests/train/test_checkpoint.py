@@ -141,13 +141,36 @@ def test_one_that_does_not_name_its_run_is_older_and_taken(scenes, quick, stoppe
     assert outcome(stopped) == outcome(finished)
 
 
-def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(scenes, quick, finished, stopped):
-    best = outcome(finished)["best_epoch"]
-    if best != 3:
-        pytest.skip("the last epoch is not the best")
-    shutil.rmtree(stopped / "best")
-    fit(scenes, quick, stopped, resume=True, quiet=True)
-    assert contents(stopped) == contents(finished)
+@pytest.fixture
+def rising(monkeypatch):
+    """Each epoch is better than the one before."""
+    figures = iter(range(9))
+    monkeypatch.setattr("spml.train.loop.score", lambda *given: float(next(figures)))
+
+
+def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(scenes, quick, tmp_path, monkeypatch, rising):
+    save = RunFolder.save_checkpoint
+
+    def killed(self, state):
+        if state["epoch"] == 2:
+            raise KeyboardInterrupt
+        save(self, state)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fit(scenes, quick, tmp_path / "run", quiet=True)
+    assert load_model(tmp_path / "run")[1].training["epoch"] == 1
+
+
+def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(scenes, quick, tmp_path, rising):
+    run = tmp_path / "run"
+    fit(scenes, quick, run, quiet=True)
+    whole, result = contents(run), outcome(run)
+    assert result["best_epoch"] == quick.epochs
+    (run / "result.json").unlink()
+    shutil.rmtree(run / "best")
+    fit(scenes, quick, run, resume=True, quiet=True)
+    assert contents(run) == whole and outcome(run) == result
 
 
 @pytest.mark.parametrize("name", ["last.ckpt", "config.json", "best/model.safetensors", "scores/val-02.npz"])

@@ -12,7 +12,13 @@ import pytest
 import torch
 
 from spml import losses
+from spml.errors import UserError
+from spml.model import Classifier
+from spml.train import Settings
+from spml.train.device import make_fabric
 from spml.train.processes import Processes
+from spml.train.setup import synchronised
+from spml.train.step import Step
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,3 +90,38 @@ def test_shares_make_up_the_batch(count, length):
     assert np.concatenate(parts)[:length].tolist() == rows.tolist()
     tensors = [Processes(rank, count).share_of(torch.from_numpy(rows)) for rank in range(count)]
     assert torch.cat(tensors)[:length].tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("crop", [None, 0.4])
+@pytest.mark.parametrize("count", [2, 3])
+def test_an_item_is_mirrored_and_cut_alike_whoever_sees_it(count, crop):
+    rows = torch.tensor([40, 7, 19, 3, 28, 11, 5])
+    x = torch.randint(0, 256, (len(rows), 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+    def seen(rank, count):
+        processes = Processes(rank, count)
+        step = Step(lambda x: x, losses.create("an"), Settings(flip=True, crop=crop, epochs=2), processes)
+        return step._seen(processes.share_of(x), rows, epoch=2)
+
+    alone, together = seen(0, 1), torch.cat([seen(rank, count) for rank in range(count)])
+    assert torch.equal(together[: len(rows)], alone) and not torch.equal(alone, x)
+
+
+@pytest.mark.parametrize("backbone", ["tiny", "tf_efficientnet_lite0"])
+def test_batch_statistics_can_be_those_of_all_processes(backbone):
+    model = Classifier.build(backbone, 3, "none")
+    norms = [name for name, part in model.named_modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    state = model.state_dict()
+    parts = dict(synchronised(model).named_modules())
+    assert norms and all(isinstance(parts[name], torch.nn.SyncBatchNorm) for name in norms)
+    assert all(torch.equal(state[name], value) for name, value in synchronised(model).state_dict().items())
+
+
+@pytest.mark.parametrize("way", ["graphs", "compile"])
+@pytest.mark.parametrize("devices,started", [(2, {}), (1, {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})])
+def test_what_would_not_average_gradients_over_processes_is_refused(monkeypatch, way, devices, started):
+    for name, value in {"LOCAL_WORLD_SIZE": "2", **started}.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(accelerator="cpu", devices=devices, compile=way)
+    with pytest.raises(UserError, match=f"--compile {way} is for one process, and there are 2"):
+        make_fabric(settings, unused=False)

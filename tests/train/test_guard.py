@@ -202,6 +202,25 @@ def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_p
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        MemoryError(),
+    ],
+)
+def test_every_device_has_its_own_words_for_that(scenes, quick, tmp_path, monkeypatch, error):
+    def full(*given):
+        raise error
+
+    monkeypatch.setattr("spml.train.loop.optimizer_for", full)  # the model may not fit, before any batch
+    with pytest.raises(UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"):
+        fit(scenes, quick, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_wish_to_stop_is_noted_and_the_second_granted_at_once(number):
     former = signal.getsignal(number)

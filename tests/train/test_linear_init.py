@@ -10,7 +10,7 @@ from spml.data import load
 from spml.errors import UserError
 from spml.train import Settings, fit
 from spml.train.linear_init import LinearInit
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from spml.train.settings import resolve
 from tests.conftest import contents, outcome
 from tests.train.test_loop import noisy
@@ -42,7 +42,7 @@ def checkpoint(folder):
 def after_stage(scenes, settings, folder, monkeypatch, options=None):
     """The checkpoint that is written before the first epoch."""
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_before(patch, _Training, "_train_epoch", 1)
+        stop_before(patch, Training, "_train_epoch", 1)
         fit(scenes, settings, folder, options=options, quiet=True)
     return checkpoint(folder)
 
@@ -162,7 +162,7 @@ def test_roles_labels_are_carried_over_within_bounds(scenes, init, tmp_path, mon
 def test_an_interrupted_run_goes_on_to_the_same_bytes(scenes, init, tmp_path, monkeypatch, method, moment):
     settings, options = replace(init, method=method), OPTIONS.get(method)
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
-    owner, epoch = {"during": (LinearInit, 2), "after": (_Training, 1), "later": (_Training, 2)}[moment]
+    owner, epoch = {"during": (LinearInit, 2), "after": (Training, 1), "later": (Training, 2)}[moment]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_before(patch, owner, "_train_epoch", epoch)
         fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)

@@ -9,9 +9,9 @@ import torch
 
 from spml import metrics
 from spml.data import LabelTable, load
-from spml.errors import UserError
+from spml.errors import Interruption, UserError
 from spml.train import fit
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
@@ -60,7 +60,7 @@ def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
 
 @pytest.mark.parametrize("moment", ["_train_epoch", "_validate", "_save", "_finish"])
 def test_an_interrupted_run_goes_on_to_the_same_result(finished, scenes, quick, tmp_path, monkeypatch, moment):
-    original = getattr(_Training, moment)
+    original = getattr(Training, moment)
 
     def interrupted(self, *given):
         if moment == "_finish" or given[0] == 3:
@@ -68,7 +68,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(finished, scenes, quick, 
         return original(self, *given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_Training, moment, interrupted)
+        patch.setattr(Training, moment, interrupted)
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "result.json").exists()
     fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
@@ -80,10 +80,40 @@ def test_interruption_before_the_first_epoch_leaves_nothing(scenes, quick, tmp_p
     def interrupted(self, epoch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Training, "_train_epoch", interrupted)
+    monkeypatch.setattr(Training, "_train_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def stopped(finished, tmp_path):
+    """A copy of the finished run without its result, as one that can be gone on with."""
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run/result.json").unlink()
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("way,left", [("resume", True), ("overwrite", False)])
+def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(scenes, quick, stopped, monkeypatch, way, left):
+    """As while pictures are decoded; one that was to be replaced is not the command's own."""
+    before = contents(stopped, without=())
+
+    def interrupted(self, *given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt) as ended:
+        fit(scenes, quick, stopped, quiet=True, **{way: True})
+    assert isinstance(ended.value, Interruption) == left and contents(stopped, without=()) == before
+
+
+def test_the_log_says_what_was_chosen_whenever_training_begins(scenes, quick, stopped, tmp_path, capsys):
+    for number, run in enumerate((tmp_path / "new", stopped)):
+        fit(scenes, quick, run, resume=True)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].endswith("10 classes; gr on tiny; cpu, 32-true, eager")
+        assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
 
 
 def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
@@ -256,7 +286,7 @@ def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
         raise UserError("no")
 
     with monkeypatch.context() as patch, pytest.raises(UserError):
-        patch.setattr(_Training, moment, broken)
+        patch.setattr(Training, moment, broken)
         fit(scenes, quick, run, overwrite=True, quiet=True)
     assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
 

@@ -10,7 +10,7 @@ from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.train import Settings, fit
 from spml.train.checkpoint import read_checkpoint
-from spml.train.loop import _Training
+from spml.train.loop import Training
 from spml.train.optimizer import make_optimizer, rate, set_rate
 from tests.conftest import contents, outcome
 
@@ -112,7 +112,7 @@ def test_a_run_goes_through_one_cycle(scenes, quick, tmp_path, monkeypatch):
 def test_an_interrupted_cycle_goes_on_to_the_same_bytes(scenes, quick, tmp_path, monkeypatch, optimizer):
     settings = replace(quick, schedule="one-cycle", optimizer=optimizer)
     fit(scenes, settings, tmp_path / "whole", quiet=True)
-    original = _Training._train_epoch
+    original = Training._train_epoch
 
     def interrupted(self, epoch):
         if epoch == 2:
@@ -120,7 +120,7 @@ def test_an_interrupted_cycle_goes_on_to_the_same_bytes(scenes, quick, tmp_path,
         return original(self, epoch)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_Training, "_train_epoch", interrupted)
+        patch.setattr(Training, "_train_epoch", interrupted)
         fit(scenes, settings, tmp_path / "cut", quiet=True)
     fit(scenes, settings, tmp_path / "cut", resume=True, quiet=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")

@@ -6,7 +6,7 @@ from typing import Any
 from spml.train.settings import Settings
 
 __all__ = ["Settings", "fit", "predict_logits"]
-_HOMES = {"fit": "spml.train.loop", "predict_logits": "spml.train.evaluate"}
+_HOMES = {"fit": "spml.train.start", "predict_logits": "spml.train.evaluate"}
 
 
 def __getattr__(name: str) -> Any:

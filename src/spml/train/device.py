@@ -38,6 +38,9 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
     many = devices * nodes > 1
+    if many and settings.compile not in ("auto", "none"):  # it would go past what averages gradients over processes
+        told = f"--compile {settings.compile} is for one process, and there are {devices * nodes}"
+        raise UserError(f"{told}; leave it out")
     strategy: Any = DDPStrategy(find_unused_parameters=unused, gradient_as_bucket_view=True) if many else "auto"
     try:
         return Fabric(

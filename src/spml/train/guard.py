@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from spml.data.feed import Rows
 from spml.errors import UserError
 
+NO_ROOM = ("out of memory", "can't allocate memory", "ALLOC_FAILED")  # of a GPU, of the machine, of a GPU's library
 WAITING = 8  # steps whose loss may be on its way from the device
 ADVICE = "try a lower --lr, --precision 32-true, or --on-nan skip to leave such batches out"
 
@@ -88,9 +89,8 @@ def finite_gradients(optimizers: Iterable[Any], precision: Any) -> bool:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether a device, or the machine, had no room for a batch."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
+    said = str(error) if isinstance(error, RuntimeError) else ""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_ROOM)
 
 
 class Stop:

@@ -16,6 +16,7 @@ from spml.data.table import LabelTable
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier
+from spml.train import randomness
 from spml.train.display import Display
 from spml.train.evaluate import score
 from spml.train.guard import Guard, Stop, finite_gradients
@@ -80,7 +81,7 @@ class LinearInit:
 
     def _train_epoch(self, epoch: int, features: Tensor, labels: LabelTable, optimizers: list[Any]) -> None:
         seed, device = self.settings.seed, self.fabric.device
-        torch.manual_seed(key(seed, epoch, STAGE))
+        randomness.seed(key(seed, epoch, STAGE))
         order = np.random.default_rng((seed, epoch, STAGE)).permutation(len(features))
         self.method.begin_epoch(epoch, self.epochs)
         self.model.head.train()  # the backbone stays as it is

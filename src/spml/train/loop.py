@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,111 +14,31 @@ from spml import losses
 from spml.data import Experiment
 from spml.data.cache import Cache, open_cache
 from spml.data.feed import Feed
-from spml.errors import Interruption, UserError
+from spml.errors import UserError
 from spml.keyed import key
-from spml.launch import started_first
 from spml.model import Classifier, load_model, save_model
-from spml.train import record
-from spml.train.board import Board, check_board
+from spml.train import randomness, record
+from spml.train.board import Board
 from spml.train.card import write_card
-from spml.train.device import described, eval_batch, how_to_run, make_fabric
+from spml.train.device import described, eval_batch, how_to_run
 from spml.train.display import Display
 from spml.train.evaluate import score, score_batches
-from spml.train.forward import Forward, begin_early
+from spml.train.forward import Forward
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
 from spml.train.linear_init import LinearInit
 from spml.train.optimizer import rate, set_rate
 from spml.train.processes import Processes
 from spml.train.progress import Parts, Progress
-from spml.train.run import RunFolder, read_json
-from spml.train.settings import Settings, method_options, resolve
-from spml.train.setup import example, given, make_model, optimizer_for, synchronised, train_labels
+from spml.train.run import RunFolder
+from spml.train.settings import Settings
+from spml.train.setup import optimizer_for, synchronised, train_labels
 from spml.train.step import Step
-from spml.train.together import Together, following
-from spml.train.trial import memory_note, try_method, try_model
 from spml.train.writer import Writer
 
 POLLED = 10  # steps after which several processes agree whether to stop
 
 
-def fit(
-    experiment: Experiment,
-    settings: Settings,
-    out: str | Path,
-    *,
-    options: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    quiet: bool = False,
-    extra_config: Mapping[str, Any] | None = None,
-    cache: Cache | None = None,
-    tensorboard: bool = False,
-) -> dict[str, Any]:
-    """Train, choose the epoch by the declared labels, evaluate it once on test, and write the run folder.
-
-    Args:
-        experiment: the data, from `spml.data.load`; without validation rows the last epoch is taken.
-        settings: how to train.
-        out: the run folder.
-        options: of the method; what is not given has its published or default value.
-        resume: go on with the run that is in `out`, if one is.
-        overwrite: replace the run that is in `out`.
-        quiet: show nothing.
-        extra_config: more to keep in config.json, such as the command.
-        cache: of decoded pictures, where several runs on the same data share one; otherwise the settings' own.
-        tensorboard: write the history for TensorBoard too.
-
-    Returns:
-        What result.json holds.
-    """
-    if tensorboard:
-        check_board()
-    settings = resolve(settings, experiment)
-    begin_early(settings, _epochs(settings) * len(experiment.train_rows) * (settings.size is not None))
-    name, classes = settings.method, len(experiment.classes)
-    chosen = method_options(name, experiment.name, options or {})
-    note = memory_note(name, len(experiment.train_rows), classes, chosen)
-    torch.manual_seed(key(settings.seed, 0, 1))
-    method = losses.create(name, **chosen, **given(experiment, name))
-    try_method(method, name, classes, _epochs(settings))
-    config = record.config(experiment, settings, chosen, method, extra_config or {})
-    torch.manual_seed(key(settings.seed, 0))
-    model = make_model(experiment, settings)
-    try_model(model, method, example(experiment, settings), name, str(settings.backbone))
-    run = RunFolder(Path(out))
-    first = started_first()
-    going_on = run.check(config, resume=resume, overwrite=overwrite) if first else False
-    fabric = make_fabric(settings, unused="features" in method.needs)
-    with following():
-        fabric.launch()
-    processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
-    with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:
-        going_on = processes.agreed(going_on)
-        if going_on and (run.path / "result.json").exists():
-            display.line(f"{run.path} is finished")
-            return read_json(run.path / "result.json")
-        if note:
-            display.line(note)
-        board = Board(run.path if tensorboard and processes.first else None)
-        training = _Training(experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board)
-        try:
-            if not going_on and processes.first:
-                run.begin(config)
-            processes.wait()
-            return training.run_all()
-        except BaseException as error:
-            gone = processes.first and run.abandon()
-            if isinstance(error, KeyboardInterrupt) and not gone:
-                raise Interruption from None
-            if out_of_memory(error):
-                told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
-                raise UserError(
-                    f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
-                ) from error
-            raise
-
-
-class _Training:
+class Training:
     """One run: its parts, and the loop over epochs."""
 
     def __init__(
@@ -187,9 +105,9 @@ class _Training:
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
+        self.display.line(f"{self._headline()}; {self.how}")
         last = self._restore()
         if last is None:
-            self.display.line(f"{self._headline()}; {self.how}")
             if self.processes.first:
                 self.run.write_labels(self.experiment, self.val_truth)
             self._rehearse()
@@ -230,7 +148,7 @@ class _Training:
         order = self._order(epoch)
         batches = np.split(order, range(size := settings.batch_size or 1, len(order), size))
         if not self.at.within:
-            torch.manual_seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
+            randomness.seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
             self.method.begin_epoch(epoch, _epochs(settings))
             self.at.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0, "left_out": 0}
         self.model.train()

@@ -10,6 +10,7 @@ import torch
 from spml.keyed import key
 from spml.losses import Method
 from spml.model import Classifier
+from spml.train import randomness
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,9 @@ class Progress:
             parts: what training has changed.
             seconds: since this process began with the run.
         """
-        cuda = {"cuda_rng": torch.cuda.get_rng_state()} if parts.device.type == "cuda" else {}
         return {
             "epoch": finished,
-            "within": {**self.within, "rng": torch.get_rng_state(), **cuda} if self.within else {},
+            "within": {**self.within, **randomness.random_state(parts.device)} if self.within else {},
             "model": parts.classifier.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in parts.optimizers],
             "method": parts.method.state_dict(),
@@ -62,12 +62,10 @@ class Progress:
         """Make all as it was; the number of finished epochs."""
         self.within = dict(state.get("within", {}))
         if self.within:  # what a method draws at the beginning of an epoch, it draws again; the rest it remembers
-            torch.manual_seed(key(seed, state["epoch"] + 1))
+            randomness.seed(key(seed, state["epoch"] + 1))
             parts.method.begin_epoch(state["epoch"] + 1, epochs)
             self.within["total"] = self.within["total"].to(parts.device)
-            torch.set_rng_state(self.within.pop("rng"))
-            if (random := self.within.pop("cuda_rng", None)) is not None and parts.device.type == "cuda":
-                torch.cuda.set_rng_state(random)
+            randomness.set_random_state(self.within, parts.device)
         parts.classifier.load_state_dict(state["model"])
         for optimizer, stored in zip(parts.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
 from spml.errors import DAMAGED, UserError
 from spml.train.checkpoint import read_checkpoint, write_checkpoint
+from spml.train.claim import Claim
 from spml.train.settings import UNNAMED
 
 FILES = (
@@ -29,9 +30,15 @@ NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its goi
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths of a run and the ways to write them; each file is whole or not there."""
+    """Paths of a run and the ways to write them; each file is whole or not there.
+
+    Attributes:
+        path: of the folder.
+        claim: on the run that is in it; config.json is what is locked, which is there from a run's first moment on.
+    """
 
     path: Path
+    claim: Claim = field(default_factory=Claim, compare=False)
 
     @property
     def checkpoint(self) -> Path:
@@ -55,7 +62,9 @@ class RunFolder:
 
     def check(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
         """Whether there is a run to go on with; what is there is refused unless it is to be resumed or replaced."""
+        self._claim()
         self._bring_back()
+        self._claim()
         self._tidy()
         there = (self.path / "config.json").exists()
         if there and resume:
@@ -78,6 +87,10 @@ class RunFolder:
             self._moving.rename(self._aside)
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", config)
+        self._claim()
+
+    def _claim(self) -> None:
+        self.claim.take(self.path / "config.json")
 
     def abandon(self) -> bool:
         """Take back a run that has no checkpoint, and bring back the one it was to replace; whether it is gone."""

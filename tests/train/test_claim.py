@@ -1,0 +1,70 @@
+"""Two processes at once never train into one folder: the second is refused, and changes nothing."""
+
+import shutil
+
+import pytest
+
+from spml.errors import UserError
+from spml.train import fit
+from spml.train.claim import Claim
+from spml.train.loop import Training
+from spml.train.run import RunFolder
+from tests.conftest import contents, outcome
+
+REFUSED = r"another process trains into .*run; wait for it, or give another --out"
+
+
+def test_a_file_is_locked_until_the_block_ends(tmp_path):
+    path = tmp_path / "config.json"
+    with Claim() as first, Claim() as second:
+        first.take(path)  # there is nothing to lock
+        path.write_text("{}")
+        first.take(path)
+        first.take(path)  # its own
+        with pytest.raises(UserError, match="another process"):
+            second.take(path)
+        path.rename(tmp_path / "old.json")
+        path.write_text("{}")
+        second.take(path)
+        with pytest.raises(UserError, match="another process"):
+            second.take(tmp_path / "old.json")
+        with pytest.raises(UserError, match="another process"):
+            first.take(path)
+    with Claim() as third:
+        third.take(path)
+        third.take(tmp_path / "old.json")
+
+
+@pytest.mark.parametrize("way", ["resume", "overwrite"])
+@pytest.mark.parametrize("begun", [True, False], ids=["with a checkpoint", "just begun"])
+def test_a_run_in_hand_is_left_alone(finished, scenes, quick, tmp_path, way, begun):
+    shutil.copytree(finished, tmp_path / "run")
+    other = RunFolder(tmp_path / "run")
+    if begun:
+        (tmp_path / "run/result.json").unlink()
+        other.claim.take(tmp_path / "run/config.json")
+    else:
+        other.begin({})  # in the place of the finished one
+    (tmp_path / "run/.last.ckpt.99.part").write_bytes(b"what it is writing")
+    before = contents(tmp_path, without=())
+    with other.claim:
+        with pytest.raises(UserError, match=REFUSED):
+            fit(scenes, quick, tmp_path / "run", quiet=True, **{way: True})
+        assert contents(tmp_path, without=()) == before
+    if begun:
+        fit(scenes, quick, tmp_path / "run", quiet=True, **{way: True})
+        assert outcome(tmp_path / "run") == outcome(finished)
+
+
+def test_one_that_another_process_begins_meanwhile_is_left_alone(scenes, quick, tmp_path, monkeypatch):
+    other, init = RunFolder(tmp_path / "run"), Training.__init__
+
+    def meanwhile(self, *given):
+        init(self, *given)
+        other.begin({"its": "own"})
+
+    monkeypatch.setattr(Training, "__init__", meanwhile)
+    with other.claim:
+        with pytest.raises(UserError, match=REFUSED):
+            fit(scenes, quick, tmp_path / "run", quiet=True)
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
