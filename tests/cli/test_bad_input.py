@@ -110,10 +110,10 @@ BAD = {
         RECORDS, "config.json", "give the folder",
     ),
     "no observed.npz, no data": (
-        lambda run: without(run, "observed.npz"), ("eval", "calibrate", "review"), "gone.npz", "check the path",
+        lambda run: without(run, "observed.npz"), ("eval", "calibrate", "review"), "gone.npz", "in the folder where",
     ),
     "no scores, no data": (
-        lambda run: without(run, "scores"), ("eval", "calibrate", "review"), "gone.npz", "check the path",
+        lambda run: without(run, "scores"), ("eval", "calibrate", "review"), "gone.npz", "in the folder where",
     ),
     "half of observed.npz": (
         lambda run: cut(run / "observed.npz"), ("calibrate", "report"), "observed.npz", "move it away|put the file",

@@ -155,8 +155,8 @@ def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
         "newer version": broken("newer", lambda r: edit(r / "best" / "model.json", format=99)),
         "lacks data": broken("bare", lambda r: (r / "config.json").write_text('{"labels": 1}')),
         "model.safetensors": broken("weights", lambda r: (r / "best" / "model.safetensors").write_bytes(b"cut")),
-        "trained in": broken("moved", lambda r: edit(r / "config.json", data="gone.npz")),
-        "class list": broken(
+        "folder where the run was trained": broken("moved", lambda r: edit(r / "config.json", data="gone.npz")),
+        "(the names given) (the data have changed since the run was trained": broken(
             "classes", lambda r: edit(r / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
         ),
     }

@@ -175,8 +175,7 @@ def _in_order(path: Path, sparse: SparseLabels, names: list[str], classes: Class
     """The labels with their columns in the order of the class list, which has the same names."""
     for name in names:
         if name not in classes.display:
-            hint = suggestion(name, classes.display) or "; add it there"
-            raise DataError(f"{path}: classes: {name!r} is not in the class list ({classes.source}){hint}")
+            raise DataError(f"{path}: classes: {name!r} {classes.lacking(name)}")
     if len(names) != sparse.num_classes or len(classes.display) != sparse.num_classes:
         given = f"{len(classes.display)} names in the class list ({classes.source})"
         raise DataError(f"{path}: classes: {given} for {sparse.num_classes} columns of labels; give one each")

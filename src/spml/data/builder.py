@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.names import ClassList, refuse_name, suggestion
+from spml.data.names import ClassList, refuse_name
 from spml.data.places import Places
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError
@@ -117,10 +117,7 @@ class Builder:
         column = self._columns.get(name)
         if column is None:
             if self.classes is not None:
-                hint = suggestion(name, self._columns)
-                raise self.error(
-                    place, f"class {name!r} is not in the class list ({self.classes.source}){hint or '; add it there'}"
-                )
+                raise self.error(place, f"class {name!r} {self.classes.lacking(name)}")
             refuse_name(name, self.place(place))
             column = self._columns[name] = len(self._columns)
         return column

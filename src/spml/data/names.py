@@ -13,6 +13,7 @@ from spml.data.text import lines
 from spml.errors import DataError
 
 OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go to, beside those of the classes
+GIVEN = "the names given"  # where a class list comes from that is no file
 RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
 
 
@@ -28,12 +29,17 @@ class ClassList:
     display: dict[str, str]
     source: str
 
+    def lacking(self, name: str) -> str:
+        """That a name is not in the list, and what to do."""
+        hint = suggestion(name, self.display) or "; add it there" * (self.source != GIVEN)
+        return f"is not in the class list ({self.source}){hint}"
+
 
 def class_list(classes: str | Path | Sequence[str] | ClassList | None) -> ClassList | None:
     """The class list from names, or from a file: one name a line, then optionally a tab and the name to show."""
     if classes is None or isinstance(classes, ClassList):
         return classes
-    source: str | Path = "the class list"
+    source: str | Path = GIVEN
     given: Iterable[str]
     if isinstance(classes, str | Path):
         source, given = classes, lines(Path(classes))

@@ -15,7 +15,7 @@ from spml.atomic import write_json
 from spml.data import Experiment, load
 from spml.data.feed import Feed
 from spml.data.files import is_named
-from spml.errors import DAMAGED, UserError
+from spml.errors import DAMAGED, DataError, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
 from spml.train.record import fingerprint, rankable
@@ -90,18 +90,24 @@ def run_data(config: dict[str, Any], classes: list[str], root: Path | None) -> E
         raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
     data = str(config["data"])
     if not is_named(data) and not Path(data).exists():
-        raise UserError(f"{data}: the data of the run are not here; give the command in the folder it was trained in")
-    experiment = load(
-        data,
-        root or config.get("root"),
-        config["labels"],
-        config["observe_seed"],
-        config["split_seed"],
-        classes=None if is_named(data) else classes,
-        observe=config.get("observe", "uniform"),
-        val=config.get("val"),
-        test=config.get("test"),
-    )
+        raise UserError(f"{data}: no such file here; give the command in the folder where the run was trained on it")
+    try:
+        experiment = load(
+            data,
+            root or config.get("root"),
+            config["labels"],
+            config["observe_seed"],
+            config["split_seed"],
+            classes=None if is_named(data) else classes,
+            observe=config.get("observe", "uniform"),
+            val=config.get("val"),
+            test=config.get("test"),
+        )
+    except DataError as error:
+        if is_named(data):
+            raise
+        since = "the data have changed since the run was trained; put them back, or train again"
+        raise DataError(f"{error} ({since})") from error
     if list(experiment.classes) != classes:
         extra = [name for name in experiment.classes if name not in classes]
         hint = f", such as {extra[0]!r}" if extra else ""
