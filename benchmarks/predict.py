@@ -25,7 +25,7 @@ from spml.data.pictures import EXTENSIONS
 from spml.model import Classifier, ModelInfo
 from spml.use.ahead import Batch, answers
 from spml.use.inputs import Item
-from spml.use.predict import reader, scorer
+from spml.use.predict import AT_ONCE, reader, scorer
 from spml.use.tagging import Rule
 from spml.use.writers import Predicted, writing
 
@@ -55,6 +55,7 @@ def rounds(named: dict[str, Callable[[], object]], repeats: int, device: str) ->
 
 def measure(files: list[Path], given: argparse.Namespace, device: str, folder: Path) -> dict[str, list[float]]:
     model, info = build(given.backbone, given.weights, given.size, given.classes)
+    given.batch_size = given.batch_size or AT_ONCE[device]
     ahead, score = reader(info, given.batch_size, given.threads, device), scorer(model, info, device)
     items = [Item(str(file), file) for file in files]
     ready: list[Batch] = list(ahead.batches(items))

@@ -157,7 +157,9 @@ def review() -> str:
         for record in records:
             groups.setdefault((record["stage"], record["row"]), []).append(record)
         for method in ("gr", "an"):
-            rows = groups["before", method]
+            rows = groups.get(("before", method), [])
+            if not rows:
+                continue
             base = mean(row["missing"] / row["unknown"] for row in rows)
             for order, words in orders.items():
                 cells = [f"{mean(r['precision'][order][depth] for r in rows):.1%}" for depth in ("100", "500", "1000")]
