@@ -12,7 +12,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Review:
-    """List the labels most likely missing from a run's own data, with a page to say yes or no on; take the answers.
+    """List the labels most likely missing from a run's own data, with a page for yes or no; take the answers.
 
     Example: spml review runs/photos, then spml review runs/photos --answers answers.csv --out labels.csv
     """

@@ -1,4 +1,4 @@
-"""The labels most likely missing from a run's own data, as a table and as a page to say yes or no on."""
+"""The labels most likely missing from a run's own data, as a table and as a page on which to answer yes or no."""
 
 from __future__ import annotations
 
