@@ -18,6 +18,7 @@ from spml.model import load_model
 from spml.train import fit
 from spml.train.checkpoint import MARK, TRAILER, read_checkpoint, write_checkpoint
 from spml.train.run import RunFolder
+from spml.train.step import Step
 from tests.conftest import contents, outcome
 
 STATE = {"epoch": 3, "model": {"w": torch.arange(6.0).view(2, 3)}, "history": [{"epoch": 0, "loss": 1.5}], "best": {}}
@@ -139,6 +140,27 @@ def test_one_that_does_not_name_its_run_is_older_and_taken(scenes, quick, stoppe
     write_checkpoint(stopped / "last.ckpt", {name: value for name, value in state.items() if name != "run"})
     fit(scenes, quick, stopped, resume=True, quiet=True)
     assert outcome(stopped) == outcome(finished)
+
+
+def test_one_that_knows_of_torchs_random_numbers_alone_is_older_and_taken(
+    scenes, quick, finished, tmp_path, monkeypatch
+):
+    calls, loss = [], Step.loss
+
+    def killed(self, *given):
+        calls.append(1)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return loss(self, *given)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Step, "loss", killed)
+        fit(scenes, replace(quick, checkpoint_minutes=1e-9), tmp_path / "run", quiet=True)
+    state = read_checkpoint(tmp_path / "run/last.ckpt")
+    del state["within"]["python_rng"], state["within"]["numpy_rng"]
+    write_checkpoint(tmp_path / "run/last.ckpt", state)
+    fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
+    assert outcome(tmp_path / "run") == outcome(finished)
 
 
 @pytest.fixture
