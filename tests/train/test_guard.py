@@ -58,6 +58,22 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(train, quick, tmp
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
+def test_such_a_run_can_go_on_without_the_batch_as_its_message_says(scenes, quick, tmp_path, train):
+    with pytest.raises(UserError, match="--on-nan skip"):
+        train("broken", SIXTH)
+    settings = replace(quick, method="tests.faults.methods:broken", on_nan="skip")
+    fit(scenes, settings, tmp_path / "run", options=SIXTH, quiet=True, resume=True)
+    assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
+
+
+def test_the_bar_is_given_the_last_loss_that_has_come(train, monkeypatch):
+    shown = []
+    monkeypatch.setattr("spml.train.display.Display.advance", lambda self, count, loss=None: shown.append(loss))
+    result = train("broken", {"step": -1}, epochs=1)
+    losses = [loss for loss in shown if loss is not None]
+    assert len(losses) == STEPS and all(isinstance(loss, float) for loss in losses) and result["epochs"] == 1
+
+
 def test_one_that_ends_the_first_epoch_leaves_nothing(train, tmp_path):
     with pytest.raises(UserError, match="epoch 1, batch 3"):
         train("broken", {"step": 3})

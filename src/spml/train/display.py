@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
 
 
 class Display:
@@ -46,8 +45,8 @@ class Display:
         self._task = self._progress.add_task(what, total=total, completed=done, note="")
         self._started = self._shown = time.perf_counter()
 
-    def advance(self, count: int, loss: Tensor | None = None) -> None:
-        """Some items are done; the loss is read, which waits for the device, at most four times a second."""
+    def advance(self, count: int, loss: float | None = None) -> None:
+        """Some items are done; `loss` is the last that is known."""
         if self._progress.disable:
             return
         now = time.perf_counter()
@@ -55,7 +54,7 @@ class Display:
         if now - self._shown > 0.25:
             done = self._progress.tasks[-1].completed
             rate = f"{done / (now - self._started):,.0f} images/s"
-            self._progress.update(self._task, note=rate if loss is None else f"loss {loss.item():.4f}  {rate}")
+            self._progress.update(self._task, note=rate if loss is None else f"loss {loss:.4f}  {rate}")
             self._shown = now
 
     def line(self, text: str) -> None:

@@ -32,6 +32,7 @@ class Guard:
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.where = model, "the beginning"
+        self.loss: float | None = None  # the last that has come
         self.on_their_way: deque[tuple[Any, Tensor, Rows, str]] = deque()
 
     def watch(self, loss: Tensor, logits: Tensor, rows: Rows, where: str) -> None:
@@ -61,10 +62,10 @@ class Guard:
         event.synchronize()
         self._judge(copied, rows, where)
 
-    @staticmethod
-    def _judge(seen: Tensor, rows: Rows, where: str) -> None:
+    def _judge(self, seen: Tensor, rows: Rows, where: str) -> None:
         loss, low, high = seen.tolist()
         if np.isfinite(loss):
+            self.loss = loss
             return
         items = ", ".join(map(str, rows[:16].tolist())) + (", ..." if len(rows) > 16 else "")
         raise UserError(

@@ -106,7 +106,7 @@ class LinearInit:
             for optimizer in optimizers:
                 optimizer.step()
             self.guard.watch(loss, logits, rows, f"linear init, epoch {epoch}, batch {number}")
-            self._advance(len(rows), loss.detach())
+            self._advance(len(rows), self.guard.loss)
         self.guard.finish()
         self.model.head.eval()
         if self.method.wants_pass(epoch, self.epochs):
@@ -142,7 +142,7 @@ class LinearInit:
             self._advance(len(rows))
         return kept
 
-    def _advance(self, count: int, loss: Tensor | None = None) -> None:
+    def _advance(self, count: int, loss: float | None = None) -> None:
         self.display.advance(count, loss)
         if self.stop.asked:
             raise KeyboardInterrupt

@@ -159,10 +159,10 @@ class Training:
         for number, (items, _) in enumerate(self.train.batches(shares), start=done):
             rows = batches[number]
             self._set_rates((epoch - 1 + number / len(batches)) / _epochs(settings))
-            loss = self._batch(items.to(device, non_blocking=True), rows, epoch, number)
+            self._batch(items.to(device, non_blocking=True), rows, epoch, number)
             self.at.within["step"] = number + 1
             self.at.spent["train_images"] += len(rows)
-            self.display.advance(len(rows), loss)
+            self.display.advance(len(rows), self.guard.loss)
             self._save_within(epoch, number + 1 == len(batches))
         self.guard.finish()
         self.at.spent["train_seconds"] += time.perf_counter() - began
@@ -171,8 +171,8 @@ class Training:
         """Of the training rows in an epoch."""
         return np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.train_labels))
 
-    def _batch(self, x: Tensor, rows: Any, epoch: int, number: int) -> Tensor | None:
-        """One step on this process's share of the rows; its loss, or None where it was left out."""
+    def _batch(self, x: Tensor, rows: Any, epoch: int, number: int) -> None:
+        """One step on this process's share of the rows."""
         device, within = self.fabric.device, self.at.within
         index = torch.from_numpy(rows).to(device, non_blocking=True)
         observed = torch.from_numpy(self.train_labels.rows(rows)).to(device, non_blocking=True)
@@ -188,12 +188,11 @@ class Training:
                 buffer.copy_(kept)  # statistics of a batch that was not finite
             within["skipped"] += 1
             within["left_out"] += len(rows)
-            return None
+            return
         for optimizer in self.optimizers:
             optimizer.step()
         self.guard.watch(loss, self.step.logits, rows, f"epoch {epoch}, batch {number + 1}")
         within["total"] += loss.detach() * len(rows)
-        return loss.detach()
 
     def _set_rates(self, done: float) -> None:
         factor = rate(self.settings, done)
