@@ -112,7 +112,7 @@ def test_the_log_says_what_was_chosen_whenever_training_begins(scenes, quick, st
     for number, run in enumerate((tmp_path / "new", stopped)):
         fit(scenes, quick, run, resume=True)
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].endswith("10 classes; gr on tiny; cpu, 32-true, eager")
+        assert lines[0].endswith("10 classes; gr on tiny; cpu, 32-true, eager, adam, 128 scored at a time")
         assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
 
 

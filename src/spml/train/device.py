@@ -76,9 +76,13 @@ def eval_batch(settings: Settings, device: torch.device) -> int:
     return max(several, EVAL_AT_ONCE) if device.type == "cuda" else several
 
 
-def described(device: torch.device, precision: str, how: str, count: int, cache: str | None) -> str:
+def described(
+    settings: Settings, device: torch.device, precision: str, how: str, count: int, cache: str | None
+) -> str:
     """A line on what was chosen."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
     parts = [f"{count} x {name}" if count > 1 else name, precision, ways[how]]
+    parts.append(f"fused {settings.optimizer}" if device.type == "cuda" else settings.optimizer)
+    parts.append(f"{eval_batch(settings, device) * count} scored at a time")
     return ", ".join(parts + ([f"pictures from {cache}"] if cache else []))

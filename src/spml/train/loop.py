@@ -94,7 +94,7 @@ class Training:
             self.model, model, how, precision, detailed=detailed, display=display, fused=settings.fused_norm
         )
         self.step = Step(forward, self.method, settings, processes)
-        self.how = described(device, precision, how, processes.count, mode if self.cache else None)
+        self.how = described(settings, device, precision, how, processes.count, mode if self.cache else None)
         self.parts, self.at = Parts(model, self.method, self.optimizers, device), Progress()
         self.kept: dict[str, Tensor] = {}  # the best model's weights, as they were last written
         self.scored = 0  # batches
