@@ -25,7 +25,7 @@ from spml.data.pictures import EXTENSIONS
 from spml.model import Classifier, ModelInfo
 from spml.use.ahead import Batch, answers
 from spml.use.inputs import Item
-from spml.use.predict import AT_ONCE, reader, scorer
+from spml.use.predict import AT_ONCE, STARTING, reader, scorer
 from spml.use.tagging import Rule
 from spml.use.writers import Predicted, writing
 
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--weights", default="none", help="they do not change the time")
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--batch-size", type=int, help="default: that of spml predict")
-    parser.add_argument("--threads", type=int, help="that decode; all cores but the model's when not given")
+    parser.add_argument("--threads", type=int, help="that decode; default: that of spml predict, on a CPU all cores but the model's")
     parser.add_argument("--model-threads", type=int, help="of the model on a CPU; all cores but one when not given")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
@@ -97,7 +97,7 @@ def main() -> None:
         given.model_threads = given.model_threads or max(1, cores - 1)
         torch.set_num_threads(given.model_threads)
         given.threads = given.threads or max(1, cores - given.model_threads)
-    given.threads = given.threads or cores
+    given.threads = given.threads or max(1, cores - STARTING)
     files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in EXTENSIONS)
     files = random.Random(0).sample(files, min(given.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:

@@ -339,7 +339,11 @@ def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(monke
         scorer(model, info, "cpu")(torch.zeros(4, 3, 16, 16, dtype=torch.uint8))
 
 
-def test_a_gpu_is_given_larger_batches_unless_told():
+def test_a_gpu_is_given_larger_batches_and_is_left_cores_unless_told(monkeypatch):
     info = ModelInfo(["a"], "tiny", PICTURES, [0.5])
+    for cores, left in ((16, 14), (2, 1), (None, 1)):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        assert reader(info, None, None, "cuda").threads == left
+    assert reader(info, None, 3, "cuda").threads == 3 and reader(info, None, None, "cpu").threads is None
     found = [reader(info, given, None, device).batch_size for given in (None, 7) for device in ("cpu", "cuda")]
     assert found == [32, 64, 7, 7]
