@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--weights", default="none", help="they do not change the time")
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--batch-size", type=int, help="default: that of spml predict")
-    parser.add_argument("--threads", type=int, help="that decode; default: that of spml predict, on a CPU all cores but the model's")
+    parser.add_argument("--threads", type=int, help="that decode; default: all cores but those that the model needs")
     parser.add_argument("--model-threads", type=int, help="of the model on a CPU; all cores but one when not given")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")

@@ -76,9 +76,7 @@ def eval_batch(settings: Settings, device: torch.device) -> int:
     return max(several, EVAL_AT_ONCE) if device.type == "cuda" else several
 
 
-def described(
-    settings: Settings, device: torch.device, precision: str, how: str, count: int, cache: str | None
-) -> str:
+def described(settings: Settings, device: torch.device, precision: str, how: str, count: int, cache: str | None) -> str:
     """A line on what was chosen."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
