@@ -11,10 +11,7 @@ from spml.model import Classifier, ModelInfo
 from spml.model.heads import BoostLU
 from spml.model.query import QueryHead
 
-EVIDENCE = (
-    "evidence in logits, counted from the class's threshold: a place with colour would reach it alone, "
-    "and the mean over the whole picture is by how much the class does"
-)
+EVIDENCE = "evidence in logits above the class's threshold; its mean over the picture is how far the class is above it"
 ATTENTION = "attention of the last layer: where the class looks, not what it finds there"
 LEAST = 1.0  # logits that full colour stands for at least, so that a trace of evidence does not look like much of it
 
