@@ -15,6 +15,7 @@ from spml.bench.search import Grid
 from spml.bench.tables import collected, table
 from spml.bench.write import FORMATS, cells, latex, markdown, page
 from spml.errors import UserError
+from spml.metrics.bootstrap import resampled_map
 
 from .conftest import done, stored
 
@@ -84,9 +85,21 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     def record(**bootstrap):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [1.0, 2.0], **bootstrap})
 
-    known = [record(), record(images=8), record(maps=[1.0]), record(maps=[0.0, 1.5]), done()]
+    known = [record(), record(images=8), record(seed=2), record(maps=[0.0, 1.5]), done()]
     rows = small(["a", "b", "c", "d", "e"], known=known, against="a").rows
     assert [row.versus is None for row in rows] == [True, True, True, False, True]
+
+
+def test_runs_with_fewer_resamples_are_compared_in_those_that_both_have():
+    rng = np.random.default_rng(0)
+    scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
+    assert (resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]).all()  # the first are the same
+
+    def record(*maps):
+        return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
+
+    rows = small(["a", "b"], known=[record(1.0, 2.0, 90.0), record(3.0, 5.0)], against="a").rows
+    assert (rows[1].versus.low, rows[1].versus.high) == (pytest.approx(2.025), pytest.approx(2.975))
 
 
 def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked():
@@ -125,6 +138,10 @@ def test_failures_and_open_runs_are_shown(outcomes):
     assert shown.rows[0][:3] == ["gr", "40.00", "1 of 2"] and "gr failed: out of luck" in shown.notes
     assert shown.rows[1][:3] == ["em", "–", "0 of 2"]
     assert len(cells(table(collected(plan, look)), brief=True).header) <= 5
+    known[plan.runs(look)[1].id] = {"error": "out of luck", "seed": 1}
+    shown = cells(table(collected(plan, look)))
+    assert dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"  # runs, though the error is one
+    assert shown.notes.count("gr failed: out of luck") == 1
 
 
 def test_without_a_test_split_validation_is_shown():

@@ -79,6 +79,8 @@ BAD = {
     "a method twice": (["bench", "digits", "--methods", "an,an"], "names an twice"),
     "two searches": (["bench", "digits", "--grid", "--tune"], "give one of them"),
     "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; there are an"),
+    "no such row, before any run": (["bench", "digits", "--methods", "an", "--against", "zz"], "no such row"),
+    "resamples below none": (["bench", "digits", "--resamples", "-1"], "--resamples must be at least 0"),
     "option of a method that is not there": (
         ["bench", "digits", "--methods", "an", "--set", "gr.q3=1"],
         "METHOD.NAME=VALUE",

@@ -47,7 +47,7 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
         ("chosen", lambda row: row.chosen),
         *((_quoted(name, table.data), lambda row, name=name: notes.quote(row.quoted.get(name))) for name in DATASETS),
         ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
-        ("failed", lambda row: f"{len(row.errors)}" if row.errors else ""),
+        ("failed", lambda row: f"{row.failed}" if row.failed else ""),
     ]
     filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
     kept = [(head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)]
@@ -153,7 +153,7 @@ def as_csv(table: Table) -> str:
         writer.writerow(
             [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
             + [table.against if row.versus else None, *(getattr(row.versus, name, None) for name in versus)]
-            + [row.chosen, len(row.errors)]
+            + [row.chosen, row.failed]
             + [value for q in quotes for value in ((q.mean, q.deviation, q.doubt) if q else (None, None, None))]
         )
     return out.getvalue()

@@ -70,6 +70,8 @@ class RunsCommand(DataOptions, Settings):
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if self.resamples < 0:
+            raise UserError(f"--resamples must be at least 0, not {self.resamples}")
 
     def _tell(self, counts: dict[str, int], shelf: Shelf) -> None:
         """What is open or failed; exit code 1 where a run failed."""
