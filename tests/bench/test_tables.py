@@ -116,7 +116,15 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert by_label["splc"]["NUS, quoted, not run"].startswith("47.24 ± 0.17 [")
     assert by_label["ours"]["VOC, quoted"] == ""
     assert any("SMILE" in note for note in shown.notes) and any("not run here" in note for note in shown.notes)
+    assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1  # beside ours
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
+
+
+def test_a_brief_table_explains_the_marks_that_it_shows():
+    brief = cells(small(["an", "splc", "role"]), brief=True)
+    assert [head for head in brief.header if "quoted" in head] == ["VOC, quoted"]
+    assert [cell.endswith("[1]") for cell in (row[-1] for row in brief.rows)] == [False, False, True]
+    assert brief.notes[-1].startswith("[1] ROLE with LinearInit") and not any("SMILE" in note for note in brief.notes)
 
 
 def test_the_quoted_table_is_the_papers():

@@ -7,12 +7,14 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spml.bench.plan import benchmark
 from spml.bench.published import PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
 from spml.losses.presets import DATASETS
 from spml.report.groups import Summary
 from spml.report.text import NONE, signed
 
+Column = tuple[str, Callable[[Row], str]]  # its head, and the cell of a row
 NAMES = dict(zip(DATASETS, ("VOC", "COCO", "NUS", "CUB"), strict=True))
 
 
@@ -37,35 +39,38 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
         brief: no more than a terminal is wide: figures, differences, and what is quoted for the same data.
     """
     notes = _Notes()
-    columns: list[tuple[str, Callable[[Row], str]]] = [
+    own = benchmark(table.data)
+    quoted = [_quoted(name, own, notes) for name in sorted(DATASETS, key=lambda name: name != own)]
+    beside = 1 if own in DATASETS else 0  # columns of the same data
+    columns: list[Column] = [
         ("method", lambda row: row.label),
         (table.figure, lambda row: spread(row.test)),
         ("seeds", lambda row: f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"),
         (f"− {table.against}", _short if brief else versus),
+        *quoted[:beside],
         *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
         *([(table.chosen_by, lambda row: spread(row.val))] if table.figure != table.chosen_by else []),
         ("chosen", lambda row: row.chosen),
-        *((_quoted(name, table.data), lambda row, name=name: notes.quote(row.quoted.get(name))) for name in DATASETS),
+        *quoted[beside:],
         ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
         ("failed", lambda row: f"{row.failed}" if row.failed else ""),
     ]
     filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
     kept = [(head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)]
     if brief:
-        own = f"{NAMES.get(table.data.partition('@')[0])}, quoted"
-        kept = [pair for pair in kept if pair[0] in (*BRIEF, table.figure, f"− {table.against}", own)]
+        shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:beside]))
+        kept = [pair for pair in kept if pair[0] in shown]
     rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
-    return Cells(
-        _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *([] if brief else notes.texts())]
-    )
+    return Cells(_title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *notes.texts(rows)])
 
 
 def _title(table: Table) -> str:
     return f"{table.title}, {table.data}: {table.figure} in percent"
 
 
-def _quoted(name: str, data: str) -> str:
-    return f"{NAMES[name]}, quoted" + ("" if data.partition("@")[0] == name else ", not run")
+def _quoted(name: str, own: str, notes: _Notes) -> Column:
+    head = f"{NAMES[name]}, quoted" + ("" if own == name else ", not run")
+    return head, lambda row: notes.quote(row.quoted.get(name))
 
 
 def _notes(table: Table, brief: bool) -> list[str]:
@@ -104,8 +109,10 @@ class _Notes:
         ]
         return quote.text + "".join(f" [{mark}]" for mark in marks)
 
-    def texts(self) -> list[str]:
-        return [f"[{mark}] {text}" for text, mark in self.marks.items()]
+    def texts(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """Of the marks that stand in these rows."""
+        cells = [cell for row in rows for cell in row]
+        return [f"[{mark}] {text}" for text, mark in self.marks.items() if any(f" [{mark}]" in cell for cell in cells)]
 
     def _mark(self, text: str) -> int:
         return self.marks.setdefault(text, len(self.marks) + 1)
