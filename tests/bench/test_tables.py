@@ -116,6 +116,8 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert by_label["splc"]["NUS, quoted, not run"].startswith("47.24 ± 0.17 [")
     assert by_label["ours"]["VOC, quoted"] == ""
     assert any("SMILE" in note for note in shown.notes) and any("not run here" in note for note in shown.notes)
+    ablation = cells(small(["AN", "k̂ ✓, v ✗, L ✓"])).notes
+    assert any("Table 2 unless" in note for note in shown.notes) and any("Table 3 unless" in note for note in ablation)
     assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1  # beside ours
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
 

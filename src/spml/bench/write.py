@@ -90,7 +90,8 @@ def _notes(table: Table, brief: bool) -> list[str]:
             "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
         )
     if any(row.quoted or row.elsewhere for row in table.rows):
-        notes.append(f"Quoted figures were not run here: {PAPER} unless marked, ResNet-50.")
+        sources = dict.fromkeys(quote.source for row in table.rows for quote in row.quoted.values()) or [PAPER]
+        notes.append(f"Quoted figures were not run here: {' and '.join(sources)} unless marked, ResNet-50.")
     notes += [f"{row.label} failed: {error}" for row in table.rows for error in row.errors]
     return notes
 
