@@ -1,11 +1,13 @@
 """`spml bench` and `spml ablate` as a user gives them."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from spml.cli import main
@@ -44,6 +46,20 @@ def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkey
     result.write_text(result.read_text().replace('"test_map": ', '"test_map": 9'))
     assert main(["bench", "--verify", "--out", "b", "--quiet"]) == 1
     assert capsys.readouterr().out.count("DIFFERS") == 1
+
+
+def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(scenes_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(scenes_file, "mine.npz")
+    words = ["bench", "mine.npz", *SMALL, "--seeds", "1", "--out", "b"]
+    assert main([*words, "--methods", "an"]) == 0
+    arrays = dict(np.load("mine.npz"))
+    arrays["labels"][0] = 1
+    np.savez("mine.npz", **arrays)
+    assert main([*words, "--methods", "an,gr"]) == 2
+    error = capsys.readouterr().err
+    assert "other items or labels than mine.npz has now" in error and error.endswith("give another --out\n")
+    assert main([*words[:-1], "c", "--methods", "an"]) == 0
 
 
 def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monkeypatch, capsys):

@@ -46,7 +46,9 @@ class RunsCommand(DataOptions, Settings):
         from spml.bench.files import write_overview
         from spml.bench.watch import Watch
         from spml.bench.work import Workers, work
+        from spml.train.record import fingerprint
 
+        shelf.refuse_other_data(plan.runs(shelf.outcome), fingerprint(experiment))
         if self.retry:
             shelf.forget_failures(plan.runs(shelf.outcome))
         job = self._job(plan, shelf)
