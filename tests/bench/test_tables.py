@@ -160,6 +160,8 @@ def test_without_a_test_split_validation_is_shown():
     assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
     assert made.against == "b" and not any("− b" in note for note in cells(made).notes)  # no column that it explains
     assert cells(made).header.count("validation mAP") == 1
+    first = next(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+    assert (first["test"], first["val"]) == ("", "12.0")  # nothing was tested
 
 
 def test_without_complete_labels_the_figure_is_called_an_estimate():

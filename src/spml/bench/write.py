@@ -156,7 +156,8 @@ def as_csv(table: Table) -> str:
     spreads = [f"{name}{part}" for name in measured for part in ("", "_deviation")]
     writer.writerow(["row", "seeds", *spreads, "against", *versus, "chosen", "failed", *quoted])
     for row in table.rows:
-        summaries = [row.test, row.val, *(row.thirds[name] for name in THIRDS)]
+        test = row.test if table.figure == "test mAP" else Summary.of([])
+        summaries = [test, row.val, *(row.thirds[name] for name in THIRDS)]
         quotes = [row.quoted.get(name) for name in DATASETS]
         writer.writerow(
             [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
