@@ -10,7 +10,9 @@ import time
 import numpy as np
 import pytest
 
+from spml.bench.write import Cells
 from spml.cli import main
+from spml.cli.tables import shown
 
 SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
 
@@ -87,6 +89,11 @@ def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
     assert main([*words, "--format", "md"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
+
+
+def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):
+    shown(Cells("bench, photos[new].csv: test mAP in percent", ["method", "seeds"], [["an", "1"]], ["a note"]))
+    assert capsys.readouterr().out.splitlines()[0].rstrip() == "bench, photos[new].csv: test mAP in percent"
 
 
 BAD = {
