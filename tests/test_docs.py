@@ -102,6 +102,7 @@ def test_every_method_has_its_section():
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
     for name in losses.names():
+        assert name in sections, f"docs/methods.md has no section `{name}`"
         section = sections[name]
         for part in ("Idea", "Loss", "In the framework", "State and cost", "Differences"):
             assert f"**{part}" in section, f"{name}: {part}"

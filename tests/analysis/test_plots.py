@@ -1,9 +1,11 @@
-"""Names beside lines: apart from each other, within the axes, and near their lines where there is room."""
+"""Names beside lines: apart from each other, within the axes, and near their lines; and nothing that is cut off."""
 
 from itertools import pairwise
 
 import pytest
 
+from spml.analysis import plots_confidence
+from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import FONT, name_ends
 
 
@@ -29,3 +31,14 @@ def test_names_do_not_overlap_nor_leave_the_axes(axes):
 def test_no_ends_no_names(axes):
     name_ends(axes, [], 1.0)
     assert not axes.texts
+
+
+def test_the_highest_bar_of_either_group_is_within_the_axes(tmp_path, monkeypatch):
+    tops = []
+    histogram = plots_confidence._histogram
+    monkeypatch.setattr(plots_confidence, "_histogram", lambda ax, one, top: (histogram(ax, one, top), tops.append(ax)))
+    spread, peaked = [5] * 20, [90] + [10] + [0] * 18
+    for counts in ((spread, peaked), (peaked, spread)):
+        one = Distinguishability("an", "an-0", 100, 100, [0, 1], [0.0, 0.1], 1, *counts)
+        plots_confidence.draw_distinguishability([one], tmp_path / "d.svg")
+        assert tops[-1].get_ylim()[1] > 90

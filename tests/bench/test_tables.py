@@ -15,6 +15,7 @@ from spml.bench.search import Grid
 from spml.bench.tables import collected, table
 from spml.bench.write import FORMATS, cells, latex, markdown, page
 from spml.errors import UserError
+from spml.metrics.bootstrap import resampled_map
 
 from .conftest import done, stored
 
@@ -84,9 +85,21 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     def record(**bootstrap):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [1.0, 2.0], **bootstrap})
 
-    known = [record(), record(images=8), record(maps=[1.0]), record(maps=[0.0, 1.5]), done()]
+    known = [record(), record(images=8), record(seed=2), record(maps=[0.0, 1.5]), done()]
     rows = small(["a", "b", "c", "d", "e"], known=known, against="a").rows
     assert [row.versus is None for row in rows] == [True, True, True, False, True]
+
+
+def test_runs_with_fewer_resamples_are_compared_in_those_that_both_have():
+    rng = np.random.default_rng(0)
+    scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
+    assert (resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]).all()  # the first are the same
+
+    def record(*maps):
+        return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
+
+    rows = small(["a", "b"], known=[record(1.0, 2.0, 90.0), record(3.0, 5.0)], against="a").rows
+    assert (rows[1].versus.low, rows[1].versus.high) == (pytest.approx(2.025), pytest.approx(2.975))
 
 
 def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked():
@@ -103,7 +116,17 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert by_label["splc"]["NUS, quoted, not run"].startswith("47.24 ± 0.17 [")
     assert by_label["ours"]["VOC, quoted"] == ""
     assert any("SMILE" in note for note in shown.notes) and any("not run here" in note for note in shown.notes)
+    ablation = cells(small(["AN", "k̂ ✓, v ✗, L ✓"])).notes
+    assert any("Table 2 unless" in note for note in shown.notes) and any("Table 3 unless" in note for note in ablation)
+    assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1  # beside ours
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
+
+
+def test_a_brief_table_explains_the_marks_that_it_shows():
+    brief = cells(small(["an", "splc", "role"]), brief=True)
+    assert [head for head in brief.header if "quoted" in head] == ["VOC, quoted"]
+    assert [cell.endswith("[1]") for cell in (row[-1] for row in brief.rows)] == [False, False, True]
+    assert brief.notes[-1].startswith("[1] ROLE with LinearInit") and not any("SMILE" in note for note in brief.notes)
 
 
 def test_the_quoted_table_is_the_papers():
@@ -125,6 +148,10 @@ def test_failures_and_open_runs_are_shown(outcomes):
     assert shown.rows[0][:3] == ["gr", "40.00", "1 of 2"] and "gr failed: out of luck" in shown.notes
     assert shown.rows[1][:3] == ["em", "–", "0 of 2"]
     assert len(cells(table(collected(plan, look)), brief=True).header) <= 5
+    known[plan.runs(look)[1].id] = {"error": "out of luck", "seed": 1}
+    shown = cells(table(collected(plan, look)))
+    assert dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"  # runs, though the error is one
+    assert shown.notes.count("gr failed: out of luck") == 1
 
 
 def test_without_a_test_split_validation_is_shown():
@@ -133,6 +160,8 @@ def test_without_a_test_split_validation_is_shown():
     assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
     assert made.against == "b" and not any("− b" in note for note in cells(made).notes)  # no column that it explains
     assert cells(made).header.count("validation mAP") == 1
+    first = next(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+    assert (first["test"], first["val"]) == ("", "12.0")  # nothing was tested
 
 
 def test_without_complete_labels_the_figure_is_called_an_estimate():

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from spml.bench.verify import bounds, verify
+from spml.bench.verify import bounds, verify, without_scores
 from spml.errors import UserError
 from spml.metrics import mean_average_precision
 
@@ -46,3 +46,31 @@ def test_every_figure_of_a_bench_agrees_until_one_is_changed(job, tmp_path):
 def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(UserError, match="holds no finished run"):
         list(verify(tmp_path))
+
+
+def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp_path):
+    shutil.copytree(job.shelf.path / "records", tmp_path / "records")
+    shutil.copytree(job.shelf.path / "runs", tmp_path / "runs")
+    assert len(list(verify(tmp_path / "runs", tmp_path / "records"))) == 8
+    path = min((tmp_path / "records").glob("*.json"))
+    record = json.loads(path.read_text())
+    record["result"]["test_map"] += 10
+    path.write_text(json.dumps(record))
+    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+    assert (wrong.run, wrong.split) == (path.name, "test")
+    assert without_scores(tmp_path / "runs", tmp_path / "records") == 0
+    shutil.rmtree(tmp_path / "runs" / path.stem)
+    assert without_scores(tmp_path / "runs", tmp_path / "records") == 1
+
+
+def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_path):
+    runs = tmp_path / "runs"
+    shutil.copytree(job.shelf.path / "runs", runs)
+    first, second, *_ = sorted(runs.iterdir())
+    (first / "scores" / "test.npz").write_bytes(b"nothing")
+    np.savez(second / "scores" / "test.npz", logits=np.zeros((1, 2), np.float16))
+    checks = list(verify(runs))
+    assert len(checks) == 8
+    wrong = {check.run: str(check) for check in checks if not check.agrees}
+    assert "not a readable .npz file" in wrong[first.name] and "do not fit the labels" in wrong[second.name]
+    assert len(wrong) == 2 and all(text.endswith("NOT CHECKED") for text in wrong.values())

@@ -28,7 +28,7 @@ def test_what_is_done_is_not_done_again(job):
 
 def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path, monkeypatch):
     def broken(*arguments, **more):
-        raise ZeroDivisionError("nothing to divide")
+        raise ZeroDivisionError("nothing\n  to divide")
 
     bad = [Case("own", "os:getcwd"), Case("gr", "gr", {"sigma": 0}), Case("role", "role")]
     monkeypatch.setattr("spml.methods.role._initial", broken)

@@ -1,14 +1,18 @@
 """`spml bench` and `spml ablate` as a user gives them."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
+from spml.bench.write import Cells
 from spml.cli import main
+from spml.cli.tables import shown
 
 SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
 
@@ -46,6 +50,20 @@ def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkey
     assert capsys.readouterr().out.count("DIFFERS") == 1
 
 
+def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(scenes_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(scenes_file, "mine.npz")
+    words = ["bench", "mine.npz", *SMALL, "--seeds", "1", "--out", "b"]
+    assert main([*words, "--methods", "an"]) == 0
+    arrays = dict(np.load("mine.npz"))
+    arrays["labels"][0] = 1
+    np.savez("mine.npz", **arrays)
+    assert main([*words, "--methods", "an,gr"]) == 2
+    error = capsys.readouterr().err
+    assert "other items or labels than mine.npz has now" in error and error.endswith("give another --out\n")
+    assert main([*words[:-1], "c", "--methods", "an"]) == 0
+
+
 def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine_bench.py").write_text("def loss(logits, observed):\n    raise OSError('not yet')\n")
@@ -73,12 +91,19 @@ def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
     assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
 
 
+def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):
+    shown(Cells("bench, photos[new].csv: test mAP in percent", ["method", "seeds"], [["an", "1"]], ["a note"]))
+    assert capsys.readouterr().out.splitlines()[0].rstrip() == "bench, photos[new].csv: test mAP in percent"
+
+
 BAD = {
     "no data": (["bench"], "give DATA"),
     "unknown method": (["bench", "digits", "--methods", "gg"], "no method 'gg'"),
     "a method twice": (["bench", "digits", "--methods", "an,an"], "names an twice"),
     "two searches": (["bench", "digits", "--grid", "--tune"], "give one of them"),
     "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; there are an"),
+    "no such row, before any run": (["bench", "digits", "--methods", "an", "--against", "zz"], "no such row"),
+    "resamples below none": (["bench", "digits", "--resamples", "-1"], "--resamples must be at least 0"),
     "option of a method that is not there": (
         ["bench", "digits", "--methods", "an", "--set", "gr.q3=1"],
         "METHOD.NAME=VALUE",

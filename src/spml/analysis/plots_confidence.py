@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spml.analysis.assumptions import FEWEST, Assumptions, Ratios, posterior
 from spml.analysis.distinguishability import Distinguishability
@@ -24,9 +25,9 @@ def draw_distinguishability(found: Sequence[Distinguishability], *files: Path) -
     with printed(*files, size=(PAGE, 2.7), font=FONT) as figure:
         axes = figure.subplots(1, 1 + len(found), width_ratios=[1.15] + [1.0] * len(found))
         _distances(axes[0], found)
-        top = max(max(np.divide(one.negative_counts, one.negatives).max(), 0.01) for one in found)
+        top = max(_shares(counts).max() for one in found for counts in (one.positive_counts, one.negative_counts))
         for ax, one in zip(axes[1:], found, strict=True):
-            _histogram(ax, one, 100 * top)
+            _histogram(ax, one, top)
             if ax is axes[1]:
                 ax.set_ylabel("% of the group, per bin")
 
@@ -57,8 +58,7 @@ def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
         (one.negative_counts, one.negatives, "negative", {"edgecolor": COLOURS[1], "linewidth": 1.4}),
     )
     for counts, number, name, look in groups:
-        shares = 100 * np.asarray(counts) / number
-        ax.stairs(shares, edges, fill=name == "positive", label=f"{name}, {count(number)}", **look)
+        ax.stairs(_shares(counts), edges, fill=name == "positive", label=f"{name}, {count(number)}", **look)
     ax.set_yscale("log")
     ax.set_ylim(0.003, top * 1.6)
     ax.set_xlim(0, 1)
@@ -68,6 +68,11 @@ def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
     ax.tick_params(length=0)
     ax.set_xlabel(f"confidence, {one.method.upper()}, epoch {one.best_epoch}")
     ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.98), handlelength=1.4, borderpad=0.2, labelspacing=0.2)
+
+
+def _shares(counts: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Of a group in each bin, in percent."""
+    return 100 * np.asarray(counts) / max(sum(counts), 1)
 
 
 def _positive() -> dict[str, Any]:

@@ -100,6 +100,14 @@ class Shelf:
         shutil.copytree(self.run_folder(record["id"]), to, ignore=models, dirs_exist_ok=True)
         write_json(to / "config.json", {**record["config"], "versions": record["versions"]})
 
+    def refuse_other_data(self, runs: Iterable[Run], data_sha256: str) -> None:
+        """Raise UserError where a run that is done was made on other items or labels than the data now hold."""
+        for run in runs:
+            config = (self.outcome(run.id) or {}).get("config", {})
+            if config.get("data_sha256", data_sha256) != data_sha256:
+                path = self.home / f"{run.id}.json"
+                raise UserError(f"{path} is a run on other items or labels than {run.data} has now; give another --out")
+
     def forget_failures(self, runs: Iterable[Run]) -> int:
         """Take back the records of failed runs, so that they are made again; how many there were."""
         failed = [run.id for run in runs if self.state(run.id) == "failed"]

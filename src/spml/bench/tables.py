@@ -30,7 +30,8 @@ class Row:
         wanted: final runs that there will be.
         trials: that are done.
         chosen: what the trials chose, where there were trials.
-        errors: of runs that failed.
+        errors: of runs that failed, each text once.
+        failed: how many runs that were.
         versus: against the row that all are compared with.
         quoted: the paper's figure on each benchmark.
         elsewhere: figures of the same method on these data that are printed elsewhere.
@@ -45,6 +46,7 @@ class Row:
     trials: int = 0
     chosen: str = ""
     errors: tuple[str, ...] = ()
+    failed: int = 0
     versus: Comparison | None = None
     quoted: dict[str, Quote] = field(default_factory=dict)
     elsewhere: tuple[Quote, ...] = ()
@@ -152,6 +154,7 @@ def _row(
         trials=len(_done(row["trials"], runs)),
         chosen=_chosen(row.get("chosen")),
         errors=tuple(dict.fromkeys(failed)),
+        failed=len(failed),
         versus=_versus(done, base, key),
         quoted=quotes if data in DATASETS else {},
         elsewhere=tuple(other_quotes(row["label"], data)),
@@ -166,22 +169,23 @@ def _chosen(best: Mapping[str, Any] | None) -> str:
 
 
 def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | None:
-    """Against the base's runs of the same seeds, resampled alike."""
+    """Against the base's runs of the same seeds, resampled alike; draws that only some have are left out."""
     rivals = {record["seed"]: record for record in base if "bootstrap" in record}
     pairs = [(record, rivals[record["seed"]]) for record in own if record["seed"] in rivals and "bootstrap" in record]
     pairs = [(a, b) for a, b in pairs if _same_images(a["bootstrap"], b["bootstrap"])]
     if not pairs or key != "test_map":
         return None
+    number = min(len(run["bootstrap"]["maps"]) for pair in pairs for run in pair)
     return compare(
-        [a["bootstrap"]["maps"] for a, _ in pairs],
-        [b["bootstrap"]["maps"] for _, b in pairs],
+        [a["bootstrap"]["maps"][:number] for a, _ in pairs],
+        [b["bootstrap"]["maps"][:number] for _, b in pairs],
         [a["result"]["test_map"] for a, _ in pairs],
         [b["result"]["test_map"] for _, b in pairs],
     )
 
 
 def _same_images(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    return all(a[name] == b[name] for name in ("seed", "images")) and len(a["maps"]) == len(b["maps"])
+    return all(a[name] == b[name] for name in ("seed", "images"))
 
 
 def _thirds(done: list[Record]) -> dict[str, Summary]:

@@ -1,4 +1,4 @@
-"""Whether recorded figures are those of the stored scores.
+"""Whether recorded figures are those of the stored scores: a run's own, and its record's, which tables are made from.
 
 Scores are stored as float16. Rounding keeps their order but makes ties, so that the figure is known to lie between two
 bounds: every tie broken against the positives, and every tie for them.
@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from spml.bench.plan import done_in
 from spml.errors import UserError
-from spml.report.files import read_arrays, read_record
+from spml.report.files import Record, read_arrays, read_record
 from spml.train.evaluate import score
 from spml.train.settings import Selection
 
@@ -27,16 +28,18 @@ class Check:
     """A figure as recorded, in percent, and what its scores allow.
 
     Attributes:
-        run: the run folder's name.
+        run: the run folder's name, or that of its record where this says something else.
         split: val or test.
         recorded: the figure.
         bounds: between which it lies by the scores; None where these are not there.
+        problem: why there are none, where a file is there that cannot be used.
     """
 
     run: str
     split: str
     recorded: float
     bounds: tuple[float, float] | None
+    problem: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -44,35 +47,55 @@ class Check:
         return self.bounds is not None and self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
 
     def __str__(self) -> str:
-        found = "no scores" if self.bounds is None else "scores give {:.2f} to {:.2f}".format(*self.bounds)
-        return f"{self.run}  {self.split:<4}  {self.recorded:.2f} recorded, {found}" + (
-            "" if self.agrees else "  DIFFERS"
+        found = (
+            self.problem or "no scores" if self.bounds is None else "scores give {:.2f} to {:.2f}".format(*self.bounds)
         )
+        mark = "" if self.agrees else "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
+        return f"{self.run}  {self.split:<4}  {self.recorded:.2f} recorded, {found}{mark}"
 
 
-def verify(runs: Path) -> Iterator[Check]:
-    """Each figure of the finished runs in a folder of run folders."""
+def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
+    """Each figure of the finished runs in a folder of run folders, and of their records, ID.json, where it differs."""
     folders = sorted(path.parent for path in runs.glob("*/result.json"))
     if not folders:
         raise UserError(f"{runs} holds no finished run; give the --out of a bench")
     for folder in folders:
-        yield from _checks(folder)
+        own = read_record(folder / "result.json")
+        file = (records or folder) / f"{folder.name}.json"
+        kept = read_record(file).get("result", {}) if file.is_file() else {}
+        for split in ("val", "test"):
+            figures = {folder.name: own.get(f"{split}_map")}
+            if kept.get(f"{split}_map", figures[folder.name]) != figures[folder.name]:
+                figures[file.name] = kept[f"{split}_map"]
+            yield from _checks(folder, own, split, {name: float(f) for name, f in figures.items() if f is not None})
 
 
-def _checks(folder: Path) -> Iterator[Check]:
-    result = read_record(folder / "result.json")
-    labels = read_arrays(folder / "labels.npz", ("classes",)) or {}
-    files = {"val": f"val-{result['best_epoch']:02d}.npz", "test": "test.npz"}
-    for split, file in files.items():
-        recorded = result.get(f"{split}_map")
-        if recorded is None:
-            continue
-        scores = read_arrays(folder / "scores" / file, ("logits",))
-        truth = labels.get(f"{split}_truth")
-        found = None
-        if scores is not None and truth is not None:
-            found = bounds(scores["logits"], truth, result["selection"] if split == "val" else "complete")
-        yield Check(folder.name, split, float(recorded), found)
+def without_scores(runs: Path, records: Path) -> int:
+    """Runs that are recorded as done, and whose run folder is not there to be looked at."""
+    names = {path.stem: path for path in records.glob("*.json") if not (runs / path.stem / "result.json").is_file()}
+    return sum(done_in(read_record(path)) for path in names.values())
+
+
+def _checks(folder: Path, result: Record, split: str, figures: dict[str, float]) -> Iterator[Check]:
+    found, problem = None, ""
+    try:
+        found = _allowed(folder, result, split) if figures else None
+    except UserError as error:  # the other runs are looked at all the same
+        problem = str(error)
+    for name, figure in figures.items():
+        yield Check(name, split, figure, found, problem)
+
+
+def _allowed(folder: Path, result: Record, split: str) -> tuple[float, float] | None:
+    """The bounds of a split's figure; None where its scores or labels are not there."""
+    path = folder / "scores" / ("test.npz" if split == "test" else f"val-{result['best_epoch']:02d}.npz")
+    scores, labels = read_arrays(path, ("logits",)), read_arrays(folder / "labels.npz", ("classes",)) or {}
+    truth = labels.get(f"{split}_truth")
+    if scores is None or truth is None:
+        return None
+    if scores["logits"].shape != truth.shape:
+        raise UserError(f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}")
+    return bounds(scores["logits"], truth, result["selection"] if split == "val" else "complete")
 
 
 def bounds(logits: npt.NDArray[np.float16], truth: Labels, selection: Selection) -> tuple[float, float]:

@@ -131,7 +131,7 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record:
         return {"error": " ".join(str(error).split())}
     except Exception as error:  # whatever goes wrong in one run, the others are to be done
         where = [f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in traceback.extract_tb(error.__traceback__)]
-        return {"error": f"{type(error).__name__}: {error}", "where": where}
+        return {"error": " ".join(f"{type(error).__name__}: {error}".split()), "where": where}
     finally:
         gc.collect()
 

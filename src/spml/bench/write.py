@@ -7,12 +7,14 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spml.bench.plan import benchmark
 from spml.bench.published import PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
 from spml.losses.presets import DATASETS
 from spml.report.groups import Summary
 from spml.report.text import NONE, signed
 
+Column = tuple[str, Callable[[Row], str]]  # its head, and the cell of a row
 NAMES = dict(zip(DATASETS, ("VOC", "COCO", "NUS", "CUB"), strict=True))
 
 
@@ -37,35 +39,38 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
         brief: no more than a terminal is wide: figures, differences, and what is quoted for the same data.
     """
     notes = _Notes()
-    columns: list[tuple[str, Callable[[Row], str]]] = [
+    own = benchmark(table.data)
+    quoted = [_quoted(name, own, notes) for name in sorted(DATASETS, key=lambda name: name != own)]
+    beside = 1 if own in DATASETS else 0  # columns of the same data
+    columns: list[Column] = [
         ("method", lambda row: row.label),
         (table.figure, lambda row: spread(row.test)),
         ("seeds", lambda row: f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"),
         (f"− {table.against}", _short if brief else versus),
+        *quoted[:beside],
         *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
         *([(table.chosen_by, lambda row: spread(row.val))] if table.figure != table.chosen_by else []),
         ("chosen", lambda row: row.chosen),
-        *((_quoted(name, table.data), lambda row, name=name: notes.quote(row.quoted.get(name))) for name in DATASETS),
+        *quoted[beside:],
         ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
-        ("failed", lambda row: f"{len(row.errors)}" if row.errors else ""),
+        ("failed", lambda row: f"{row.failed}" if row.failed else ""),
     ]
     filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
     kept = [(head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)]
     if brief:
-        own = f"{NAMES.get(table.data.partition('@')[0])}, quoted"
-        kept = [pair for pair in kept if pair[0] in (*BRIEF, table.figure, f"− {table.against}", own)]
+        shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:beside]))
+        kept = [pair for pair in kept if pair[0] in shown]
     rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
-    return Cells(
-        _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *([] if brief else notes.texts())]
-    )
+    return Cells(_title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *notes.texts(rows)])
 
 
 def _title(table: Table) -> str:
     return f"{table.title}, {table.data}: {table.figure} in percent"
 
 
-def _quoted(name: str, data: str) -> str:
-    return f"{NAMES[name]}, quoted" + ("" if data.partition("@")[0] == name else ", not run")
+def _quoted(name: str, own: str, notes: _Notes) -> Column:
+    head = f"{NAMES[name]}, quoted" + ("" if own == name else ", not run")
+    return head, lambda row: notes.quote(row.quoted.get(name))
 
 
 def _notes(table: Table, brief: bool) -> list[str]:
@@ -85,7 +90,8 @@ def _notes(table: Table, brief: bool) -> list[str]:
             "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
         )
     if any(row.quoted or row.elsewhere for row in table.rows):
-        notes.append(f"Quoted figures were not run here: {PAPER} unless marked, ResNet-50.")
+        sources = dict.fromkeys(quote.source for row in table.rows for quote in row.quoted.values()) or [PAPER]
+        notes.append(f"Quoted figures were not run here: {' and '.join(sources)} unless marked, ResNet-50.")
     notes += [f"{row.label} failed: {error}" for row in table.rows for error in row.errors]
     return notes
 
@@ -104,8 +110,10 @@ class _Notes:
         ]
         return quote.text + "".join(f" [{mark}]" for mark in marks)
 
-    def texts(self) -> list[str]:
-        return [f"[{mark}] {text}" for text, mark in self.marks.items()]
+    def texts(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """Of the marks that stand in these rows."""
+        cells = [cell for row in rows for cell in row]
+        return [f"[{mark}] {text}" for text, mark in self.marks.items() if any(f" [{mark}]" in cell for cell in cells)]
 
     def _mark(self, text: str) -> int:
         return self.marks.setdefault(text, len(self.marks) + 1)
@@ -148,12 +156,13 @@ def as_csv(table: Table) -> str:
     spreads = [f"{name}{part}" for name in measured for part in ("", "_deviation")]
     writer.writerow(["row", "seeds", *spreads, "against", *versus, "chosen", "failed", *quoted])
     for row in table.rows:
-        summaries = [row.test, row.val, *(row.thirds[name] for name in THIRDS)]
+        test = row.test if table.figure == "test mAP" else Summary.of([])
+        summaries = [test, row.val, *(row.thirds[name] for name in THIRDS)]
         quotes = [row.quoted.get(name) for name in DATASETS]
         writer.writerow(
             [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
             + [table.against if row.versus else None, *(getattr(row.versus, name, None) for name in versus)]
-            + [row.chosen, len(row.errors)]
+            + [row.chosen, row.failed]
             + [value for q in quotes for value in ((q.mean, q.deviation, q.doubt) if q else (None, None, None))]
         )
     return out.getvalue()

@@ -46,7 +46,9 @@ class RunsCommand(DataOptions, Settings):
         from spml.bench.files import write_overview
         from spml.bench.watch import Watch
         from spml.bench.work import Workers, work
+        from spml.train.record import fingerprint
 
+        shelf.refuse_other_data(plan.runs(shelf.outcome), fingerprint(experiment))
         if self.retry:
             shelf.forget_failures(plan.runs(shelf.outcome))
         job = self._job(plan, shelf)
@@ -70,6 +72,8 @@ class RunsCommand(DataOptions, Settings):
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if self.resamples < 0:
+            raise UserError(f"--resamples must be at least 0, not {self.resamples}")
 
     def _tell(self, counts: dict[str, int], shelf: Shelf) -> None:
         """What is open or failed; exit code 1 where a run failed."""

@@ -67,6 +67,7 @@ class TableCommand(RunsCommand):
         self._check_counts(("seeds", "jobs", "trials"))
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         plan, shelf = self.plan(experiment), Shelf(self.folder())
+        self._against([case.label for case in plan.cases])
         counts = self.make(plan, shelf, experiment, quiet=self.quiet)
         self._finish(plan, shelf, counts)
 
@@ -95,14 +96,14 @@ class TableCommand(RunsCommand):
         stored = collected(plan, shelf.outcome)
         write_collected(shelf.path / "bench.json", stored)
         for name, as_text in FORMATS.items():
-            write_text(shelf.path / f"table.{name}", as_text(table(stored, self._against(stored))))
+            write_text(shelf.path / f"table.{name}", as_text(table(stored, self._against(_labels(stored)))))
         self._print(stored)
         self._tell(counts, shelf)
 
-    def _against(self, stored: dict[str, Any]) -> str | None:
+    def _against(self, labels: list[str]) -> str | None:
+        """The row that the others are compared with; UserError where the one asked for is none."""
         from spml.errors import UserError
 
-        labels = [row["label"] for row in stored["rows"]]
         if self.against is not None and self.against not in labels:
             raise UserError(f"--against {self.against}: no such row; there are {', '.join(labels)}")
         full = next((label for label in labels if label in ("gr", "k̂ ✓, v ✓, L ✓")), None)
@@ -113,18 +114,27 @@ class TableCommand(RunsCommand):
         from spml.bench.write import FORMATS, cells
         from spml.cli.tables import shown
 
-        made = table(stored, self._against(stored))
+        made = table(stored, self._against(_labels(stored)))
         if self.format == "text":
             return shown(cells(made, brief=True))
         return print(FORMATS[self.format](made), end="")
 
     def _verify(self) -> None:
-        from spml.bench.verify import verify
+        from spml.bench.verify import verify, without_scores
+        from spml.cli import say
 
-        recorded = self.folder() / "scores"  # of records that are kept without their run folders
-        checks = list(verify(recorded if recorded.is_dir() else self.folder() / "runs"))
+        home = self.folder()
+        apart = (home / "scores").is_dir()  # records that are kept without their run folders
+        runs, records = (home / "scores", home) if apart else (home / "runs", home / "records")
+        checks = list(verify(runs, records))
         for check in checks:
             if not (self.quiet and check.agrees):
                 print(check)
+        if number := without_scores(runs, records):
+            say(f"recorded without scores, so not checked: {number} runs")
         if not all(check.agrees for check in checks):
             raise SystemExit(1)
+
+
+def _labels(stored: dict[str, Any]) -> list[str]:
+    return [row["label"] for row in stored["rows"]]

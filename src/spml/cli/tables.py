@@ -36,12 +36,13 @@ def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int) -> None:
 
 def shown(cells: Cells) -> None:
     """Print a table of results with its notes."""
-    table = Table(title=cells.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for place, head in enumerate(cells.header):
         table.add_column(head, justify="right" if place else "left")
     for row in cells.rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console()
+    console.print(cells.title, highlight=False, markup=False, style="italic")  # may be longer than the table is wide
     console.print(table)
     for note in cells.notes:
         console.print(note, highlight=False, markup=False, style="dim")
