@@ -150,6 +150,16 @@ def test_a_known_negative_is_never_encouraged(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_in_evaluation_mode_nothing_is_remembered(name: str) -> None:
+    logits, observed = random_batch()
+    loss = build(name, observed)
+    loss(logits, observed, epoch=8, epochs=8)  # makes what depends on the size of features
+    before = {key: value.clone() for key, value in loss.method.eval().state_dict().items()}
+    loss(logits + 1, observed, epoch=8, epochs=8)
+    torch.testing.assert_close(dict(loss.method.state_dict()), before, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_shapes_that_differ_are_refused(name: str) -> None:
     logits, observed = random_batch()
     with pytest.raises(ValueError, match=r"logits \(5, 7\) and observed \(5, 6\) differ in shape"):

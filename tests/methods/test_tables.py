@@ -66,6 +66,12 @@ class TestLLCp:
             loss(torch.tensor([[-9.0, 9.0, -5.0]]), observed, **CALL, index=torch.tensor([0]))
         assert loss.corrected.tolist() == [[False, False, True]]
 
+    def test_a_delta_of_0_corrects_nothing(self):
+        logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
+        loss = losses.create("ll_cp", delta=0.0, **given(observed))
+        value = loss(logits, observed, **CALL, index=torch.arange(6))
+        assert torch.equal(value, losses.create("an")(logits, observed)) and not loss.corrected.any()
+
     def test_the_first_step_is_ll_ct_with_the_same_pick(self):
         torch.manual_seed(0)
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)

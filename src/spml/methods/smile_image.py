@@ -80,7 +80,8 @@ class ImageForm(nn.Module):
             return entries[0] + entries[1]
         positive = observed == 1
         contrast = self.queue.loss(mean, positive)
-        self.queue.push(mean, positive)
+        if self.training:
+            self.queue.push(mean, positive)
         target = torch.where(observed == -1, 0.0, d.detach().sigmoid())
         normal = (mean.square() + (2 * log_deviation).exp() - 1) / 2 - log_deviation
         return (
