@@ -128,6 +128,14 @@ class TestRole:
         half.backward()
         torch.testing.assert_close(learner.grad, a.grad)
 
+    def test_sure_labels_may_be_given_and_what_is_no_probability_may_not(self):
+        sure = torch.tensor([[1.0, 0.0]])
+        loss = losses.create("role", estimated=sure)(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL)
+        assert loss.isfinite()
+        for wrong in (sure * 2, sure - 1, sure * math.nan):
+            with pytest.raises(ValueError, match="not probabilities"):
+                losses.create("role", estimated=wrong)
+
     def test_its_labels_are_trained_as_fast_as_the_head(self):
         groups = losses.create("role", **given(torch.zeros(3, 2))).parameter_groups(0.25)
         assert [(len(group["params"]), group["lr"]) for group in groups] == [(1, 0.25)]

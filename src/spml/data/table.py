@@ -156,7 +156,7 @@ class LabelTable:
         sparse = labels if isinstance(labels, SparseLabels) else SparseLabels.from_dense(labels)
         if sparse.shape != (len(items), len(classes)):
             raise DataError(f"labels are {sparse.shape}, not items by classes {(len(items), len(classes))}")
-        if not classes:
+        if not len(classes):
             raise DataError("the table has no classes; give at least one label")
         if len(set(classes)) < len(classes):
             twice = next(name for name in classes if list(classes).count(name) > 1)
