@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
+from spml.metrics.inputs import sigmoid
 from spml.report.files import read_arrays, read_record
-from spml.report.model import sigmoid
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

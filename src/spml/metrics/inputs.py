@@ -42,6 +42,12 @@ def blocks(length: int, width: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, length, step))
 
 
+def sigmoid(logits: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Probabilities of logits of any size."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-np.asarray(logits, np.float64))))
+
+
 def as_numpy(values: Values) -> npt.NDArray[Any]:
     """An array of what was given, taken off its device."""
     torch = sys.modules.get("torch")  # a tensor can only come from a program that has imported torch

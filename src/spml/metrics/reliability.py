@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import Values, scores_and_labels
+from spml.metrics.inputs import Values, scores_and_labels, sigmoid
 
 Array = npt.NDArray[np.float64]
 BINS = 15
@@ -62,5 +62,4 @@ def calibration_error(logits: Values, truth: Values, bins: int = BINS) -> float:
     known = labels != 0
     if not known.any():
         raise UserError("there are no known labels to hold probabilities against")
-    with np.errstate(over="ignore"):
-        return reliability(1 / (1 + np.exp(-scores[known].astype(np.float64))), labels[known] == 1, bins).error
+    return reliability(sigmoid(scores[known]), labels[known] == 1, bins).error

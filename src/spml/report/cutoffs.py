@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from spml.metrics.thresholds import ratio
 from spml.report.model import Array, Model
 from spml.report.run import Run, Scored
 from spml.report.svg import COLOURS, INK, draw
@@ -49,12 +50,6 @@ class Sweep:
     def ratios(self) -> tuple[Array, Array]:
         """Precision and recall of each class."""
         return ratio(self.hits, self.chosen), ratio(self.hits, self.total)
-
-
-def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> Array:
-    """Part / whole, 0 where whole is 0, as in `spml.metrics`."""
-    below = np.asarray(whole, np.float64)
-    return np.asarray(np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64)
 
 
 def sweep(probabilities: Array, chances: Array) -> Sweep:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
 from spml.report.files import Record
-from spml.report.model import Model, sigmoid
+from spml.report.model import Model
 from spml.report.run import Run
 from spml.report.svg import COLOURS, QUIET, draw
 from spml.report.text import count, percent
