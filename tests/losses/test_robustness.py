@@ -97,6 +97,11 @@ def test_every_set_of_labels_is_legal(name: str, rows: list[list[int]]) -> None:
         assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
 
 
+def test_of_a_single_class_an_unknown_label_counts_as_much_as_a_positive() -> None:
+    logits, observed = torch.tensor([[1.0], [2.0]]), torch.tensor([[1], [0]])
+    assert losses.create("wan")(logits, observed) == losses.create("an")(logits, observed)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_labels_of_any_type_give_the_same_value(name: str) -> None:
     logits, observed = random_batch()

@@ -130,8 +130,9 @@ class TestRole:
 
     def test_sure_labels_may_be_given_and_what_is_no_probability_may_not(self):
         sure = torch.tensor([[1.0, 0.0]])
-        loss = losses.create("role", estimated=sure)(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL)
-        assert loss.isfinite()
+        loss = losses.create("role", estimated=sure)
+        assert loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL).isfinite()
+        torch.testing.assert_close(loss.label_logits.detach().sigmoid(), torch.tensor([[1 - 1e-5, 1e-5]]).double())
         for wrong in (sure * 2, sure - 1, sure * math.nan):
             with pytest.raises(ValueError, match="not probabilities"):
                 losses.create("role", estimated=wrong)
@@ -203,3 +204,8 @@ class TestEmApl:
         p = torch.sigmoid(logits[0, 1]).item()
         soft = -(0.2 * math.log(p) + 0.8 * math.log(1 - p))
         assert values[1] - values[0] == pytest.approx(soft / 2, rel=1e-5)
+
+    def test_a_known_label_is_no_pseudo_label_whatever_the_table_says(self):
+        logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, -1]])
+        value = losses.create("em_apl", table=[[-0.4, -1.0]], beta=0.5)(logits, observed, **CALL)
+        assert value.item() == pytest.approx(losses.create("em")(logits, observed).item())

@@ -184,7 +184,7 @@ def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | 
         share: of all entries, known ones too, that is wanted, rounded up to a whole number of them.
     """
     count = min(math.ceil(round(share * logits.numel(), 9)), logits.numel())
-    if count == 0:
+    if count <= 0:  # below 0 where epochs are counted from 0
         return None
     unknown = observed == 0
     ranked = logits.masked_fill(~unknown, -math.inf)
