@@ -72,7 +72,7 @@ def at_thresholds(tagged: npt.NDArray[np.bool_], chances: Array) -> Sweep:
 def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
     """Figures and tables, from complete labels, from calibrated probabilities, or from known positives alone."""
     scored = run.scored
-    if scored is None or not scored.truth.size or not np.isfinite(scored.logits).all():
+    if scored is None or not scored.usable:
         return None
     p = model.probabilities(scored.logits)
     if not scored.complete and not model.calibrated:

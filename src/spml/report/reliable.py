@@ -44,7 +44,7 @@ def calibration(run: Run, model: Model) -> dict[str, Any]:
 def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
     """True curves where complete labels are stored, or else those that calibration estimated."""
     scored = run.scored
-    if scored is not None and scored.complete and scored.truth.size and np.isfinite(scored.logits).all():
+    if scored is not None and scored.complete and scored.usable:
         positive = scored.truth == 1
         curves = {RAW: reliability(sigmoid(scored.logits), positive)}
         if model.calibrated:
