@@ -85,3 +85,33 @@ def contents(folder: Path, without=("result.json", "last.ckpt", "config.json", "
     """Every file's bytes by name, timings aside."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in without}
+
+
+def assert_resumes(data, settings, folder: Path, options=None) -> dict:
+    """A run that is broken off before its third epoch ends as one that is not; gives the method's state in between."""
+    import torch
+
+    from spml.train import fit
+    from spml.train.loop import Training
+
+    original = Training._train_epoch
+
+    def interrupted(self, epoch):
+        if epoch == 3:
+            raise KeyboardInterrupt
+        return original(self, epoch)
+
+    def state(run):
+        return torch.load(folder / run / "last.ckpt", weights_only=True)["method"]
+
+    fit(data, settings, folder / "whole", options=options, quiet=True)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "_train_epoch", interrupted)
+        fit(data, settings, folder / "cut", options=options, quiet=True)
+    between = state("cut")
+    fit(data, settings, folder / "cut", options=options, resume=True, quiet=True)
+    assert outcome(folder / "cut") == outcome(folder / "whole")
+    assert contents(folder / "cut") == contents(folder / "whole")
+    cut, whole = state("cut"), state("whole")
+    assert cut.keys() == whole.keys() and all(torch.equal(cut[key], whole[key]) for key in whole)
+    return between

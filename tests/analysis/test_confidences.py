@@ -77,6 +77,9 @@ def spoil(folder, what):
     elif what == "scores":
         (folder / "scores" / "val-01.npz").unlink()
         (folder / "scores" / "val-01.npz").mkdir()
+    elif what == "all scores":
+        for file in (folder / "scores").glob("val-*.npz"):
+            file.unlink()
     elif what == "nan":
         np.savez(folder / "scores" / "val-01.npz", logits=np.full((8, 3), np.nan, np.float16))
     else:
@@ -85,7 +88,13 @@ def spoil(folder, what):
 
 @pytest.mark.parametrize(
     "what,message",
-    {"labels": "no labels.npz", "scores": "is not there", "nan": "diverged", "shape": "do not fit"}.items(),
+    {
+        "labels": "no labels.npz",
+        "scores": "is not there",
+        "all scores": "holds no scores",
+        "nan": "diverged",
+        "shape": "do not fit",
+    }.items(),
 )
 def test_what_is_wanting_is_named(make, what, message):
     folder = make()
@@ -94,9 +103,10 @@ def test_what_is_wanting_is_named(make, what, message):
         distinguishability(unknown_labels(folder))
 
 
-def test_incomplete_validation_labels_are_refused(make):
+@pytest.mark.parametrize("row", [[1, 0, 0], [1, -1, -1], [1, 1, 1]])
+def test_validation_labels_that_tell_nothing_are_refused(make, row):
     with pytest.raises(UserError, match="complete validation labels"):
-        unknown_labels(make(truth=[[1, 0, 0]] * 8))
+        unknown_labels(make(truth=[row] * 8))
 
 
 def test_the_files_hold_what_was_computed(make, tmp_path):

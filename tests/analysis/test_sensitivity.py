@@ -42,6 +42,8 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
     assert {run.name for run in group} == {"one", "other", "level"}
     assert the(GR, group).name == "one" and the(LINES[0], group).name == "level" and the(LINES[1], group) is None
     assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
+    both = [run for run in made if run.name in ("one", "seed")]
+    assert [run.name for run in comparable(both, [GR])] == ["one"]  # of as many, those of the lower seed
     *_, moving = sensitivity(group)
     assert [point.run for point in moving.points] == ["one", None, "other", None]
     assert moving.points[0].by_epoch == (0.0, 10.0, 20.0) and moving.levels[0].test_map == 40.0

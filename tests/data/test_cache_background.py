@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,13 @@ def gate(monkeypatch):
     gate.open()
 
 
+def batch(pictures, rows):
+    """The pictures of the rows, without those that cannot be read, and why; as a feed takes them."""
+    staged = pictures.stage(rows)
+    staged.errors = pictures.read(staged.lacking, staged.host.numpy())
+    return pictures.send(staged), staged.errors
+
+
 def feed_of(table, cache, mode="disk"):
     """A feed; "resident" is what a device has, here in memory."""
     feed = Feed(table, SIZE, cache=cache)
@@ -77,7 +85,7 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
             order = np.array_split(rng.permutation(len(table)), 4)
             for (x, rows), asked in zip(feed.batches(order), order, strict=True):
                 assert (rows == asked).all() and torch.equal(x, expected[asked])
-        assert torch.equal(feed.cached.batch(np.array([3, 3, 0]))[0], expected[[3, 3, 0]])
+        assert torch.equal(batch(feed.cached, np.array([3, 3, 0]))[0], expected[[3, 3, 0]])
     assert sorted(decoded) == sorted(table.items)
     assert (feed.resident is not None) == (mode == "resident")
     with opened([table], tmp_path / "cache", mode) as cache:  # all is there
@@ -123,10 +131,10 @@ def test_a_batch_waits_for_its_own_pictures_alone(tmp_path, gate, settled):
     with opened([table], tmp_path / "cache", threads=3) as cache, ThreadPoolExecutor(2) as pool:
         feed = feed_of(table, cache)
         assert gate.begun.wait(30)
-        x, _ = feed.cached.batch(np.array([7, 3]))  # while 0 and 5 take long
+        x, _ = batch(feed.cached, np.array([7, 3]))  # while 0 and 5 take long
         assert torch.equal(x, direct(table)[[7, 3]])
         assert not cache.build._over
-        slow = pool.submit(feed.cached.batch, np.array([5, 1]))
+        slow = pool.submit(batch, feed.cached, np.array([5, 1]))
         time.sleep(0.05)
         assert not slow.done()
         gate.open()
@@ -139,7 +147,7 @@ def test_what_is_asked_for_is_decoded_next(tmp_path, gate, settled):
     gate.close("0.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache, ThreadPoolExecutor(1) as pool:
         assert gate.begun.wait(30)
-        asked = pool.submit(feed_of(table, cache).cached.batch, np.array([6, 4]))
+        asked = pool.submit(batch, feed_of(table, cache).cached, np.array([6, 4]))
         while not cache.build._waiters:
             time.sleep(0.001)
         gate.open()
@@ -160,8 +168,8 @@ def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(tmp_path,
     with opened([table], tmp_path / "cache", mode, first=[(table, [25])]) as cache, ThreadPoolExecutor(1) as pool:
         feed = feed_of(table, cache, mode)
         good = table.take([0, 1, 2, 3])
-        assert torch.equal(feed.cached.batch(np.arange(4))[0], direct(good))
-        told = pool.submit(feed.cached.batch, np.array([25, 2]))
+        assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(good))
+        told = pool.submit(batch, feed.cached, np.array([25, 2]))
         time.sleep(0.1)
         assert not told.done()
         gate.open()
@@ -172,7 +180,7 @@ def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(tmp_path,
         assert len(gate.names) == 30
         with pytest.raises(DataError, match=r"9\.jpg"):
             list(feed.in_order(8))
-        assert torch.equal(feed.cached.batch(np.arange(4))[0], direct(good))
+        assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(good))
         with pytest.raises(DataError, match=r"9\.jpg"):
             cache.finish()
 
@@ -182,19 +190,19 @@ def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, set
     gate.close("11.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
-        feed.cached.batch(np.arange(11))
+        batch(feed.cached, np.arange(11))
         closing = threading.Timer(0.1, gate.open)  # the picture that is in work is waited for
         closing.start()
         cache.close()
         assert not [t for t in threading.enumerate() if t.name in ("cache", "decode")]
-        assert torch.equal(feed.cached.batch(np.array([2, 10]))[0], direct(table)[[2, 10]])
+        assert torch.equal(batch(feed.cached, np.array([2, 10]))[0], direct(table)[[2, 10]])
         with pytest.raises(RuntimeError, match="closed"):
-            feed.cached.batch(np.array([2, 19]))
+            batch(feed.cached, np.array([2, 19]))
         closing.join()
     done = list(gate.names)
     assert done == table.items[:12]
     with opened([table], tmp_path / "cache") as cache:
-        assert torch.equal(feed_of(table, cache).cached.batch(np.arange(20))[0], direct(table))
+        assert torch.equal(batch(feed_of(table, cache).cached, np.arange(20))[0], direct(table))
     assert sorted(gate.names) == sorted(table.items)
     cache.finish()
     cache.close()
@@ -208,7 +216,7 @@ def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, se
         with opened([table], tmp_path / mode, mode) as cache, ThreadPoolExecutor(8) as pool:
             pictures = feed_of(table, cache, mode).cached
             asked = [np.random.default_rng(i).integers(0, 60, 9) for i in range(40)]
-            for rows, (x, errors) in zip(asked, pool.map(pictures.batch, asked), strict=True):
+            for rows, (x, errors) in zip(asked, pool.map(partial(batch, pictures), asked), strict=True):
                 assert torch.equal(x, expected[rows]) and not errors
         assert sorted(decoded) == sorted(set(decoded))
 
@@ -240,9 +248,9 @@ def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
         assert cache.pictures(table.take(np.arange(6))) is first  # the same files
         with pytest.raises(UserError, match=r"10 kB do not fit well in the 7 kB that are free; give --cache disk"):
             cache.pictures(other)
-        first.batch(np.arange(6))
+        batch(first, np.arange(6))
         assert first.promised == 0
-        assert torch.equal(cache.pictures(other).batch(np.arange(6))[0], direct(other))
+        assert torch.equal(batch(cache.pictures(other), np.arange(6))[0], direct(other))
 
 
 def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_matters(tmp_path, monkeypatch, settled):
@@ -261,8 +269,8 @@ def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_m
     monkeypatch.setattr(os, "pwrite", pwrite)
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
-        assert torch.equal(feed.cached.batch(np.arange(4))[0], direct(table)[:4])
-        for again in (lambda: feed.cached.batch(np.arange(6)), cache.finish):
+        assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])
+        for again in (lambda: batch(feed.cached, np.arange(6)), cache.finish):
             with pytest.raises(UserError, match=r"cache in .*: the disk is full.*--cache none"):
                 again()
     assert lines(tmp_path / "cache") == 4
@@ -274,12 +282,12 @@ def test_pictures_that_another_process_decodes_are_used_as_it_goes(tmp_path, gat
     other = table.take(np.arange(6))
     gate.close("5.jpg")
     with opened([other], tmp_path / "cache") as first:  # holds the right to write
-        feed_of(other, first).cached.batch(np.arange(5))
+        batch(feed_of(other, first).cached, np.arange(5))
         with opened([table], tmp_path / "cache", tell=told) as second, ThreadPoolExecutor(1) as pool:
             assert "waiting for another process" in told[-1]
             pictures = feed_of(table, second).cached
-            assert torch.equal(pictures.batch(np.arange(5))[0], direct(table)[:5])
-            rest = pool.submit(pictures.batch, np.arange(12))
+            assert torch.equal(batch(pictures, np.arange(5))[0], direct(table)[:5])
+            rest = pool.submit(batch, pictures, np.arange(12))
             time.sleep(0.1)
             assert not rest.done()
             gate.open()
@@ -295,7 +303,7 @@ def test_waiting_for_another_process_can_be_left(tmp_path):
         cache.close()
         assert time.monotonic() - began < 5
         with pytest.raises(RuntimeError, match="closed"):
-            cache.pictures(table).batch(np.array([0]))
+            batch(cache.pictures(table), np.array([0]))
 
 
 def background(folder, names, cache):
@@ -331,7 +339,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
     assert landed >= 3
     done = lines(tmp_path / "cache")
     with opened([table], tmp_path / "cache") as cache:
-        assert torch.equal(feed_of(table, cache).cached.batch(np.arange(80))[0], direct(table))
+        assert torch.equal(batch(feed_of(table, cache).cached, np.arange(80))[0], direct(table))
     assert len(decoded) <= 80 - done + 6
 
 
@@ -378,10 +386,10 @@ def test_what_is_not_needed_soon_waits_until_it_is_asked_for(tmp_path, gate, mon
     table = make(tmp_path / "a", 12)
     with opened([table], tmp_path / "cache", threads=3, first=[(table, [4, 5])]) as cache:
         feed = feed_of(table, cache)
-        assert torch.equal(feed.cached.batch(np.array([4, 5]))[0], direct(table)[[4, 5]])
+        assert torch.equal(batch(feed.cached, np.array([4, 5]))[0], direct(table)[[4, 5]])
         time.sleep(3 * module.TICK)
         assert {Path(table.items[row]).name for row in (4, 5)} == set(gate.names)
-        assert torch.equal(feed.cached.batch(np.array([9]))[0], direct(table)[[9]])
+        assert torch.equal(batch(feed.cached, np.array([9]))[0], direct(table)[[9]])
         assert len(gate.names) == 3
         cache.finish()
         assert len(gate.names) == 12

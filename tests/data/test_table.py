@@ -108,6 +108,11 @@ def test_parts_that_do_not_fit(items, classes, labels, message):
         LabelTable(items, classes, labels)
 
 
+def test_names_may_be_arrays():
+    table = LabelTable(np.array(["a"]), np.array(["x", "y"]), [[1, 0]])
+    assert table.classes == ["x", "y"] and table.take([0]).items == ["a"]
+
+
 def test_x_must_have_the_same_rows():
     with pytest.raises(DataError, match="x has 3 rows, the table 1"):
         LabelTable(["a"], ["x"], [[1]], x=np.zeros((3, 2)))

@@ -26,8 +26,8 @@ def embeddings(items: int, classes: int, size: int) -> Tensor:
     return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
 
 
-def build(name: str, observed: Tensor, **options: Any) -> Callable[..., Tensor]:
-    """The loss called as loss(logits, observed, epoch=, epochs=), its index and tables supplied."""
+def build(name: str, observed: Tensor, **options: Any) -> Any:
+    """The loss called as loss(logits, observed, epoch=, epochs=), its index and tables supplied; `method` is itself."""
     items, classes = observed.shape
     supply = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
     torch.manual_seed(0)  # of what starts at random
@@ -41,6 +41,7 @@ def build(name: str, observed: Tensor, **options: Any) -> Callable[..., Tensor]:
             extra["views"] = logits.detach().roll(1, dims=0)
         return loss(logits, labels, **extra, **arguments)  # type: ignore[no-any-return]
 
+    call.method = loss
     return call
 
 

@@ -38,6 +38,10 @@ def test_the_pick_is_rounded_up_and_counts_all_entries(epoch: int) -> None:
         assert logits[found].min() > logits[(observed == 0) & ~found].max()
 
 
+def test_nothing_is_picked_in_an_epoch_0() -> None:
+    assert not picked(*batch(16, 20), 0.3, 0).any()
+
+
 def test_a_share_that_is_a_whole_number_of_entries_is_not_rounded_up() -> None:
     logits, observed = batch(10, 10)
     assert picked(logits, observed, 0.07, 2).sum() == 7  # 100 * 0.07 is above 7 in floating point

@@ -97,6 +97,11 @@ def test_every_set_of_labels_is_legal(name: str, rows: list[list[int]]) -> None:
         assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
 
 
+def test_of_a_single_class_an_unknown_label_counts_as_much_as_a_positive() -> None:
+    logits, observed = torch.tensor([[1.0], [2.0]]), torch.tensor([[1], [0]])
+    assert losses.create("wan")(logits, observed) == losses.create("an")(logits, observed)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_labels_of_any_type_give_the_same_value(name: str) -> None:
     logits, observed = random_batch()
@@ -147,6 +152,16 @@ def test_a_known_negative_is_never_encouraged(name: str) -> None:
         penalty = build("epr", observed)
         base = value_and_gradient(penalty, logits, observed * 0)[1] if name == "epr" else torch.zeros_like(logits)
         assert ((with_term - base)[:, :3] >= 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_evaluation_mode_nothing_is_remembered(name: str) -> None:
+    logits, observed = random_batch()
+    loss = build(name, observed)
+    loss(logits, observed, epoch=8, epochs=8)  # makes what depends on the size of features
+    before = {key: value.clone() for key, value in loss.method.eval().state_dict().items()}
+    loss(logits + 1, observed, epoch=8, epochs=8)
+    torch.testing.assert_close(dict(loss.method.state_dict()), before, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", NAMES)

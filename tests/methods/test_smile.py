@@ -19,8 +19,7 @@ from spml.losses.presets import DATASETS
 from spml.methods import smile_graph, smile_image, smile_table
 from spml.methods.smile_graph import nearest
 from spml.train import fit
-from spml.train.loop import Training
-from tests.conftest import contents, outcome
+from tests.conftest import assert_resumes, outcome
 from tests.losses.common import embeddings, random_batch, value_and_gradient
 from tests.methods.test_contrastive import by_loops, entries
 
@@ -485,23 +484,9 @@ def feature_file(tmp_path_factory):
 
 
 class TestTraining:
-    def test_on_feature_vectors_it_resumes_to_the_bit(self, feature_file, quick, tmp_path, monkeypatch):
-        data = load(feature_file, labels="complete")
+    def test_on_feature_vectors_it_resumes_to_the_bit(self, feature_file, quick, tmp_path):
         settings = replace(quick, method="smile", backbone="linear", lr=1e-2)
-        fit(data, settings, tmp_path / "whole", quiet=True)
-        original = Training._train_epoch
-
-        def interrupted(self, epoch):
-            if epoch == 3:
-                raise KeyboardInterrupt
-            return original(self, epoch)
-
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Training, "_train_epoch", interrupted)
-            fit(data, settings, tmp_path / "cut", quiet=True)
-        fit(data, settings, tmp_path / "cut", resume=True, quiet=True)
-        assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
-        assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+        assert_resumes(load(feature_file, labels="complete"), settings, tmp_path)
 
     def test_the_command_trains_on_feature_vectors(self, feature_file, tmp_path, capsys):
         command = f"train {feature_file} --labels complete --method smile --set mu=0.2 --epochs 3 --lr 0.01"

@@ -66,6 +66,12 @@ class TestLLCp:
             loss(torch.tensor([[-9.0, 9.0, -5.0]]), observed, **CALL, index=torch.tensor([0]))
         assert loss.corrected.tolist() == [[False, False, True]]
 
+    def test_a_delta_of_0_corrects_nothing(self):
+        logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
+        loss = losses.create("ll_cp", delta=0.0, **given(observed))
+        value = loss(logits, observed, **CALL, index=torch.arange(6))
+        assert torch.equal(value, losses.create("an")(logits, observed)) and not loss.corrected.any()
+
     def test_the_first_step_is_ll_ct_with_the_same_pick(self):
         torch.manual_seed(0)
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
@@ -121,6 +127,15 @@ class TestRole:
         half = (total / 6 + (p.sum() / 2 - k) ** 2 / 9) / 2
         half.backward()
         torch.testing.assert_close(learner.grad, a.grad)
+
+    def test_sure_labels_may_be_given_and_what_is_no_probability_may_not(self):
+        sure = torch.tensor([[1.0, 0.0]])
+        loss = losses.create("role", estimated=sure)
+        assert loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL).isfinite()
+        torch.testing.assert_close(loss.label_logits.detach().sigmoid(), torch.tensor([[1 - 1e-5, 1e-5]]).double())
+        for wrong in (sure * 2, sure - 1, sure * math.nan):
+            with pytest.raises(ValueError, match="not probabilities"):
+                losses.create("role", estimated=wrong)
 
     def test_its_labels_are_trained_as_fast_as_the_head(self):
         groups = losses.create("role", **given(torch.zeros(3, 2))).parameter_groups(0.25)
@@ -189,3 +204,8 @@ class TestEmApl:
         p = torch.sigmoid(logits[0, 1]).item()
         soft = -(0.2 * math.log(p) + 0.8 * math.log(1 - p))
         assert values[1] - values[0] == pytest.approx(soft / 2, rel=1e-5)
+
+    def test_a_known_label_is_no_pseudo_label_whatever_the_table_says(self):
+        logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, -1]])
+        value = losses.create("em_apl", table=[[-0.4, -1.0]], beta=0.5)(logits, observed, **CALL)
+        assert value.item() == pytest.approx(losses.create("em")(logits, observed).item())

@@ -16,6 +16,7 @@ FUNCTIONS = {
     "threshold_metrics": metrics.threshold_metrics,
     "precision_at_k": lambda logits, truth: metrics.precision_at_k(logits, truth, 1),
     "recall_at_k": lambda logits, truth: metrics.recall_at_k(logits, truth, 1),
+    "calibration_error": metrics.calibration_error,
     "coverage": metrics.coverage,
     "ranking_loss": metrics.ranking_loss,
     "MeanAveragePrecision": lambda logits, truth: metrics.MeanAveragePrecision()(logits, truth),
@@ -54,6 +55,14 @@ def test_unsigned_labels_that_wrap(metric):
 def test_boolean_labels(metric):
     with pytest.raises(UserError, match="boolean"):
         metric(np.zeros((2, 3)), GOOD == 1)
+
+
+@pytest.mark.parametrize("truth", [GOOD, (GOOD == 1).astype(int), np.ones((2, 3), int)])
+def test_labels_of_0_and_1_are_warned_of_where_a_truth_is_wanted(recwarn, request, metric, truth):
+    metric(np.zeros((2, 3)), truth)
+    meant = "observed" in request.node.name or "estimated" in request.node.name
+    expected = 0 if meant or truth.min() != 0 else 1
+    assert sum("write absent labels as -1" in str(warning.message) for warning in recwarn) == expected
 
 
 def test_place_of_a_wrong_label_is_named():

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from spml import metrics
+from spml.errors import UserError
 from spml.metrics.reliability import reliability
 
 
@@ -19,3 +20,9 @@ def test_calibrated_logits_have_no_error_and_unknown_labels_are_left_out():
     assert metrics.calibration_error(z, y) < 0.01 < 0.1 < metrics.calibration_error(3 * z, y)
     y[:, 2] = 0
     assert metrics.calibration_error(z * [1, 1, 50], y) < 0.02
+
+
+@pytest.mark.parametrize("items", [0, 2])
+def test_without_known_labels_there_is_no_error(items):
+    with pytest.raises(UserError, match="no known labels"):
+        metrics.calibration_error(np.zeros((items, 3)), np.zeros((items, 3), int))

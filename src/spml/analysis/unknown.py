@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
+from spml.metrics.inputs import sigmoid
 from spml.report.files import read_arrays, read_record
 
 Floats = npt.NDArray[np.float64]
@@ -51,7 +52,10 @@ class Unknown:
     def epochs(self) -> list[int]:
         """Whose scores are stored; 0 is before training."""
         names = [path.stem.partition("-")[2] for path in (self.folder / "scores").glob("val-*.npz")]
-        return sorted(int(name) for name in names if name.isdigit())
+        found = sorted(int(name) for name in names if name.isdigit())
+        if not found:
+            raise UserError(f"{self.folder / 'scores'} holds no scores of validation items (val-*.npz)")
+        return found
 
     def at(self, epoch: int) -> Floats:
         """The confidences after an epoch."""
@@ -62,7 +66,7 @@ class Unknown:
         logits = arrays["logits"]
         if logits.shape != self.mask.shape:
             raise UserError(f"{path}: logits of shape {logits.shape} do not fit the labels {self.mask.shape}")
-        confidence: Floats = 0.5 * (1 + np.tanh(0.5 * logits[self.mask].astype(np.float64)))
+        confidence = sigmoid(logits[self.mask])
         if not np.isfinite(confidence).all():
             raise UserError(f"{path} holds scores that are not numbers: the run has diverged")
         return confidence
@@ -79,7 +83,7 @@ def unknown_labels(folder: Path) -> Unknown:
     if observed.shape != truth.shape:
         raise UserError(f"{folder}: validation labels {truth.shape} do not fit those observed {observed.shape}")
     mask = observed == 0
-    if (truth[mask] == 0).any() or not (truth[mask] == 1).any():
-        raise UserError(f"{folder}: the study needs complete validation labels with missing positives among them")
+    if set(truth[mask].tolist()) != {1, -1}:
+        raise UserError(f"{folder}: the study needs complete validation labels, with positives that were not drawn")
     config, result = read_record(folder / "config.json"), read_record(folder / "result.json")
     return Unknown(folder, mask, truth[mask] == 1, int((observed == 1).sum()), config, result)

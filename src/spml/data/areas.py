@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.coco import _load
+from spml.data.coco import load_instances
 from spml.data.table import LabelTable
 from spml.data.text import opening
 from spml.errors import DataError, UserError
@@ -28,8 +28,7 @@ def areas(source: str, table: LabelTable) -> Areas:
         raise UserError(f"{source} has no boxes, so sizes are not known; --observe size is for voc and coco")
     assert table.root is not None
     known = table.sparse.positives(-1)
-    rows = np.repeat(np.arange(len(table)), np.diff(known.indptr))
-    keys = rows * known.num_classes + known.indices
+    keys = known.entry_rows() * known.num_classes + known.indices
     boxes = _voc(table, table.root) if source == "voc" else _coco(table, table.root)
     found = np.fromiter(boxes, np.dtype([("row", np.int64), ("column", np.int64), ("area", np.float64)]))
     wanted = found["row"] * known.num_classes + found["column"]
@@ -65,7 +64,7 @@ def _coco(table: LabelTable, root: Path) -> Iterator[tuple[int, int, float]]:
     row = {item: i for i, item in enumerate(table.items)}
     for folder in sorted({item.partition("/")[0] for item in table.items}):
         path = root / "annotations" / f"instances_{folder}.json"
-        content = _load(path)
+        content = load_instances(path)
         try:
             column = {category["id"]: table.classes.index(category["name"]) for category in content["categories"]}
             name = {image["id"]: f"{folder}/{image['file_name']}" for image in content["images"]}

@@ -115,12 +115,6 @@ class Pictures:
         """Bytes of memory that the copy will still take."""
         return 0 if self.memory is None else int(np.count_nonzero(~self.copied)) * self.pool.slot_bytes
 
-    def batch(self, rows: Rows) -> tuple[Tensor, dict[int, DataError]]:
-        """The pictures of the rows, without those that were damaged in the cache and now cannot be decoded; and why."""
-        staged = self.stage(rows)
-        staged.errors = self.read(staged.lacking, staged.host.numpy())
-        return self.send(staged), staged.errors
-
     def stage(self, rows: Rows) -> Staged:
         """Room for those pictures of a batch that must be read."""
         lacking = rows if self.resident is None else rows[~self.copied[rows]]

@@ -125,7 +125,9 @@ def _contents(path: Path, decoded: bool, size: int | None, compared: bool) -> tu
     """Why a picture cannot be decoded, and the hash of its bytes where it is to be compared."""
     try:
         if decoded:
-            _decode(path, size)
+            from spml.data.pictures import decode
+
+            decode(path, size)
         if not compared:
             return None, None
         with path.open("rb") as file:
@@ -134,10 +136,3 @@ def _contents(path: Path, decoded: bool, size: int | None, compared: bool) -> tu
         return str(error), None
     except OSError as error:
         return f"{path}: cannot be read ({error.strerror or error})", None
-
-
-def _decode(path: Path, size: int | None) -> None:
-
-    from spml.data.pictures import decode
-
-    decode(path, size)

@@ -100,7 +100,7 @@ def _without(tables: dict[str, LabelTable], out: dict[Place, str], edits: Edits)
 
 def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
     """The labels with some rows replaced by dense ones."""
-    rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
+    rows = labels.entry_rows()
     keep = ~np.isin(rows, list(edits))
     parts = [(rows[keep], labels.indices[keep], labels.values[keep])]
     for row, dense in edits.items():

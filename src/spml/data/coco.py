@@ -32,7 +32,7 @@ def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]
 
 
 def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dict[str, LabelTable]:
-    content = _load(path)
+    content = load_instances(path)
     try:
         names = {category["id"]: str(category["name"]) for category in content["categories"]}
         files = {image["id"]: f"{name}/{image['file_name']}" for image in content["images"]}
@@ -51,7 +51,8 @@ def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dic
     return builder.tables(labels, folder)
 
 
-def _load(path: Path) -> Any:
+def load_instances(path: Path) -> Any:
+    """What an instances file holds, without the outlines of its objects."""
     try:
         with opening(path), path.open("rb") as file:
             return json.load(file, object_hook=_without_outline)

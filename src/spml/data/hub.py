@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from spml.data.arrow import inner_type, is_text, sound
 from spml.data.builder import Builder, Reading
 from spml.data.forms import row_of
-from spml.data.hub_files import Part, batches, is_hub_folder, label_names, parts_of, sound
+from spml.data.hub_files import Part, batches, is_hub_folder, label_names, parts_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
 
@@ -40,7 +41,7 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
     """
     number, listed = 1, False
     for part in parts_of(builder.source):
-        with sound(part.file):
+        with sound(part.file, "cannot be read"):
             for batch in batches(part.file):
                 image, label = _column(part, batch, IMAGES, "pictures"), _column(part, batch, LABELS, "labels")
                 names = label_names(part, batch.schema, label)
@@ -74,7 +75,7 @@ def _pictures(builder: Builder, part: Part, column: Any, store: Store | None) ->
     column.validate(full=True)  # a damaged Arrow file is not looked at otherwise
     kind = column.type
     mapping = types.is_struct(kind) and {"path", "bytes"} <= {field.name for field in kind}
-    if not mapping and not _is_text(kind):
+    if not mapping and not is_text(kind):
         raise DataError(f"{part.file}: the column of the pictures holds {kind}; it must hold paths or pictures")
     pictures: list[Any] = column.to_pylist()
     if mapping and store is None and any(one and one["bytes"] is not None for one in pictures):
@@ -91,18 +92,12 @@ def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[
 
     column.validate(full=True)
     kind = column.type
-    inner = kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
+    inner = inner_type(kind)
     if types.is_integer(inner) and names is None and part.file.suffix != ".csv":
         raise DataError(f"{part.file}: column {name!r} holds numbers without names; store names, or a ClassLabel")
-    if not (_is_text(inner) or types.is_integer(inner)):
+    if not (is_text(inner) or types.is_integer(inner)):
         raise DataError(f"{part.file}: column {name!r} holds {kind}; it must hold names, or lists of names")
     return column.to_pylist()  # type: ignore[no-any-return]
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_null))
 
 
 def _item(part: Part, number: int, picture: Any, store: Store | None) -> str:

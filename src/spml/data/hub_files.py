@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,19 +106,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(f"{path}: no JSON object; save the dataset again")
     return found
-
-
-@contextmanager
-def sound(path: Path) -> Iterator[None]:
-    """Turn what pyarrow says of a file into a DataError that names it."""
-    import pyarrow as pa
-
-    try:
-        with opening(path):
-            yield
-    except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: cannot be read ({reason}); write it again") from None
 
 
 def batches(file: Path) -> Iterator[Any]:

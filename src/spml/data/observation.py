@@ -129,7 +129,7 @@ def _aligned(table: LabelTable, given: LabelTable, rows: list[int], path: str) -
         raise DataError(f"{path}: most labels are known negatives; give a table in which most are unknown (0)")
     column = {name: i for i, name in enumerate(table.classes)}
     labels = given.sparse.take(rows)
-    row = np.repeat(np.arange(len(rows)), np.diff(labels.indptr))
+    row = labels.entry_rows()
     moved = np.array([column[name] for name in given.classes])[labels.indices]
     keep = np.lexsort((moved, row))
     keep = keep[labels.values[keep] != 0]
@@ -140,7 +140,7 @@ def _aligned(table: LabelTable, given: LabelTable, rows: list[int], path: str) -
 
 def lookup(labels: SparseLabels, rows: Any, columns: Any) -> np.ndarray[Any, np.dtype[np.int8]]:
     """The labels of single entries, none of the table made dense."""
-    keys = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr)) * labels.num_classes + labels.indices
+    keys = labels.entry_rows() * labels.num_classes + labels.indices
     wanted = np.asarray(rows, np.int64) * labels.num_classes + np.asarray(columns, np.int64)
     out = np.full(len(wanted), labels.fill, np.int8)
     if len(keys):

@@ -32,11 +32,7 @@ def observe(labels: Any, seed: int = SEED, positives: int = 1, negatives: int = 
 
 def draw(labels: SparseLabels, seed: int = SEED, positives: int = 1, negatives: int = 0) -> SparseLabels:
     """`observe` on sparse labels, giving sparse labels."""
-    if positives < 0 or negatives < 0:
-        raise UserError(f"positives={positives} and negatives={negatives} must not be below 0")
-    if labels.counts(0).any():
-        raise DataError("labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry")
-    known = labels.positives(fill=-1)
+    known = _drawn_from(labels, positives, negatives)
     shuffled = known.indices.copy()
     everything = np.arange(labels.num_classes, dtype=np.int32)
     spare = everything.copy()
@@ -67,26 +63,29 @@ def draw_weighted(
         seed: of the draw.
         positives: how many positives of a row stay known; all of them where it has fewer.
     """
-    if positives < 0:
-        raise UserError(f"positives={positives} must not be below 0")
-    if labels.counts(0).any():
-        raise DataError("labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry")
-    known = labels.positives(fill=-1)
+    known = _drawn_from(labels, positives)
     uniform = np.random.RandomState(seed).random_sample(len(known.indices))
     exponential = np.maximum(-np.log1p(-uniform), np.finfo(np.float64).tiny)
     keys = log_weights - np.log(exponential)
-    rows = np.repeat(np.arange(known.shape[0]), np.diff(known.indptr))
-    order = np.lexsort((uniform, -keys, rows))  # equal weights of 0 are settled by the noise alone
+    order = np.lexsort((uniform, -keys, known.entry_rows()))  # equal weights of 0 are settled by the noise alone
     return _kept(known, known.indices[order], positives, [])
+
+
+def _drawn_from(labels: SparseLabels, positives: int, negatives: int = 0) -> SparseLabels:
+    """The positives of complete labels; what cannot be drawn is refused."""
+    if positives < 0 or negatives < 0:
+        raise UserError(f"positives={positives} and negatives={negatives} must not be below 0")
+    if labels.counts(0).any():
+        raise DataError("labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry")
+    return labels.positives(fill=-1)
 
 
 def _kept(
     known: SparseLabels, shuffled: npt.NDArray[np.int32], positives: int, negatives: list[npt.NDArray[np.int32]]
 ) -> SparseLabels:
     """The first positives of each shuffled row and the given negatives of each row, as a table of observed labels."""
-    lengths = np.diff(known.indptr)
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    keep = np.arange(len(row)) - np.repeat(known.indptr[:-1], lengths) < positives
+    row = known.entry_rows()
+    keep = np.arange(len(row)) - known.indptr[row] < positives
     rows, columns, values = row[keep], shuffled[keep], np.ones(int(keep.sum()), np.int8)
     if negatives:
         extra = np.concatenate(negatives)

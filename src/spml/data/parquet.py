@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spml.data.arrow import inner_type, is_text, sound
 from spml.data.builder import Builder, Reading
 from spml.data.forms import Form, fill_long, misnamed, row_of
 from spml.data.table import LabelTable
-from spml.data.text import opening
 from spml.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -27,39 +27,26 @@ def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, Label
         root: folder of the images; that of the file when None.
         how: as for a CSV file.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     builder = Builder(path, how.classes, "row", how.on_error)
-    try:
-        with opening(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
-            form = Form.of(builder, 0, file.schema_arrow.names)
-            _check_types(path, form, file.schema_arrow)
-            if form.label is not None:
-                fill_long(builder, form, _records(file, form))
-            else:
-                form.columns(builder)
-                _fill_wide(builder, form, file)
-    except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: not a sound Parquet file ({reason}); write it again") from None
+    with sound(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
+        form = Form.of(builder, 0, file.schema_arrow.names)
+        _check_types(path, form, file.schema_arrow)
+        if form.label is not None:
+            fill_long(builder, form, _records(file, form))
+        else:
+            form.columns(builder)
+            _fill_wide(builder, form, file)
     return builder.tables(how.labels, root or path.parent, sort_classes=form.label is not None)
 
 
 def _check_types(path: Path, form: Form, schema: Any) -> None:
     from pyarrow import types
 
-    def is_text(kind: Any) -> bool:
-        return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_null))
-
-    def fits(kind: Any, *, lists: bool) -> bool:
-        if types.is_dictionary(kind) or (lists and (types.is_list(kind) or types.is_large_list(kind))):
-            kind = kind.value_type
-        return is_text(kind)
-
     for place, lists in ((form.image, False), (form.split, False), (form.label, True), (form.negative, True)):
-        if place is not None and not fits(schema.field(place).type, lists=lists):
-            field = schema.field(place)
+        field = None if place is None else schema.field(place)
+        if field is not None and not is_text(inner_type(field.type) if lists else field.type):
             wanted = "strings or lists of strings" if lists else "strings"
             raise DataError(f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}")
     others = {}

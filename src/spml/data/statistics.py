@@ -159,8 +159,7 @@ def statistics(experiment: Experiment) -> Statistics:
 def _missing(observed: SparseLabels, complete: SparseLabels) -> Counts:
     """Positives of each class that are not observed."""
     known = complete.positives(-1)
-    rows = np.repeat(np.arange(known.shape[0]), np.diff(known.indptr))
-    hidden = lookup(observed, rows, known.indices) == 0
+    hidden = lookup(observed, known.entry_rows(), known.indices) == 0
     return np.bincount(known.indices[hidden], minlength=known.num_classes)
 
 

@@ -70,14 +70,15 @@ class SparseLabels:
         """Items, classes."""
         return len(self.indptr) - 1, self.num_classes
 
+    def entry_rows(self) -> npt.NDArray[np.int64]:
+        """Row of each entry."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
     def rows(self, index: npt.ArrayLike) -> Labels:
         """Dense labels of the given rows."""
-        wanted = _row_numbers(index, self.shape[0])
-        out = np.full((len(wanted), self.num_classes), self.fill, np.int8)
-        starts, lengths = self.indptr[wanted], self.indptr[wanted + 1] - self.indptr[wanted]
-        row = np.repeat(np.arange(len(wanted)), lengths)
-        entry = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(starts, lengths)
-        out[row, self.indices[entry]] = self.values[entry]
+        taken = self.take(index)
+        out = np.full(taken.shape, self.fill, np.int8)
+        out[taken.entry_rows(), taken.indices] = taken.values
         return out
 
     def take(self, index: npt.ArrayLike) -> SparseLabels:
@@ -90,9 +91,8 @@ class SparseLabels:
 
     def reorder(self, columns: npt.ArrayLike) -> SparseLabels:
         """The same labels with column i moved to columns[i]."""
-        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
         moved = np.asarray(columns, np.int32)[self.indices]
-        order = np.lexsort((moved, rows))
+        order = np.lexsort((moved, self.entry_rows()))
         return SparseLabels(self.indptr, moved[order], self.values[order], self.fill, self.num_classes)
 
     def positives(self, fill: int) -> SparseLabels:
@@ -156,7 +156,7 @@ class LabelTable:
         sparse = labels if isinstance(labels, SparseLabels) else SparseLabels.from_dense(labels)
         if sparse.shape != (len(items), len(classes)):
             raise DataError(f"labels are {sparse.shape}, not items by classes {(len(items), len(classes))}")
-        if not classes:
+        if not len(classes):
             raise DataError("the table has no classes; give at least one label")
         if len(set(classes)) < len(classes):
             twice = next(name for name in classes if list(classes).count(name) > 1)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spml.data.arrays import Array, Sound, load_array, load_arrays, pictures_or_features, strings
+from spml.data.arrow import is_text, sound
 from spml.data.builder import Builder, OnError, tell
 from spml.data.csv_files import records
-from spml.data.text import opening
 from spml.errors import DataError
 
 BATCH = 65536  # rows of a Parquet file decoded together
@@ -42,27 +42,18 @@ def _csv(builder: Builder) -> Iterator[tuple[int, object]]:
 
 
 def _parquet(builder: Builder) -> Iterator[tuple[int, object]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path, number = builder.source, 0
-    try:
-        with opening(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
-            names = file.schema_arrow.names
-            column = _column(builder, 0, names)
-            if not _is_text(kind := file.schema_arrow.field(column).type):
-                raise builder.error(0, f"column {names[column]!r} holds {kind}; it must hold strings")
-            for batch in file.iter_batches(BATCH, columns=[names[column]]):
-                for cell in batch.column(0).to_pylist():
-                    number += 1
-                    yield number, cell
-    except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: not a sound Parquet file ({reason}); write it again") from None
-
-
-def _is_text(kind: object) -> bool:
-    return str(kind).removeprefix("dictionary<values=").split(",")[0] in ("string", "large_string", "string_view")
+    with sound(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
+        names = file.schema_arrow.names
+        column = _column(builder, 0, names)
+        if not is_text(kind := file.schema_arrow.field(column).type):
+            raise builder.error(0, f"column {names[column]!r} holds {kind}; it must hold strings")
+        for batch in file.iter_batches(BATCH, columns=[names[column]]):
+            for cell in batch.column(0).to_pylist():
+                number += 1
+                yield number, cell
 
 
 def _column(builder: Builder, place: int, header: list[str]) -> int:

@@ -171,16 +171,21 @@ class Largest(Component):
 
     def forward(self, p: Tensor, context: Context) -> Value:
         """`value` on picked entries, 1 - `value` elsewhere."""
-        wanted = (context.epoch - 1) * self.delta * p.numel()
-        count = min(math.ceil(round(wanted, 9)), p.numel())
-        if count == 0:
-            return 1 - self.value
-        picked = largest_unknown(context.logits, context.observed, count)
-        return torch.where(picked, self.value, 1 - self.value).to(p.dtype)
+        picked = largest_unknown(context.logits, context.observed, (context.epoch - 1) * self.delta)
+        return 1 - self.value if picked is None else torch.where(picked, self.value, 1 - self.value).to(p.dtype)
 
 
-def largest_unknown(logits: Tensor, observed: Tensor, count: int) -> Tensor:
-    """The `count` unknown entries of the batch with the largest logits, and any tied with the last, as a mask."""
+def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:
+    """The unknown entries with the largest logits, and any tied with the last, as a mask; None where none is wanted.
+
+    Args:
+        logits: of the batch.
+        observed: of the batch.
+        share: of all entries, known ones too, that is wanted, rounded up to a whole number of them.
+    """
+    count = min(math.ceil(round(share * logits.numel(), 9)), logits.numel())
+    if count <= 0:  # below 0 where epochs are counted from 0
+        return None
     unknown = observed == 0
     ranked = logits.masked_fill(~unknown, -math.inf)
     least = ranked.flatten().topk(count, sorted=False).values.min()

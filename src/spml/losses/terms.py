@@ -132,7 +132,7 @@ class AsymmetricNegative(Term):
             weight = torch.exp(self.gamma * F.logsigmoid(logits))
             return (weight.detach() if self.detach else weight) * F.softplus(logits)
         shifted = (logits.sigmoid() - self.clip).clamp(min=0)
-        weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, float(self.gamma == 0))
+        weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, 0.0)
         return -(weight.detach() if self.detach else weight) * torch.log1p(-shifted)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:

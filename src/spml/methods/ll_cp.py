@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import torch
@@ -69,7 +68,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         features: Tensor | None = None,
         views: Tensor | None = None,
     ) -> Tensor:
-        """Loss of a batch; from the second epoch on, this step's corrections are stored."""
+        """Loss of a batch; from the second epoch on, this step's corrections are stored in training mode."""
         logits = prepared(logits, observed)
         if self.variant == "released":
             loss: Tensor = self.loss(logits, observed, epoch=epoch, epochs=epochs)
@@ -77,10 +76,10 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         if index is None:
             raise ValueError("ll_cp needs index: the rows of the training split that the batch holds")
         labels = observed.masked_fill(self.corrected[index] & (observed == 0), 1)
-        if epoch > 1:
-            count = min(math.ceil(round(self.delta * logits.numel(), 9)), logits.numel())
-            picked = largest_unknown(logits.detach(), labels, count)
+        picked = largest_unknown(logits.detach(), labels, self.delta) if epoch > 1 else None
+        if picked is not None:
             labels = labels.masked_fill(picked, 1)
-            self.corrected[index] |= picked
+            if self.training:
+                self.corrected[index] |= picked
         corrected: Tensor = self.loss(logits, labels, epoch=epoch, epochs=epochs)
         return corrected

@@ -125,15 +125,14 @@ class mime(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError("mime needs features: an embedding of each label, as the head query-normal gives them")
         _check(features, logits.shape[1])
         marked = (rows_of(self.marked, index, logits, "mime") > 0) & (observed == 0)
-        mean, log_deviation, deviation = _parts(features.to(logits.dtype))
+        mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         if self.sample:
             logits = logits + deviation * self._noise(logits, index)
         if self.rule == "add":
             entries = self.loss(logits, observed.masked_fill(marked, 1), epoch=epoch, epochs=epochs)
         else:
             entries = self.loss(logits, observed, epoch=epoch, epochs=epochs).masked_fill(marked, 0)
-        divergence = (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).mean(dim=-1) / 2
-        return reduce(entries + self.beta * divergence, self.reduction)
+        return reduce(entries + self.beta * normal_divergence(mean, log_deviation), self.reduction)
 
     def _noise(self, logits: Tensor, index: Tensor | None) -> Tensor:
         rows = torch.arange(len(logits), device=logits.device) if index is None else index
@@ -164,10 +163,15 @@ class mime(Method):  # noqa: N801  (methods are called by their names)
         self.scores = torch.empty(0)
 
 
-def _parts(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means, logs of deviations, and the logits' deviations."""
+def embedding_parts(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What a head query-normal shows of each label: means, logs of deviations, and the logit's deviation."""
     size = features.shape[-1] // 2
     return features[..., :size], features[..., size : 2 * size], features[..., -1]
+
+
+def normal_divergence(mean: Tensor, log_deviation: Tensor) -> Tensor:
+    """KL from the standard normal distribution, averaged over each label's embedding."""
+    return (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).mean(dim=-1) / 2
 
 
 def _check(features: Tensor, classes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import label_parts, rows_of
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform between -this and this
-CARRIED = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()  # carried over within -this and this
+LEAST = 1e-5  # labels that are given, or carried over, are within this and 1 - this, as published
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known ones at this, or minus this
 
 
@@ -50,7 +51,10 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         self.log, self.reduction = Log(eps), reduction
         self.regulariser = ExpectedPositives(expected_positives)
         if estimated is not None:
-            start = torch.logit(torch.as_tensor(estimated, dtype=torch.float64))
+            given = torch.as_tensor(estimated, dtype=torch.float64)
+            if not bool(((given >= 0) & (given <= 1)).all()):
+                raise ValueError("estimated holds values that are not probabilities, from 0 to 1")
+            start = torch.logit(given, eps=LEAST)
         elif items is None or classes is None or observed is None:
             raise ValueError("role needs items, classes and observed: it keeps a logit for every label")
         else:
@@ -83,8 +87,9 @@ class role(Method):  # noqa: N801  (methods are called by their names)
 
     @torch.no_grad()
     def carry_over(self) -> None:
-        """Keep the learned labels' probabilities within 1e-5 and 1 - 1e-5, as published."""
-        self.label_logits.clamp_(-CARRIED, CARRIED)
+        """Keep the learned labels' probabilities away from 0 and 1."""
+        most = math.log((1 - LEAST) / LEAST)
+        self.label_logits.clamp_(-most, most)
 
     def _half(self, learner: Tensor, teacher: Tensor, context: Context) -> Tensor:
         """Entries of one side: known labels, the other side's opinion, and the expected number of positives."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from spml import keyed
 from spml.methods.beta import FLOOR, divergence, draw
 from spml.methods.contrastive import LabelQueue
+from spml.methods.mime import embedding_parts, normal_divergence
 from spml.methods.smile_table import assume_negative
 
 WRONG_HEAD = "smile needs normal embeddings of each label, not features of shape {}; give --head query-normal:128"
@@ -67,7 +68,7 @@ class ImageForm(nn.Module):
             raise ValueError("smile needs features: what a head query-normal shows of each label")
         self.prepare(features)
         assert self.queue is not None
-        mean, log_deviation, deviation = _parts(features.to(logits.dtype))
+        mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         a, b = self.concentrations(mean)
         p, d = logits, (a / b).log()  # logits, of the means
         if self.sample:
@@ -80,14 +81,14 @@ class ImageForm(nn.Module):
             return entries[0] + entries[1]
         positive = observed == 1
         contrast = self.queue.loss(mean, positive)
-        self.queue.push(mean, positive)
+        if self.training:
+            self.queue.push(mean, positive)
         target = torch.where(observed == -1, 0.0, d.detach().sigmoid())
-        normal = (mean.square() + (2 * log_deviation).exp() - 1) / 2 - log_deviation
         return (
             self.theta * torch.lerp(F.softplus(p), F.softplus(-p), target)
             + self.alpha * entries[0]
             + self.beta * entries[1]
-            + self.kl_embedding * normal.mean(dim=2)
+            + self.kl_embedding * normal_divergence(mean, log_deviation)
             + self.kl_beta * divergence(a, b)
             + self.lam * contrast
         )
@@ -109,9 +110,3 @@ class ImageForm(nn.Module):
             self._make(*stored.shape[1:])
             self.to(stored)
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def _parts(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means, logs of deviations, and the logit's deviation."""
-    size = features.shape[2] // 2
-    return features[..., :size], features[..., size:-1], features[..., -1]

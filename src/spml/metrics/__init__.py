@@ -1,7 +1,8 @@
 """How good a ranking or a set of tags is: logits against labels in {1, -1}, where 0 is left out.
 
 Every function takes numpy arrays or torch tensors of shape (items, classes) and gives floats or numpy arrays. An
-unknown label (0) is removed before anything is ranked or counted.
+unknown label (0) is removed before anything is ranked or counted: labels y in {1, 0}, as other libraries have them, are
+2 * y - 1 here.
 """
 
 from typing import TYPE_CHECKING, Any

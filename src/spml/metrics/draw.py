@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import BLOCK, Labels, Values, scores_and_labels
+from spml.metrics.inputs import Labels, Values, blocks, scores_and_labels, sigmoid
 
 Array = npt.NDArray[np.float64]
 
@@ -77,7 +77,7 @@ def draw(logits: Array, observed: Labels) -> Draw:
         logits: (items, classes), calibrated: their sigmoid is the chance of a label.
         observed: 1 known positive, 0 unknown, -1 known negative; each item needs a positive.
     """
-    parts = [_draw(logits[rows], observed[rows]) for rows in _blocks(*logits.shape)]
+    parts = [_draw(logits[rows], observed[rows]) for rows in blocks(max(len(logits), 1), logits.shape[1])]
     return Draw(*(np.concatenate([getattr(part, name) for part in parts]) for name in Draw.__dataclass_fields__))
 
 
@@ -85,27 +85,17 @@ def drawn_chance(logits: Array) -> Array:
     """Chance that each class is the one that is drawn from its item, whatever was observed; rows sum to 1."""
     t, weight = np.polynomial.legendre.leggauss(NODES)
     chances = np.zeros(logits.shape)
-    for rows in _blocks(*logits.shape):
-        p = _sigmoid(logits[rows])
+    for rows in blocks(*logits.shape):
+        p = sigmoid(logits[rows])
         for node, share in zip((t + 1) / 2, weight / 2, strict=True):
             factors = 1 - p * (1 - node)
             chances[rows] += share * p / factors * np.exp(np.log(factors).sum(axis=1, keepdims=True))
     return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
 
 
-def _sigmoid(z: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return np.asarray(1 / (1 + np.exp(-z)), np.float64)
-
-
-def _blocks(items: int, classes: int) -> list[slice]:
-    step = max(1, BLOCK // max(classes, 1))
-    return [slice(start, start + step) for start in range(0, max(items, 1), step)]
-
-
 def _draw(z: Array, observed: Labels) -> Draw:
     positive, open_ = observed == 1, observed == 0
-    p = np.where(observed == -1, 0.0, _sigmoid(z))
+    p = np.where(observed == -1, 0.0, sigmoid(z))
     drawn = positive.sum(axis=1)
     t, weight = np.polynomial.legendre.leggauss(NODES)
     t, weight = (t + 1) / 2, weight / 2
@@ -197,6 +187,6 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
 
 def _per_logit(z: Array, labels: Labels, present: Array) -> Array:
     """How an item's expected number of positives moves with each of its logits."""
-    p = np.where(labels == -1, 0.0, _sigmoid(z))
+    p = np.where(labels == -1, 0.0, sigmoid(z))
     absent = np.where(labels == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1, keepdims=True)
     return np.asarray(present * (1 - p - np.exp(absent) * present.sum(axis=1, keepdims=True)), np.float64)

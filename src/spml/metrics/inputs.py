@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,18 +29,30 @@ def scores_and_labels(logits: Values, labels: Values, name: str = "truth") -> tu
     Args:
         logits: scores; half precision is widened, which keeps their order.
         labels: 1, 0 or -1.
-        name: what the labels are called in messages.
+        name: what the labels are called in messages; of "truth" without a negative a warning is given.
     """
     scores, marks = as_numpy(logits), as_numpy(labels)
     if scores.ndim != 2 or scores.shape != marks.shape:
         raise UserError(f"logits {scores.shape} and {name} {marks.shape} must have one shape, (items, classes)")
-    return _scores(scores), as_labels(marks, name)
+    known = as_labels(marks, name)
+    if name == "truth" and known.size and known.min() == 0 and known.max() == 1:
+        warnings.warn(
+            "truth holds 1 and 0 but no -1: a 0 is an unknown label, which is left out; write absent labels as -1",
+            stacklevel=3,
+        )
+    return _scores(scores), known
 
 
 def blocks(length: int, width: int) -> Iterator[slice]:
     """Slices that cover `length` rows of `width` entries, a block of entries at a time."""
     step = max(1, BLOCK // max(width, 1))
     return (slice(start, start + step) for start in range(0, length, step))
+
+
+def sigmoid(logits: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Probabilities of logits of any size."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-np.asarray(logits, np.float64))))
 
 
 def as_numpy(values: Values) -> npt.NDArray[Any]:

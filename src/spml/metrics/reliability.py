@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spml.metrics.inputs import Values, scores_and_labels
+from spml.errors import UserError
+from spml.metrics.inputs import Values, scores_and_labels, sigmoid
 
 Array = npt.NDArray[np.float64]
 BINS = 15
@@ -59,5 +60,6 @@ def calibration_error(logits: Values, truth: Values, bins: int = BINS) -> float:
     """
     scores, labels = scores_and_labels(logits, truth)
     known = labels != 0
-    with np.errstate(over="ignore"):
-        return reliability(1 / (1 + np.exp(-scores[known].astype(np.float64))), labels[known] == 1, bins).error
+    if not known.any():
+        raise UserError("there are no known labels to hold probabilities against")
+    return reliability(sigmoid(scores[known]), labels[known] == 1, bins).error

@@ -59,13 +59,13 @@ def threshold_metrics(
     hits = (predicted & positive).sum(axis=0)
     chosen = (predicted & (labels != 0)).sum(axis=0)
     actual = positive.sum(axis=0)
-    precision, recall = _ratio(hits, chosen), _ratio(hits, actual)
-    overall = float(_ratio(hits.sum(), chosen.sum())), float(_ratio(hits.sum(), actual.sum()))
+    precision, recall = ratio(hits, chosen), ratio(hits, actual)
+    overall = float(ratio(hits.sum(), chosen.sum())), float(ratio(hits.sum(), actual.sum()))
     return ThresholdMetrics(
         CP=float(precision.mean()),
         CR=float(recall.mean()),
         CF1=_harmonic(float(precision.mean()), float(recall.mean())),
-        macro_f1=float(_ratio(2 * hits, chosen + actual).mean()),
+        macro_f1=float(ratio(2 * hits, chosen + actual).mean()),
         OP=overall[0],
         OR=overall[1],
         OF1=_harmonic(*overall),
@@ -83,9 +83,10 @@ def _logit(threshold: npt.ArrayLike, classes: int) -> PerClass:
         return np.broadcast_to(np.log(p) - np.log1p(-p), classes)
 
 
-def _ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
+def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
     """Part / whole, 0 where whole is 0."""
-    return np.asarray(np.asarray(part) / np.maximum(whole, 1), np.float64)
+    below = np.asarray(whole, np.float64)
+    return np.asarray(np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64)
 
 
 def _harmonic(a: float, b: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from spml.metrics.thresholds import ratio
 from spml.report.model import Array, Model
 from spml.report.run import Run, Scored
 from spml.report.svg import COLOURS, INK, draw
@@ -51,12 +52,6 @@ class Sweep:
         return ratio(self.hits, self.chosen), ratio(self.hits, self.total)
 
 
-def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> Array:
-    """Part / whole, 0 where whole is 0, as in `spml.metrics`."""
-    below = np.asarray(whole, np.float64)
-    return np.asarray(np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64)
-
-
 def sweep(probabilities: Array, chances: Array) -> Sweep:
     """At each threshold of GRID, from probabilities and the chance of each label."""
     rows = len(GRID) + 1
@@ -77,7 +72,7 @@ def at_thresholds(tagged: npt.NDArray[np.bool_], chances: Array) -> Sweep:
 def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
     """Figures and tables, from complete labels, from calibrated probabilities, or from known positives alone."""
     scored = run.scored
-    if scored is None or not scored.truth.size or not np.isfinite(scored.logits).all():
+    if scored is None or not scored.usable:
         return None
     p = model.probabilities(scored.logits)
     if not scored.complete and not model.calibrated:

@@ -41,7 +41,7 @@ class Tag:
 def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[str, Any] | None:
     """Cards of so many items; None without scores or items to judge them by."""
     scored = run.scored
-    if scored is None or not scored.truth.size or np.isnan(scored.logits).any() or number < 1:
+    if scored is None or not scored.usable or number < 1:
         return None
     why_not = pictures.reason(scored.split)
     if why_not:

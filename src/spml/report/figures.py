@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from spml.metrics.inputs import sigmoid
 from spml.report.run import Scored
 from spml.report.svg import COLOURS, INK, QUIET, draw
 from spml.report.text import count, percent, short
@@ -106,8 +107,7 @@ def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
 
 def confidences(scored: Scored) -> dict[str, Counts]:
     """How often each confidence occurs, by kind of label."""
-    logits = scored.logits
-    confidence = 0.5 * (1 + np.tanh(0.5 * logits))  # the sigmoid, without overflow
+    confidence = sigmoid(scored.logits)
     known = np.isfinite(confidence)
     kinds = dict(zip((1, 0, -1), _KINDS[scored.complete], strict=True))
     present = {kind: known & (scored.truth == value) for value, kind in kinds.items()}

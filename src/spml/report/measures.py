@@ -43,7 +43,7 @@ def class_precision(run: Run) -> ClassPrecision | None:
         basis = ON_TEST if run.outcome("test_map") is not None else _validation(run)
         return ClassPrecision({name: value for name, value in values.items() if np.isfinite(value)}, basis)
     scored = run.scored
-    if scored is None or np.isnan(scored.logits).any():
+    if scored is None or not scored.usable:
         return None
     from spml.metrics import average_precision, observed_average_precision
 
@@ -61,7 +61,7 @@ def _validation(run: Run) -> str:
 def threshold_table(run: Run) -> list[tuple[str, str, str]]:
     """Precision, recall and F1 of the tags at 0.5: name, meaning, percent; empty without complete labels."""
     scored = run.scored
-    if scored is None or not scored.complete or np.isnan(scored.logits).any():
+    if scored is None or not scored.complete or not scored.usable:
         return []
     from spml.metrics import threshold_metrics
 

@@ -17,7 +17,7 @@ INSTEAD = 3  # other classes named for each
 def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
     """Known positives that get no tag, by class; None without scores. `rows` is empty where none is missed."""
     scored = run.scored
-    if scored is None or not scored.truth.size or np.isnan(scored.logits).any():
+    if scored is None or not scored.usable:
         return None
     positive, tagged = scored.truth == 1, model.tagged(scored.logits)
     missed = positive & ~tagged

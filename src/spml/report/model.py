@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
+from spml.metrics.inputs import sigmoid
 from spml.report.files import Record, read_record
 from spml.report.run import Logits, Run
 
@@ -64,11 +65,6 @@ class Model:
     def tagged(self, logits: Logits) -> npt.NDArray[np.bool_]:
         """Which labels the model gives."""
         return np.asarray(self.logits(logits) >= self._cuts)
-
-
-def sigmoid(logits: npt.NDArray[np.floating]) -> Array:
-    """Probabilities of logits of any size."""
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64))), np.float64)
 
 
 def read_model(run: Run) -> Model:

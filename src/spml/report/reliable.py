@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
 from spml.report.files import Record
-from spml.report.model import Model, sigmoid
+from spml.report.model import Model
 from spml.report.run import Run
 from spml.report.svg import COLOURS, QUIET, draw
 from spml.report.text import count, percent
@@ -43,7 +44,7 @@ def calibration(run: Run, model: Model) -> dict[str, Any]:
 def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
     """True curves where complete labels are stored, or else those that calibration estimated."""
     scored = run.scored
-    if scored is not None and scored.complete and scored.truth.size and np.isfinite(scored.logits).all():
+    if scored is not None and scored.complete and scored.usable:
         positive = scored.truth == 1
         curves = {RAW: reliability(sigmoid(scored.logits), positive)}
         if model.calibrated:

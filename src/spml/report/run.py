@@ -59,6 +59,11 @@ class Scored:
         """Whether every label is known."""
         return not bool((self.truth == 0).any())
 
+    @cached_property
+    def usable(self) -> bool:
+        """Whether anything can be computed: there are items, and no score is NaN."""
+        return bool(self.truth.size) and not bool(np.isnan(self.logits).any())
+
 
 @dataclass(frozen=True, eq=False)
 class Run:

@@ -21,7 +21,7 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
     Only observed labels are read to rank them. Where complete ones chose the epoch, these say which are there.
     """
     held = run.held_out
-    if held is None or not held.truth.size or np.isnan(held.logits).any():
+    if held is None or not held.usable:
         return None
     from spml.use.ranking import fit_scale, likeliest
 
