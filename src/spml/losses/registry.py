@@ -66,6 +66,9 @@ def names() -> list[str]:
 def create(name: str, **values: Any) -> Method:
     """The method of that name, a module to be called as loss(logits, observed, epoch=, epochs=, index=).
 
+    Epochs count from 1. A call that does not say is of the first of one epoch: what moves over training then stands
+    still, so that gr and the like want to be told.
+
     Args:
         name: one of names(), or "package.module:function" for one's own: a loss with the signature above
             (its first parameter is called `logits`), or a function or class that makes one.
