@@ -36,12 +36,6 @@ class Inspection:
     copies: list[tuple[Place, ...]] = field(default_factory=list)
 
 
-def file_of(table: LabelTable, row: int) -> Path:
-    """The file that a row names."""
-    path = Path(table.items[row])
-    return path if table.root is None else table.root / path
-
-
 def inspect_files(
     tables: dict[str, LabelTable],
     *,
@@ -59,7 +53,7 @@ def inspect_files(
         broken[place] = problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
 
     def path(place: Place) -> Path:
-        return file_of(tables[place.split], place.row)
+        return tables[place.split].file(place.row)
 
     for place, found in _threaded("looking for files", lambda at: _length(path(at)), places, threads, advance):
         if isinstance(found, int):

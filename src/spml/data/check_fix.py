@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from spml.atomic import replacing
-from spml.data.check_files import file_of
 from spml.data.check_kinds import Findings, Place
 from spml.data.table import Labels, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
@@ -136,7 +135,7 @@ def write_table(tables: dict[str, LabelTable], out: Path, names: Sequence[str] |
             classes = [_cell(name, "class", "|") for name in names or table.classes]
             labels = table.sparse
             for row, (start, end) in enumerate(pairwise(labels.indptr.tolist())):
-                path = file_of(table, row).absolute()
+                path = table.file(row).absolute()
                 path = path.relative_to(folder) if path.is_relative_to(folder) else path
                 known = list(zip(labels.indices[start:end].tolist(), labels.values[start:end].tolist(), strict=True))
                 cells = ("|".join(classes[i] for i, value in known if value == wanted) for wanted in (1, -1))

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -126,10 +125,8 @@ class Feed:
         return partial(_sent, self.cached, staged, reading)
 
     def _picture(self, row: int) -> Tensor:
-        path = Path(self.table.items[row])
-        path = path if self.table.root is None else self.table.root / path
         try:
-            return decode(path, self.size, upright=self.upright)
+            return decode(self.table.file(row), self.size, upright=self.upright)
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error.__cause__
 

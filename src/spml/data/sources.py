@@ -160,8 +160,7 @@ def missing_pictures(tables: Iterable[LabelTable]) -> list[Path]:
     listings: dict[Path, frozenset[str]] = {}
     missing = []
     for table in tables:
-        for item in table.items:
-            path = Path(item) if table.root is None else table.root / item
+        for path in map(table.file, range(len(table))):
             if path.parent not in listings:
                 listings[path.parent] = _names(path.parent)
             if path.name not in listings[path.parent]:

@@ -194,6 +194,11 @@ class LabelTable:
         """The same items with other labels."""
         return LabelTable(self.items, self.classes, labels, x=self.x, root=self.root, places=self.places)
 
+    def file(self, row: int) -> Path:
+        """The file that a row names."""
+        path = Path(self.items[row])
+        return path if self.root is None else self.root / path
+
     def where(self, row: int) -> str:
         """The start of a message about a row: "file, line 7: ", or nothing where that is not known."""
         return "" if self.places is None else f"{self.places.text(row)}: "

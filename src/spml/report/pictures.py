@@ -102,10 +102,9 @@ def _alike(table: LabelTable, labels: Any) -> bool:
 def _uri(table: LabelTable, row: int) -> str:
     from PIL import Image
 
-    from spml.data.check_files import file_of
     from spml.data.pictures import decode
 
-    pixels = table.x[row] if table.x is not None else decode(file_of(table, row)).numpy()
+    pixels = table.x[row] if table.x is not None else decode(table.file(row)).numpy()
     image = Image.fromarray(np.ascontiguousarray(np.moveaxis(np.asarray(pixels, np.uint8), 0, -1)))
     longer = max(image.size)
     whole = -(-SMALL // longer) if longer < SMALL else 0  # times as large

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from spml.metrics.draw import drawn_chance
+from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
 from spml.model import ModelInfo
 from spml.model.calibration import Knots
 from spml.use.estimates import Array, Evidence, Figures, Measure
-from spml.use.lines import apply_lines, sigmoid
+from spml.use.lines import apply_lines
 from spml.use.validation import Validation
 
 FEW = 5  # positives of a class, below which its figures lean on the other classes

@@ -11,13 +11,14 @@ import numpy as np
 
 from spml.atomic import write_json
 from spml.errors import UserError
+from spml.metrics.inputs import sigmoid
 from spml.model.store import ModelInfo, read_info, write_info
 from spml.train.card import write_card
 from spml.train.run import read_json
 from spml.use.account import Found, account
 from spml.use.aims import Aim, thresholds
 from spml.use.estimates import Evidence, Figures, Measure, intervals
-from spml.use.lines import Shape, apply_lines, fit_lines, logit, sigmoid, straight, straight_step
+from spml.use.lines import Shape, apply_lines, fit_lines, logit, straight, straight_step
 from spml.use.validation import Kind, Validation, read_validation
 
 FILE = "calibration.json"

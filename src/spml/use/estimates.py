@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from spml.metrics.draw import DrawFit, draw, fit_draw
 from spml.metrics.inputs import Labels, Values, scores_and_labels
+from spml.metrics.thresholds import ratio
 
 Array = npt.NDArray[np.float64]
 Figures = dict[str, Array]
@@ -111,26 +112,20 @@ class Measure:
         taken = np.maximum(np.take_along_axis(np.cumsum(counts[self.order], axis=0), self.ends, axis=0), 1e-300)
         own = 1 - np.take_along_axis(chances, self.order, axis=0)  # an item that counts as positive is one
         precision = np.minimum((sums + own) / taken, 1.0)
-        ap = _ratio((ranked * precision).sum(axis=0), total)
+        ap = ratio((ranked * precision).sum(axis=0), total)
         found = {"prior": total / counts.sum(), "ap": ap, "map": np.array(ap.mean())}
         found["positives_per_item"] = np.array(total.sum() / counts.sum())
         if self.tagged is None:
             return found
         hits, chosen = (right * self.tagged).sum(axis=0), (counts[:, None] * self.tagged).sum(axis=0)
-        found |= {"precision": _ratio(hits, chosen), "recall": _ratio(hits, total)}
-        found["f1"] = _ratio(2 * hits, chosen + total)
+        found |= {"precision": ratio(hits, chosen), "recall": ratio(hits, total)}
+        found["f1"] = ratio(2 * hits, chosen + total)
         found["macro_precision"], found["macro_recall"] = found["precision"].mean(), found["recall"].mean()
         found["macro_f1"] = found["f1"].mean()
-        found["micro_precision"] = _ratio(hits.sum(), chosen.sum())
-        found["micro_recall"] = _ratio(hits.sum(), total.sum())
-        found["micro_f1"] = _ratio(2 * hits.sum(), chosen.sum() + total.sum())
+        found["micro_precision"] = ratio(hits.sum(), chosen.sum())
+        found["micro_recall"] = ratio(hits.sum(), total.sum())
+        found["micro_f1"] = ratio(2 * hits.sum(), chosen.sum() + total.sum())
         return found
-
-
-def _ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> Array:
-    """Part / whole, 0 where whole is 0."""
-    below = np.asarray(whole, np.float64)
-    return np.asarray(np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64)
 
 
 def estimate(

@@ -110,12 +110,6 @@ def apply_lines(logits: Array, knots: Knots | None) -> Array:
     return out
 
 
-def sigmoid(z: Array) -> Array:
-    """Probabilities of logits of any size."""
-    with np.errstate(over="ignore"):
-        return np.asarray(1 / (1 + np.exp(-z)), np.float64)
-
-
 def logit(p: Array) -> Array:
     """Finite logits of probabilities from 0 to 1."""
     inside = np.clip(p, 1e-12, 1 - 1e-12)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 
 from spml.data.builder import OnError
-from spml.data.check_files import file_of
 from spml.data.feed import Feed
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
@@ -110,5 +109,5 @@ def _largest(values: npt.NDArray[np.float32], where: npt.NDArray[np.bool_], coun
 def _item(table: LabelTable, row: int) -> Item:
     if table.x is not None:
         return Item(f"{table.items[row]}", x=table.x[row])
-    path = file_of(table, row)
+    path = table.file(row)
     return Item(str(path), path, where=table.where(row))

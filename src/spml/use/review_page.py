@@ -14,7 +14,6 @@ from PIL import Image
 from torch import Tensor
 
 from spml.data import LabelTable
-from spml.data.check_files import file_of
 from spml.data.pictures import decode, resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
@@ -124,7 +123,7 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
 def _picture(table: LabelTable, row: int, *, upright: bool) -> Tensor:
     if table.x is not None:
         return torch.from_numpy(np.ascontiguousarray(table.x[row]))
-    return decode(file_of(table, row), upright=upright)
+    return decode(table.file(row), upright=upright)
 
 
 def _fitted(image: Image.Image, side: int) -> Image.Image:
