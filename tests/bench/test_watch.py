@@ -37,6 +37,9 @@ def test_on_a_terminal_the_table_fills(plan, tmp_path):
     with watch.showing():
         watch.update()
     assert "1 failed" in out.getvalue() and "61.50" in out.getvalue() and "validation" not in out.getvalue()
+    shelf.write(plan.runs(shelf.outcome)[-2], done(test_map=60.5))
+    watch.console.print(watch)
+    assert "61.00 ± 0.71" in out.getvalue()
 
 
 def test_elsewhere_each_new_run_is_a_line_and_quiet_is_quiet(plan, tmp_path):

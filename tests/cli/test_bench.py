@@ -64,6 +64,15 @@ def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(scenes_fi
     assert main([*words[:-1], "c", "--methods", "an"]) == 0
 
 
+@pytest.mark.parametrize("name", ["plan.json", "table.md"])
+def test_a_file_that_is_not_of_a_bench_is_not_replaced(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("[1]")
+    assert main(["bench", "digits", "--methods", "an", "--seeds", "1", "--out", "."]) == 2
+    assert f"{name} is already there and not of a bench" in capsys.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["[1]"]
+
+
 def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine_bench.py").write_text("def loss(logits, observed):\n    raise OSError('not yet')\n")

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from spml.cli import main
+from spml.data import digits
 
 SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
 NAMES = ("losses", "gradients", "sensitivity", "distinguishability", "assumptions", "classes")
@@ -35,6 +36,19 @@ def test_all_figures_in_the_short_form_and_again_from_the_runs(scenes_file, tmp_
     ]
     assert main([*words, "--quiet"]) == 0  # nothing is trained again
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_bench_ablate_and_figures_of_digits_share_their_runs(tmp_path, monkeypatch):
+    monkeypatch.setitem(digits.SETTINGS, "digits", digits.Scenes(sizes=(128, 48, 64), size=24))
+    few = ["--epochs", "1", "--accelerator", "cpu", "--resamples", "0", "--quiet", "--out", str(tmp_path)]
+    assert main(["bench", "digits", "--methods", "an,gr", "--seeds", "1", *few]) == 0
+    assert main(["ablate", "digits", "--published", "--seeds", "1", *few]) == 0
+    assert len(list((tmp_path / "records").iterdir())) == 11  # AN and GR once
+    assert main(["figures", "digits", "--only", "d,e,f", *few]) == 0
+    assert len(list((tmp_path / "records").iterdir())) == 11
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {"distinguishability", "assumptions", "classes"}
+    assert main(["bench", "--verify", "--quiet", "--out", str(tmp_path)]) == 0
 
 
 def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):

@@ -32,6 +32,17 @@ def read_collected(path: Path) -> dict[str, Any]:
     return stored
 
 
+def refuse_foreign(folder: Path, names: Iterable[str]) -> None:
+    """Raise UserError where a file of these names is there that no bench wrote, rather than replace it."""
+    try:
+        ours = {"counts", "runs"} <= set(json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        ours = (folder / "records").is_dir()
+    for name in names:
+        if not ours and (folder / name).exists():
+            raise UserError(f"{folder / name} is already there and not of a bench; give another --out")
+
+
 def write_overview(path: Path, runs: Iterable[Run], shelf: Shelf, **about: Any) -> dict[str, int]:
     """plan.json: every run with its state and figures, a line each; how many there are of each state."""
     lines, counts = [], {"pending": 0, "running": 0, "done": 0, "failed": 0}

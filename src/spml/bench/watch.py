@@ -14,6 +14,7 @@ from rich.text import Text
 
 from spml.bench.plan import Case, Plan, Run, done_in
 from spml.bench.shelf import Shelf
+from spml.bench.write import spread
 from spml.report.groups import Summary
 
 
@@ -85,7 +86,7 @@ class Watch:
             case.label,
             f"{ended}/{len(trials)}" if trials else "",
             f"{len(done)}/{len(self.plan.seeds)}",
-            "" if test.mean is None else f"{test.mean:.2f}",
+            "" if test.mean is None else spread(test),
             ", ".join([*now, *([f"{failed} failed"] if failed else [])]),
         ]
 

@@ -43,11 +43,12 @@ class RunsCommand(DataOptions, Settings):
 
     def make(self, plan: Plan, shelf: Shelf, experiment: Experiment, *, quiet: bool) -> dict[str, int]:
         """Make the runs that are open; how many there are of each state in the end."""
-        from spml.bench.files import write_overview
+        from spml.bench.files import refuse_foreign, write_overview
         from spml.bench.watch import Watch
         from spml.bench.work import Workers, work
         from spml.train.record import fingerprint
 
+        refuse_foreign(shelf.path, ("plan.json", *self.tables()))
         shelf.refuse_other_data(plan.runs(shelf.outcome), fingerprint(experiment))
         if self.retry:
             shelf.forget_failures(plan.runs(shelf.outcome))
@@ -65,6 +66,10 @@ class RunsCommand(DataOptions, Settings):
         finally:
             counts = write_overview(shelf.path / "plan.json", job.runs(), shelf)
         return counts
+
+    def tables(self) -> list[str]:
+        """Names of the files that are written once runs are made."""
+        return []
 
     def _check_counts(self, names: Sequence[str]) -> None:
         from spml.errors import UserError

@@ -48,6 +48,12 @@ class TableCommand(RunsCommand):
         """Of runs, records and tables."""
         raise NotImplementedError
 
+    def tables(self) -> list[str]:
+        """Names of the table's files."""
+        from spml.bench.write import FORMATS
+
+        return ["bench.json", *(f"table.{name}" for name in FORMATS)]
+
     def run(self) -> None:
         """Make the runs that are open, and the table."""
         if self.from_ is not None:
