@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from common import environment
-from throughput import fake, spml_step
+from made_up import fake
+from throughput import spml_step
 
 from spml.train import Settings
 

@@ -42,10 +42,10 @@ import reference_loop
 import torch
 from common import Step, environment, turns
 from device_share import flops, host_seconds, peak, profile, waits
-from PIL import Image, ImageDraw
+from made_up import fake
 
 from spml import losses
-from spml.data import Experiment, LabelTable, load
+from spml.data import Experiment, load
 from spml.train import Settings, fit
 
 PARTS = ("step", "epoch", "evaluation", "experiment", "peak", "profile")
@@ -53,53 +53,8 @@ TARGETS = {
     "cuda": {"step": 2.5, "epoch from cache": 3.0, "whole experiment": 2.5},
     "cpu": {"epoch from cold": 1.0, "epoch from cache": 1.0},
 }
-VOC = {"train": 4574, "val": 1143, "test": 5823}  # rows, whose shares generated pictures have
-CLASSES = 20
 LR = 1e-5
 AT_ONCE = {"cuda": 10}  # steps timed together, so that the device waits for the host only if training lets it
-
-
-def generate(path: Path, seed: int) -> None:
-    """A JPEG of 500 x 375: shapes and noise, of about the bytes of a photograph."""
-    rng = np.random.default_rng(seed)
-    image = Image.new("RGB", (500, 375), tuple(rng.integers(0, 256, 3).tolist()))
-    draw = ImageDraw.Draw(image)
-    for _ in range(12):
-        x, y, width, height = (int(value) for value in rng.integers((0, 0, 20, 20), (450, 330, 200, 150)))
-        shape = draw.ellipse if rng.random() < 0.5 else draw.rectangle
-        shape((x, y, x + width, y + height), fill=tuple(rng.integers(0, 256, 3).tolist()))
-    noisy = np.asarray(image, np.int16) + rng.normal(0, 12, (375, 500, 1)).astype(np.int16)
-    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(path, quality=90)
-
-
-def fake(folder: Path, count: int) -> Experiment:
-    """Generated pictures with random labels, split as VOC is."""
-    folder.mkdir(parents=True)
-    names = [f"{row}.jpg" for row in range(count)]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(generate, (folder / name for name in names), range(count)))
-    rng = np.random.default_rng(0)
-    classes = [f"class {column}" for column in range(CLASSES)]
-    complete = np.where(rng.random((count, CLASSES)) < 0.03, 1, -1).astype(np.int8)
-    observed = np.zeros((count, CLASSES), np.int8)
-    rows = np.arange(count)
-    complete[rows, rows % CLASSES] = observed[rows, rows % CLASSES] = 1
-    ends = np.cumsum([round(count * part / sum(VOC.values())) for part in VOC.values()])
-
-    def table(labels: np.ndarray, part: slice) -> LabelTable:
-        return LabelTable(names[part], classes, labels[part], root=folder)
-
-    listed = slice(0, int(ends[1]))
-    return Experiment(
-        name="fake",
-        classes=classes,
-        observed=table(observed, listed),
-        complete=table(complete, listed),
-        train_rows=np.arange(ends[0]),
-        val_rows=np.arange(ends[0], ends[1]),
-        test=table(complete, slice(int(ends[1]), count)),
-        label_kind="complete",
-    )
 
 
 def read_once(experiment: Experiment) -> None:
@@ -107,7 +62,7 @@ def read_once(experiment: Experiment) -> None:
     for table in (experiment.observed, experiment.test):
         if table is not None:
             with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda item, root=table.root: len(((root or Path()) / item).read_bytes()), table.items))
+                list(pool.map(lambda row, table=table: len(table.file(row).read_bytes()), range(len(table))))
 
 
 @contextmanager

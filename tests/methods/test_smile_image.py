@@ -1,0 +1,155 @@
+"""SMILE's form for pictures against plain loops, term by term."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+
+from spml import losses
+from spml.methods import smile_image
+from tests.losses.common import embeddings, random_batch
+from tests.methods.smile import CLASSES, IMAGE, INDEX, ITEMS, an, image_form, kl, sigmoid, soft, softplus
+from tests.methods.test_contrastive import by_loops, entries
+
+
+def image_by_loops(method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta):
+    """The loss on pictures after the warm-up; z and d are logits, as drawn or not."""
+    size, s = (shown.shape[2] - 1) // 2, observed.tolist()
+    weight, bias = method.form.weight.tolist(), method.form.bias.tolist()
+    total = 0.0
+    for i, row in enumerate(shown.tolist()):
+        for c, entry in enumerate(row):
+            mean, log_deviation = entry[:size], entry[size : 2 * size]
+            a, b = (
+                softplus(sum(w * m for w, m in zip(weight[k][c], mean, strict=True)) + bias[k][c]) + 1e-6
+                for k in (0, 1)
+            )
+            level = math.log(a / b) if d is None else d[i][c].item()
+            target = 0.0 if s[i][c] == -1 else sigmoid(level)
+            normal = [(m * m + math.exp(t) ** 2 - 1 - 2 * t) / 2 for m, t in zip(mean, log_deviation, strict=True)]
+            total += theta * soft(z[i][c].item(), target)
+            total += alpha * an(z[i][c].item(), s[i][c]) + beta * an(level, s[i][c])
+            total += kl_embedding * sum(normal) / size + kl_beta * kl(a, b)
+    batch = entries(shown[..., :size], observed == 1)
+    return total / observed.numel() + lam * by_loops(batch, past, 0.5), batch
+
+
+SHOWN = embeddings(len(INDEX), CLASSES, 7).double()
+CALL = {"index": INDEX, "features": SHOWN, "epochs": 9}
+
+
+class TestOnPictures:
+    logits, observed = random_batch(len(INDEX), CLASSES)
+
+    @pytest.mark.parametrize("given", [False, True])
+    @pytest.mark.parametrize("changed", [{}, *({name: 0.0} for name in IMAGE)])
+    def test_the_loss_is_its_formula_over_two_steps(self, monkeypatch, given, changed):
+        options = {**IMAGE, **changed}
+        method, past = image_form(sample=given, **options), []
+        torch.manual_seed(1)
+        noise, d = torch.randn(2, len(INDEX), CLASSES, dtype=torch.float64)
+        monkeypatch.setattr(smile_image, "draw", lambda a, b, index, salt: d)
+        monkeypatch.setattr(smile_image.keyed, "normal", lambda index, salt, classes: noise)
+        for step in range(2):
+            shown = SHOWN.roll(step, dims=0)
+            z = self.logits + shown[..., -1] * noise if given else self.logits
+            value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": shown})
+            drawn = d if given else None
+            expected, batch = image_by_loops(method, z, drawn, self.observed, shown, past, **options)
+            past = past + batch
+            assert value.item() == pytest.approx(expected, rel=1e-6)
+
+    @pytest.mark.parametrize("name", IMAGE)
+    def test_each_coefficient_changes_the_value(self, name):
+        values = [
+            image_form(**{**IMAGE, name: factor * IMAGE[name]})(self.logits, self.observed, epoch=3, **CALL).item()
+            for factor in (1, 0)
+        ]
+        assert abs(values[0] - values[1]) > 1e-3
+
+    @pytest.mark.parametrize(("warmup", "epoch"), [(2, 1), (2, 2), (4, 4)])
+    def test_the_warm_up_assumes_negative_twice(self, warmup, epoch):
+        method = image_form(warmup=warmup, sample=False)
+        a, b = method.form.concentrations(SHOWN[..., :3])
+        expected = losses.create("an")(self.logits, self.observed) + losses.create("an")((a / b).log(), self.observed)
+        value = method(self.logits, self.observed, epoch=epoch, **CALL)
+        assert value.item() == pytest.approx(expected.item())
+        assert (method.form.queue.classes == -1).all()
+        assert method(self.logits, self.observed, epoch=warmup + 1, **CALL) < value
+
+    def test_d_teaches_the_classifier_and_is_not_taught_by_it(self):
+        slopes = []
+        for theta in (0.0, 0.7):
+            method = image_form(**{**IMAGE, "theta": theta})
+            z = self.logits.clone().requires_grad_()
+            method(z, self.observed, epoch=3, **CALL).backward()
+            slopes.append((z.grad, method.form.weight.grad))
+        assert (slopes[0][0] != slopes[1][0]).all() and torch.equal(slopes[0][1], slopes[1][1])
+
+    def test_noise_is_the_items_own_and_changes_with_the_epoch(self):
+        method = image_form(lam=0.0, reduction="none")
+        whole = method(self.logits, self.observed, epoch=3, **CALL)
+        part = torch.tensor([5, 2])
+        call = {"index": INDEX[part], "features": SHOWN[part], "epoch": 3, "epochs": 9}
+        torch.testing.assert_close(method(self.logits[part], self.observed[part], **call), whole[part])
+        torch.manual_seed(3)
+        method.begin_epoch(3, 9)
+        assert (method(self.logits, self.observed, epoch=3, **CALL) != whole).all()
+        still = image_form(sample=False, lam=0.0)
+        before = still(self.logits, self.observed, epoch=3, **CALL)
+        still.begin_epoch(3, 9)
+        assert still(self.logits, self.observed, epoch=3, **CALL) == before
+
+    def test_logit_and_d_have_random_numbers_of_their_own(self, monkeypatch):
+        asked = {}
+        monkeypatch.setattr(smile_image, "draw", lambda a, b, index, salt: asked.setdefault("d", (salt, a.log()))[1])
+        monkeypatch.setattr(
+            smile_image.keyed, "normal", lambda index, salt, c: asked.setdefault("z", (salt, torch.zeros(6, c)))[1]
+        )
+        method = image_form()
+        method.salt = 700
+        method(self.logits, self.observed, epoch=3, **CALL)
+        d, z = asked["d"][0], asked["z"][0]
+        assert {d, z} <= set(range(700, 704)) and z not in (d, d + 1)  # a draw uses two
+
+    def test_concentrations_do_not_vanish(self):
+        method = image_form()
+        low = -1e5 * method.form.weight[0].detach().sign()
+        assert method.form.concentrations(low[None])[0].min().item() == pytest.approx(1e-6)
+        features = SHOWN.clone()
+        features[..., :3] = low
+        features.requires_grad_()
+        value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": features})
+        (slope,) = torch.autograd.grad(value, features)
+        assert value.isfinite() and slope.isfinite().all()
+
+    @pytest.mark.parametrize("shape", [(1, 4, 8, 8), (1, 64), (1, 4, 6), (1, 4, 1)])
+    def test_features_of_another_head_are_refused(self, shape):
+        method = losses.create("smile", items=3, classes=4, observed=torch.zeros(3, 4))
+        with pytest.raises(ValueError, match="give --head query-normal:128"):
+            method.prepare(torch.zeros(shape))
+
+    def test_what_is_missing_is_named(self):
+        with pytest.raises(ValueError, match="smile needs features"):
+            image_form()(self.logits, self.observed, index=INDEX)
+        with pytest.raises(ValueError, match="smile needs index"):
+            image_form()(self.logits, self.observed, features=SHOWN)
+        with pytest.raises(ValueError, match="temperature must be above 0"):
+            image_form(queue_temperature=0.0)
+
+    def test_a_state_brings_the_layers_that_no_batch_has_made_yet(self):
+        first = image_form()
+        first(self.logits, self.observed, epoch=3, **CALL)
+        other = losses.create("smile", items=ITEMS, classes=CLASSES, observed=torch.zeros(ITEMS, CLASSES))
+        other.load_state_dict(first.state_dict())
+        expected = copy.deepcopy(first)(self.logits, self.observed, epoch=3, **CALL)
+        for again in (other, pickle.loads(pickle.dumps(first))):
+            assert again(self.logits, self.observed, epoch=3, **CALL) == expected
+        names = {"form.weight", "form.bias", "form.queue.embeddings", "form.queue.classes"}
+        assert set(first.state_dict()) == names
+
+    def test_its_layers_learn_as_fast_as_the_head(self):
+        (group,) = image_form().parameter_groups(0.25)
+        assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(2, 4, 3), (2, 4)]

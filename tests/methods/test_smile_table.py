@@ -1,0 +1,241 @@
+"""SMILE's form for feature vectors against plain loops, term by term."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.data import LabelTable
+from spml.methods import smile_table
+from tests.losses.common import random_batch, value_and_gradient
+from tests.methods.smile import (
+    CLASSES,
+    FEATURES,
+    INDEX,
+    ITEMS,
+    TABLE,
+    an,
+    features,
+    kl,
+    layer,
+    relu,
+    sigmoid,
+    soft,
+    table_form,
+)
+
+
+class WholeGraph:
+    """d of every item by plain loops: the adjacency matrix, self-loops, rows divided by their sums, two layers."""
+
+    def __init__(self, method, x, k=3):
+        self.part, self.x = method.form.enhancement, x.tolist()
+        n = len(self.x)
+        self.adjacency = [[0] * n for _ in range(n)]
+        for i in range(n):
+            others = sorted((math.dist(self.x[i], self.x[j]), j) for j in range(n) if j != i)
+            for _, j in others[:k]:
+                self.adjacency[i][j] = 1
+        self.weights = [[(self.adjacency[i][j] + (i == j)) / (k + 1) for j in range(n)] for i in range(n)]
+
+    def spread(self, rows):
+        width = range(len(rows[0]))
+        return [
+            [sum(w * row[c] for w, row in zip(weights, rows, strict=True)) for c in width] for weights in self.weights
+        ]
+
+    def level(self):
+        once = self.spread([layer(self.part.first, row) for row in self.x])
+        twice = self.spread([layer(self.part.second, relu(row)) for row in once])
+        return [layer(self.part.last, relu(row)) for row in twice]
+
+    def restored(self, i, d):
+        h = layer(self.part.encode[2], relu(layer(self.part.encode[0], self.x[i] + d)))
+        return layer(self.part.decode[2], relu(layer(self.part.decode[0], d + h)))
+
+
+def table_by_loops(method, x, logits, observed, drawn=None, *, mu, pi0, rate, gamma, delta, temperature):
+    """Section by section of the loss on feature vectors; `drawn` are logits of the sampled labels."""
+    graph, z, s, index = WholeGraph(method, x), logits.tolist(), observed.tolist(), INDEX.tolist()
+    level = [[value / temperature for value in row] for row in graph.level()]
+    batch, classes = range(len(index)), range(CLASSES)
+    total_classifier = total_d = total_y = total_kl = total_x = total_graph = 0.0
+    y = []
+    for b in batch:
+        d = [sigmoid(value) for value in level[index[b]]]
+        means = [math.log((value + 1e-5) / (1 - value + 1e-5)) for value in d]
+        out = means if drawn is None else drawn[b].tolist()
+        y.append([sigmoid(value) for value in out])
+        for c in classes:
+            label = s[b][c]
+            target = {1: mu * d[c] + (1 - mu), 0: mu * d[c] + (1 - mu) * pi0, -1: 0.0}[label]
+            total_classifier += (rate if label == 0 else 1.0) * soft(z[b][c], target)
+            total_d += an(level[index[b]][c], label)
+            total_y += an(out[c], label)
+            total_kl += kl(d[c] + 1e-5, 1 - d[c] + 1e-5)
+        for found, wanted in zip(graph.restored(index[b], d), graph.x[index[b]], strict=True):
+            total_x += (found - wanted) ** 2
+    for b in batch:
+        for other in batch:
+            found = sum(y[b][c] * y[other][c] for c in classes)
+            total_graph += (found - graph.adjacency[index[b]][index[other]]) ** 2
+    n = len(index) * CLASSES
+    again = total_x / (len(index) * FEATURES) + total_y / n + total_graph / len(index) ** 2
+    return total_classifier / n + total_d / n + gamma * again + delta * total_kl / n
+
+
+class TestOnFeatureVectors:
+    logits, observed = random_batch(len(INDEX), CLASSES)
+    x = features()
+
+    @pytest.mark.parametrize("given", [False, True])
+    @pytest.mark.parametrize("changed", [{}, *({name: 0.0} for name in TABLE if name != "temperature"), {"mu": 1.0}])
+    def test_the_loss_is_its_formula(self, monkeypatch, given, changed):
+        drawn = torch.randn(len(INDEX), CLASSES, dtype=torch.float64) * 3 if given else None
+        options = {**TABLE, **changed}
+        method = table_form(sample=given, standardise=False, x=self.x, **options)
+        monkeypatch.setattr(smile_table, "draw", lambda a, b, index, salt: drawn)
+        value = method(self.logits, self.observed, index=INDEX, epoch=1, epochs=3)
+        expected = table_by_loops(method, self.x.float().double(), self.logits, self.observed, drawn, **options)
+        assert value.item() == pytest.approx(expected, rel=1e-9)
+
+    @pytest.mark.parametrize("name", TABLE)
+    def test_each_coefficient_changes_the_value(self, name):
+        value = table_form(**TABLE)(self.logits, self.observed, index=INDEX).item()
+        other = table_form(**{**TABLE, name: TABLE[name] / 2})(self.logits, self.observed, index=INDEX).item()
+        assert abs(other - value) > 1e-4
+
+    def test_the_draw_is_that_of_the_beta_distribution(self, monkeypatch):
+        asked = []
+
+        def spy(a, b, index, salt):
+            asked.append((a, b, index, salt))
+            return a.log() - b.log()
+
+        method = table_form(**TABLE)
+        method.salt = 77
+        monkeypatch.setattr(smile_table, "draw", spy)
+        method(self.logits, self.observed, index=INDEX)
+        d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid()
+        torch.testing.assert_close(asked[0][0], d + 1e-5)
+        torch.testing.assert_close(asked[0][1], 1 - d + 1e-5)
+        assert asked[0][2] is INDEX and asked[0][3] == 77
+
+    def test_the_released_divergence_is_offered(self):
+        values = {}
+        for which in ("correct", "released"):
+            method = table_form(kl=which, sample=False, **TABLE)
+            values[which] = method(self.logits, self.observed, index=INDEX).item()
+        d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid().flatten().tolist()
+        wrong = [math.lgamma(p) + math.lgamma(1 - p) for p in d]
+        gap = sum(2 * logs - 0.5772156649 * -1 for logs in wrong) / len(d)
+        assert values["released"] - values["correct"] == pytest.approx(TABLE["delta"] * gap, abs=1e-3)
+
+    def test_classifier_and_enhancement_do_not_train_each_other(self):
+        method = table_form(**TABLE)
+        slopes = []
+        for logits in (self.logits, self.logits + 5):
+            z = logits.clone().requires_grad_()
+            method.zero_grad()
+            method(z, self.observed, index=INDEX).backward()
+            slopes.append([parameter.grad.clone() for parameter in method.parameters()])
+        for first, second in zip(*slopes, strict=True):
+            assert torch.equal(first, second) and (first != 0).any()
+        z = self.logits.clone().requires_grad_()
+        d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid().detach()
+        method.form.classifier_loss(z, self.observed, d).mean().backward()
+        torch.testing.assert_close(z.grad, value_and_gradient(method, self.logits, self.observed, index=INDEX)[1])
+
+    def test_a_known_negative_is_taken_as_it_is(self):
+        method = table_form(mu=0.9, pi0=0.9, rate=0.01, reduction="sum")
+        observed = torch.full_like(self.observed, -1)
+        _, slope = value_and_gradient(method, self.logits, observed, index=INDEX)
+        torch.testing.assert_close(slope, self.logits.sigmoid())
+
+    def test_without_a_rate_an_unknown_label_counts_one_over_the_others(self):
+        options = {**TABLE, "rate": None}
+        value = table_form(**options)(self.logits, self.observed, index=INDEX)
+        assert value == table_form(**{**TABLE, "rate": 1 / 3})(self.logits, self.observed, index=INDEX)
+        one = table_form(classes=1, rate=None)
+        assert one.form.rate == 1 and one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
+
+    def test_its_parts_learn_at_their_own_rate(self):
+        (group,) = table_form(own_lr=0.02).parameter_groups(0.5)
+        assert group["lr"] == 0.02 and len(group["params"]) == 14
+        assert table_form().parameter_groups(0.5)[0]["lr"] == 1e-3
+
+    def test_an_items_part_of_the_loss_is_the_same_in_any_batch(self):
+        method = table_form(gamma=0.0, reduction="none")
+        whole = method(self.logits, self.observed, index=INDEX)
+        part = torch.tensor([4, 1])
+        torch.testing.assert_close(method(self.logits[part], self.observed[part], index=INDEX[part]), whole[part])
+        drawn = table_form(gamma=1.0)
+        torch.manual_seed(3)
+        first = drawn(self.logits, self.observed, index=INDEX)
+        drawn.begin_epoch(1, 3)
+        assert drawn.salt and drawn(self.logits, self.observed, index=INDEX) != first
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+    @pytest.mark.parametrize("scale", [1.0, 1e4])
+    def test_finite_at_any_logit_and_any_feature(self, dtype, scale):
+        logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
+        for labels in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+            method = table_form(labels, 3, 7, standardise=False, x=features(3) * scale).float()
+            value, slope = value_and_gradient(method, logits, labels, index=torch.arange(3))
+            assert value.isfinite() and slope.isfinite().all() and value.dtype == torch.float32
+            method(logits, labels, index=torch.arange(3)).backward()
+            assert all(parameter.grad.isfinite().all() for parameter in method.parameters())
+
+    def test_reductions_agree(self):
+        entry, mean, total, classes = (
+            table_form(reduction=reduction)(self.logits, self.observed, index=INDEX)
+            for reduction in ("none", "mean", "sum", "sum_classes")
+        )
+        assert entry.shape == self.logits.shape
+        torch.testing.assert_close(mean, entry.mean())
+        torch.testing.assert_close(total, entry.sum())
+        torch.testing.assert_close(classes, entry.sum(dim=1).mean())
+
+    def test_a_table_with_feature_vectors_makes_this_form(self):
+        named = LabelTable(
+            [str(i) for i in range(ITEMS)], list("abcd"), np.zeros((ITEMS, 4), np.int8), x=self.x.numpy()
+        )
+        torch.manual_seed(0)
+        method = losses.create("smile", items=ITEMS, classes=4, observed=named, **TABLE)
+        assert method.needs == {"items", "index"} and losses.needs("smile") == {"items", "index", "features"}
+        assert (losses.head("smile"), losses.head("smile", pictures=False)) == ("query-normal:128", None)
+        value = method.double()(self.logits, self.observed, index=INDEX)
+        assert value == table_form(**TABLE)(self.logits, self.observed, index=INDEX)
+        pictures = named.with_labels(named.sparse)
+        object.__setattr__(pictures, "x", np.zeros((ITEMS, 3, 4, 4), np.uint8))
+        assert "features" in losses.create("smile", items=ITEMS, classes=4, observed=pictures).needs
+
+    def test_memory_is_the_graphs_and_the_features_of_an_option(self):
+        assert losses.memory("smile", 100, 7) == 100 * 4 * 8
+        assert losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"x": features(11)}, r"features of the 12 items, one row each; it has shape \(11, 5\)"),
+            ({"x": torch.zeros(ITEMS)}, r"it has shape \(12,\)"),
+            ({"x": torch.full((ITEMS, 2), math.nan)}, "not finite"),
+            ({"mu": 1.5}, "mu must be from 0 to 1"),
+            ({"pi0": -0.1}, "pi0 must be from 0 to 1"),
+            ({"k": 0}, "k must be at least 1"),
+            ({"temperature": 0.0}, "temperature above 0"),
+            ({"kl": "right"}, "correct, released"),
+            ({"reduction": "median"}, "median"),
+        ],
+    )
+    def test_mistakes_are_named(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            table_form(**options)
+
+    def test_what_is_missing_is_named(self):
+        with pytest.raises(ValueError, match="smile needs items, classes and observed"):
+            losses.create("smile")
+        with pytest.raises(ValueError, match="smile needs index"):
+            table_form()(self.logits, self.observed)
