@@ -25,7 +25,7 @@ from spml.data.pictures import EXTENSIONS
 from spml.model import Classifier, ModelInfo
 from spml.use.ahead import Batch, answers
 from spml.use.inputs import Item
-from spml.use.predict import AT_ONCE, STARTING, reader, scorer
+from spml.use.predict import reader, scorer
 from spml.use.tagging import Rule
 from spml.use.writers import Predicted, writing
 
@@ -55,8 +55,8 @@ def rounds(named: dict[str, Callable[[], object]], repeats: int, device: str) ->
 
 def measure(files: list[Path], given: argparse.Namespace, device: str, folder: Path) -> dict[str, list[float]]:
     model, info = build(given.backbone, given.weights, given.size, given.classes)
-    given.batch_size = given.batch_size or AT_ONCE[device]
     ahead, score = reader(info, given.batch_size, given.threads, device), scorer(model, info, device)
+    given.batch_size, given.threads = ahead.batch_size, ahead.threads
     items = [Item(str(file), file) for file in files]
     ready: list[Batch] = list(ahead.batches(items))
     rule = Rule({})
@@ -97,7 +97,6 @@ def main() -> None:
         given.model_threads = given.model_threads or max(1, cores - 1)
         torch.set_num_threads(given.model_threads)
         given.threads = given.threads or max(1, cores - given.model_threads)
-    given.threads = given.threads or max(1, cores - STARTING)
     files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in EXTENSIONS)
     files = random.Random(0).sample(files, min(given.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:

@@ -100,8 +100,8 @@ def throughput() -> str:
         lines.append(f"| {data['step_run_as']}, {way} | {times} | {host * 1e3:.1f} | {waits} |")
     lines += ["", "| device's time in a step, ms | bf16, ours | bf16, torch's | fp16, cuDNN's |", "|---|---|---|---|"]
     profiles = [load(file)["profile"] for file in files]
-    for name in profiles[1]:
-        cells = [f"{profile.get(name, profile.get('others', 0)) * 1e3:.2f}" for profile in profiles]  # ours had no name
+    for name in profiles[0]:
+        cells = [f"{profile.get(name, 0) * 1e3:.2f}" for profile in profiles]
         lines.append(f"| {name}{' with what is fused to it' if name == 'batch norm' else ''} | {' | '.join(cells)} |")
     share = f"{whole['share_of_peak']:.1%} of the {whole['peak_flops'] / 1e12:.0f} TFLOP/s"
     where = whole["environment"]

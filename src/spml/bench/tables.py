@@ -13,6 +13,7 @@ from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
 from spml.bench.published import Quote, other_quotes, paper_quote
 from spml.metrics.bootstrap import Comparison, compare
 from spml.report.groups import Summary
+from spml.report.text import chosen_by
 
 THIRDS = ("head", "middle", "tail")
 
@@ -118,14 +119,14 @@ def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
         _row(row, runs, done[row["label"]], key, base if row["label"] != against else [], data)
         for row in stored["rows"]
     )
-    selection = ", ".join(sorted({str(result["selection"]) for result in every}))
-    chosen_by = "validation estimate" if selection == "observed" else "validation mAP"
+    kinds = sorted({str(result["selection"]) for result in every})
+    figure = f"validation {chosen_by(kinds)}"
     return Table(
         str(stored["table"]),
         str(stored["data"]),
-        "test mAP" if tested else chosen_by,
-        chosen_by,
-        selection,
+        "test mAP" if tested else figure,
+        figure,
+        ", ".join(kinds),
         against if base else None,
         rows,
         dict(stored.get("settings", {})),

@@ -80,9 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _commands(), args=given, prog="spml", description="Multi-label classifiers from one label per item."
         )
         command.run()
-    except BrokenPipeError:  # the reader of what is printed has had enough, as head has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ENOUGH
+    except BrokenPipeError:
+        return _enough()
     except (UserError, OSError, ValueError) as error:
         say(_one_line(error))
         return 2
@@ -98,6 +97,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"unexpected {type(error).__name__}: {_one_line(error)} (SPML_TRACEBACK=1 shows where)")
         return 1
     return 0
+
+
+def _enough() -> int:
+    """The exit code where the reader of what is printed has had enough, as head has; the rest goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ENOUGH
 
 
 def _check_command(given: Sequence[str]) -> None:
@@ -134,8 +139,7 @@ def entry() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ENOUGH
+        code = _enough()
     sys.stderr.flush()
     os._exit(code) if code == 130 else sys.exit(code)  # decoding threads must not hold up an interrupted command
 

@@ -12,6 +12,7 @@ from spml.cli.runs_command import RunsCommand
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan, Search
+    from spml.bench.tables import Table
     from spml.data import Experiment
 
 
@@ -59,7 +60,7 @@ class TableCommand(RunsCommand):
         if self.from_ is not None:
             from spml.bench.files import read_collected
 
-            return self._print(read_collected(self.from_))
+            return self._print(self._table(read_collected(self.from_)))
         if self.verify:
             return self._verify()
         return self._fill()
@@ -96,14 +97,15 @@ class TableCommand(RunsCommand):
     def _finish(self, plan: Plan, shelf: Any, counts: dict[str, int]) -> None:
         from spml.atomic import write_text
         from spml.bench.files import write_collected
-        from spml.bench.tables import collected, table
+        from spml.bench.tables import collected
         from spml.bench.write import FORMATS
 
         stored = collected(plan, shelf.outcome)
         write_collected(shelf.path / "bench.json", stored)
+        made = self._table(stored)
         for name, as_text in FORMATS.items():
-            write_text(shelf.path / f"table.{name}", as_text(table(stored, self._against(_labels(stored)))))
-        self._print(stored)
+            write_text(shelf.path / f"table.{name}", as_text(made))
+        self._print(made)
         self._tell(counts, shelf)
 
     def _against(self, labels: list[str]) -> str | None:
@@ -115,12 +117,15 @@ class TableCommand(RunsCommand):
         full = next((label for label in labels if label in ("gr", "k̂ ✓, v ✓, L ✓")), None)
         return self.against or full
 
-    def _print(self, stored: dict[str, Any]) -> None:
+    def _table(self, stored: dict[str, Any]) -> Table:
         from spml.bench.tables import table
+
+        return table(stored, self._against([row["label"] for row in stored["rows"]]))
+
+    def _print(self, made: Table) -> None:
         from spml.bench.write import FORMATS, cells
         from spml.cli.tables import shown
 
-        made = table(stored, self._against(_labels(stored)))
         if self.format == "text":
             return shown(cells(made, brief=True))
         return print(FORMATS[self.format](made), end="")
@@ -140,7 +145,3 @@ class TableCommand(RunsCommand):
             say(f"recorded without scores, so not checked: {number} runs")
         if not all(check.agrees for check in checks):
             raise SystemExit(1)
-
-
-def _labels(stored: dict[str, Any]) -> list[str]:
-    return [row["label"] for row in stored["rows"]]

@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
 
+HIGHEST = 6e4  # beyond it a logit of half precision is infinite
 BLOCK = 1 << 20  # entries worked on at once, so that temporary arrays stay small
 
 

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import sigmoid
+from spml.metrics.inputs import HIGHEST, sigmoid
 from spml.report.files import Record, read_record
 from spml.report.run import Logits, Run
 
 Array = npt.NDArray[np.float64]
-HIGHEST = 6e4  # beyond it a logit of half precision is infinite
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,8 +52,7 @@ def significance(
     """
     base = reference(groups, first, against, baseline)
     others = [group for group in groups if group is not base]
-    problem = "" if others else "All runs belong to one method."
-    problem = problem or _problem(base)
+    problem = _problem(base) if others else "All runs belong to one method."
     if problem:
         return {"why_not": problem, "base": base.label}
     truth = base.finished[0].test_truth
@@ -67,8 +66,10 @@ def significance(
         drawn[id(run)] = _resampled(run, wanted)
         if advance is not None:
             advance(number, len(runs))
-    rows = [Versus(group, None, reasons[id(group)]) for group in others]
-    rows = [Versus(row.group, None if row.why_not else _compare(row.group, base, drawn), row.why_not) for row in rows]
+    rows = [
+        Versus(group, None if (why_not := reasons[id(group)]) else _compare(group, base, drawn), why_not)
+        for group in others
+    ]
     shown = [(groups.index(row.group), row.group.label, row.found) for row in rows if row.found is not None]
     return {
         "why_not": "" if shown else "; ".join(f"{row.group.label}: {row.why_not}" for row in rows),

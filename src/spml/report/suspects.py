@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from spml.report.model import HIGHEST, Model
+from spml.metrics.inputs import HIGHEST
+from spml.report.model import Model
 from spml.report.pictures import Pictures
 from spml.report.run import Run
 

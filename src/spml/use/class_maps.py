@@ -16,14 +16,19 @@ ATTENTION = "attention of the last layer: where the class looks, not what it fin
 LEAST = 1.0  # logits that full colour stands for at least, so that a trace of evidence does not look like much of it
 
 
+def is_evidence(model: Classifier) -> bool:
+    """Whether the values of a model's class maps are logits, whose mean is the class's own; else they are attention."""
+    return not isinstance(model.head, QueryHead)
+
+
 def meaning(model: Classifier) -> str:
-    """What the values of a model's class maps are, in words."""
-    return ATTENTION if isinstance(model.head, QueryHead) else EVIDENCE
+    """What the values of a model's class maps are, in words, once they are counted from the threshold."""
+    return EVIDENCE if is_evidence(model) else ATTENTION
 
 
 def full_colour(model: Classifier, maps: Tensor) -> float:
     """The value that full colour stands for in all maps (classes, h, w) of one picture; no colour stands for 0."""
-    least = 1 / maps[0].numel() if isinstance(model.head, QueryHead) else LEAST
+    least = LEAST if is_evidence(model) else 1 / maps[0].numel()
     return max(least, float(maps.max()))
 
 
@@ -59,7 +64,7 @@ def from_threshold(model: Classifier, info: ModelInfo, maps: Tensor) -> Tensor:
 
     Where a calibration says that a class is there at logits below 0, its evidence lies below 0 too.
     """
-    return maps if isinstance(model.head, QueryHead) else maps - info.cuts()[:, None, None]
+    return maps - info.cuts()[:, None, None] if is_evidence(model) else maps
 
 
 def enlarged(maps: Tensor, height: int, width: int) -> Tensor:

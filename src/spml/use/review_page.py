@@ -17,7 +17,7 @@ from spml.data import LabelTable
 from spml.data.pictures import decode, resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
-from spml.use.class_maps import ATTENTION, class_maps, enlarged, full_colour, meaning
+from spml.use.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
 from spml.use.overlay import COVER, STRENGTH, colours
 from spml.use.suggest import Suggestion
 
@@ -112,7 +112,7 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
         for card in cards
     ]
     key = hashlib.sha256("\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace"))
-    shown = ATTENTION if meaning(model) == ATTENTION else EVIDENCE
+    shown = EVIDENCE if is_evidence(model) else ATTENTION
     maps = (
         f"Heat maps are {shown}. Full colour is the highest value of each." if any(card.map for card in cards) else ""
     )
@@ -144,7 +144,7 @@ def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
     except UserError:
         return None
     heat = maps[0].float().cpu()
-    return heat if meaning(model) == ATTENTION else heat - heat.mean(dim=(1, 2), keepdim=True)
+    return heat - heat.mean(dim=(1, 2), keepdim=True) if is_evidence(model) else heat
 
 
 def _map_image(values: Tensor, full: float) -> Image.Image:

@@ -12,14 +12,13 @@ import numpy.typing as npt
 
 from spml.data import Experiment
 from spml.errors import DAMAGED, UserError
-from spml.metrics.inputs import Labels
+from spml.metrics.inputs import HIGHEST, Labels
 from spml.model import ModelInfo
 from spml.model.store import check_weights, read_info
 from spml.train.run import read_json
 
 Kind = Literal["observed", "complete"]
 AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
-HIGHEST = 6e4  # beyond it a logit of half precision is infinite
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from spml.errors import UserError
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "jsonl", "parquet")
 STANDARD = Path("-")  # standard output
-ENOUGH = 141  # exit code where nobody reads on, as a shell gives it
 GROUP = 1 << 22  # numbers of a Parquet file's row group: 16 MB
 
 
@@ -75,12 +73,8 @@ def writing(out: Path, kind: Format, classes: Sequence[str], *, probabilities: b
         with _parquet(out, names) as write:
             yield write
     elif out == STANDARD:
-        try:
-            yield _lines(sys.stdout, kind, names, classes)
-            sys.stdout.flush()
-        except BrokenPipeError:  # the reader has had enough, as head has
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(ENOUGH) from None
+        yield _lines(sys.stdout, kind, names, classes)
+        sys.stdout.flush()
     else:
         with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
             yield _lines(file, kind, names, classes)
