@@ -21,8 +21,10 @@ from spml.use.replay import Replayed
 
 AHEAD = 4  # batches being made ready while one is used
 MOST = 512  # items in them, beyond two batches
+IN_A_ROW = 8  # pictures, at most, that a thread decodes before it asks for more: asking takes time from all
 
 Batch = tuple[list[Item], Tensor]
+Errors = list[DataError | None]
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Ahead:
             on_error: told of each that cannot be read, which is then left out; without it, it is raised.
         """
         source = iter(items)
-        with ThreadPoolExecutor(self.threads or os.cpu_count() or 1) as pool:
-            pending: deque[tuple[list[Item], Tensor, list[Future[None]]]] = deque()
+        with ThreadPoolExecutor(self._threads) as pool:
+            pending: deque[tuple[list[Item], Tensor, list[Future[Errors]]]] = deque()
             try:
                 while group := list(islice(source, self.batch_size)):
                     pending.append((group, *self._begin(pool, group)))
@@ -68,13 +70,23 @@ class Ahead:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, pool: ThreadPoolExecutor, group: list[Item]) -> tuple[Tensor, list[Future[None]]]:
+    @property
+    def _threads(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+    def _begin(self, pool: ThreadPoolExecutor, group: list[Item]) -> tuple[Tensor, list[Future[Errors]]]:
         if self.size is None:
             return torch.from_numpy(np.stack([item.x for item in group if item.x is not None])), []
         x = torch.empty(len(group), 3, self.size, self.size, dtype=torch.uint8, pin_memory=self.pinned)
-        return x, [pool.submit(self._fill, item, x[i]) for i, item in enumerate(group)]
+        part = max(1, min(IN_A_ROW, self.batch_size // self._threads))
+        starts = range(0, len(group), part)
+        return x, [pool.submit(self._fill, group[i : i + part], x[i : i + part]) for i in starts]
 
-    def _fill(self, item: Item, out: Tensor) -> None:
+    def _fill(self, items: list[Item], out: Tensor) -> Errors:
+        """Decode the items to their places; of each, what was wrong with it."""
+        return [self._fill_one(item, place) for item, place in zip(items, out, strict=True)]
+
+    def _fill_one(self, item: Item, out: Tensor) -> DataError | None:
         assert self.size is not None
         try:
             if item.path is not None:
@@ -83,19 +95,19 @@ class Ahead:
                 picture = resize(torch.from_numpy(np.ascontiguousarray(item.x)), self.size)
             np.copyto(out.numpy(), picture.numpy())  # torch would share the copy among threads of its own
         except DataError as error:
-            raise DataError(f"{item.where}{error}") from error.__cause__
+            wrong = DataError(f"{item.where}{error}")
+            wrong.__cause__ = error.__cause__
+            return wrong
+        return None
 
 
-def _good(group: list[Item], x: Tensor, filling: list[Future[None]], on_error: OnError | None) -> Iterator[Batch]:
-    bad: set[int] = set()
-    for i, filled in enumerate(filling):
-        try:
-            filled.result()
-        except DataError as error:
+def _good(group: list[Item], x: Tensor, filling: list[Future[Errors]], on_error: OnError | None) -> Iterator[Batch]:
+    errors = [error for filled in filling for error in filled.result()]
+    for error in errors:
+        if error is not None:
             tell(error, on_error)
-            bad.add(i)
-    if bad:
-        left = [i for i in range(len(group)) if i not in bad]
+    if any(errors):
+        left = [i for i, error in enumerate(errors) if error is None]
         group, x = [group[i] for i in left], x[left]
     if group:
         yield group, x
