@@ -11,7 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 PROGRAMS = 528  # that share a reduction; a few for each multiprocessor
-ROWS, WIDE, WARPS = 64, 64, 8  # a tile: positions, channels, and the warps that work on it
+ROWS, WIDE = 64, 64  # a tile: positions and channels
+WARPS, FEWER = 8, 4  # that work on a tile where sums are kept over many, and where each is done with by itself
 GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
 BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # of no activation, ReLU and ReLU6
 
@@ -192,16 +193,17 @@ class NormAct(torch.autograd.Function):
         mean, scale = x.new_empty(2, channels, dtype=torch.float32)
         parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
         wide = min(WIDE, triton.next_power_of_2(channels))
-        tile = {"BM": ROWS, "BC": wide, "num_warps": WARPS}
-        _moments[(programs, blocks)](x, parts, rows, channels, share, **tile)
+        tile = {"BM": ROWS, "BC": wide}
+        _moments[(programs, blocks)](x, parts, rows, channels, share, **tile, num_warps=WARPS)
         few = (triton.cdiv(channels, NARROW),)
         _statistics[few](
             parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
             BP=GATHERED, BC=NARROW,
         )  # fmt: skip
         _normalise[(triton.cdiv(rows, ROWS), blocks)](
-            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act], ADD=add, **tile
-        )
+            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act],
+            ADD=add, **tile, num_warps=FEWER,
+        )  # fmt: skip
         ctx.save_for_backward(x, y if add else None, weight, bias, mean, scale)
         ctx.act, ctx.add = act, add
         return y
@@ -218,15 +220,16 @@ class NormAct(torch.autograd.Function):
         to_bias, to_weight = x.new_empty(2, channels, dtype=torch.float32)
         parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
         wide = min(WIDE, triton.next_power_of_2(channels))
-        how = {"ADD": ctx.add, "BM": ROWS, "BC": wide, "num_warps": WARPS}
+        how = {"ADD": ctx.add, "BM": ROWS, "BC": wide}
         _sums[(programs, blocks)](
-            x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, *BOUNDS[ctx.act], **how
-        )
+            x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, *BOUNDS[ctx.act],
+            **how, num_warps=WARPS,
+        )  # fmt: skip
         few = (triton.cdiv(channels, NARROW),)
         _gather[few](parts, to_bias, to_weight, channels, programs, BP=GATHERED, BC=NARROW)
         _backward[(triton.cdiv(rows, ROWS), blocks)](
             x, y, gradient, to_x, to_x if to_residual is None else to_residual, mean, scale, weight, bias,
-            to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], **how,
+            to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], **how, num_warps=FEWER,
         )  # fmt: skip
         return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
 
