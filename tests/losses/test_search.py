@@ -29,6 +29,22 @@ def test_the_alternative_is_none_of_the_published_options(name: str, data: str) 
     assert other is None or differs(other, published)
 
 
+BETWEEN_EPOCHS = {"en"}  # where what is searched over takes effect
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not losses.needs(n) - {"items", "index"} | BETWEEN_EPOCHS & {n}])
+def test_the_alternative_is_another_loss_in_batches_of_the_benchmark(name: str) -> None:
+    """Eight pictures of twenty classes: a share of so few entries is a whole number of them."""
+    published = method_options(name, "voc", {})
+    logits, observed = torch.randn(8, 20), torch.zeros(8, 20)
+    observed[torch.arange(8), torch.arange(8)] = 1
+    found = []
+    for options in (published, {**published, **(losses.space(name).alternative(published) or {})}):
+        loss = build(name, observed, **options)
+        found.append(torch.stack([loss(logits, observed, epoch=t, epochs=8) for t in (2, 7)]))
+    assert not torch.equal(*found)
+
+
 def test_one_without_a_space_has_an_empty_one() -> None:
     assert losses.space("torch.nn.functional:cross_entropy") == Space()
 
