@@ -10,6 +10,7 @@ from spml.bench.plan import Case, Plan
 from spml.bench.search import Grid
 from spml.bench.shelf import Shelf
 from spml.bench.work import Workers, work
+from spml.errors import UserError
 
 from .conftest import SETTINGS, stored
 
@@ -130,3 +131,16 @@ def test_processes_share_the_work_and_a_stop_leaves_what_can_be_gone_on_with(job
     assert workers.processes[0].exitcode == 0
     assert Shelf(tmp_path / "long").state(run.id) == "pending"
     assert (long.shelf.run_folder(run.id) / "last.ckpt").exists()
+
+
+def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, capfd):
+    gone = {name: {"source": "voc", "root": str(tmp_path / "gone")} for name in job.sources}
+    other = dataclasses.replace(moved(job, tmp_path / "out", [Case("an", "an")], seeds=(0, 1)), sources=gone)
+    with pytest.raises(UserError, match="gone"):
+        work(other)
+    workers = Workers(other, 2)
+    while workers.alive():
+        time.sleep(0.1)
+    assert workers.replaced == 0 and [process.exitcode for process in workers.processes] == [2, 2]
+    assert "Traceback" not in (told := capfd.readouterr().err) and "gone" in told
+    assert {other.shelf.state(run.id) for run in other.runs()} == {"pending"}

@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from spml.metrics.bootstrap import RESAMPLES
 
 PAUSE = 1.0  # seconds until it is looked again whether others have finished
 GRACE = 120.0  # seconds in which a worker that is asked to stop may save
+REFUSED = 2  # how a worker ends that would only fail again
 
 Told = Callable[[str], None]
 
@@ -71,6 +73,8 @@ class Work:
 def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | None = None) -> int:
     """Do runs until none is left; how many were done. An interruption leaves the run in hand to be gone on with.
 
+    Data that cannot be read are an error of the whole: no run is recorded as failed for them.
+
     Args:
         job: what is to be done.
         experiments: data that are loaded already, by name.
@@ -80,6 +84,7 @@ def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | Non
     done, last = 0, 0.0
     while job.deadline is None or time.time() + last < job.deadline:
         runs = [run for run in job.runs() if job.possible(run)]
+        _load(runs, job, loaded)
         taken = job.shelf.take(runs)
         if taken is None:
             if not (job.growing() and any(job.shelf.state(run.id) == "running" for run in runs)):
@@ -99,15 +104,19 @@ def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | Non
     return done
 
 
+def _load(runs: Sequence[Run], job: Work, loaded: dict[str, Any]) -> None:
+    from spml.data import load
+
+    for name in {run.data for run in runs if job.shelf.outcome(run.id) is None} - set(loaded):
+        loaded[name] = load(**job.sources[name])
+
+
 def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record:
     """Train, and give what is to be recorded: what came of it, or why nothing did."""
     from spml.bench.record import condensed
-    from spml.data import load
     from spml.train import Settings, fit
 
     try:
-        if run.data not in loaded:
-            loaded[run.data] = load(**job.sources[run.data])
         known = {item.name for item in fields(Settings)}
         given = {name: value for name, value in {**run.settings, **job.running}.items() if name in known}
         if (file := job.weights.get(str(given.get("backbone")))) and given.get("weights") != "none":
@@ -189,7 +198,7 @@ class Workers:
     def alive(self) -> bool:
         """Whether any is at work."""
         for place, process in enumerate(self.processes):
-            if process.exitcode not in (None, 0) and self.replaced < 2 * self.count:
+            if process.exitcode not in (None, 0, REFUSED) and self.replaced < 2 * self.count:
                 self.replaced += 1
                 self.processes[place] = self._start()
         return any(process.is_alive() for process in self.processes)
@@ -221,6 +230,9 @@ def _worker(job: Work) -> None:
         work(job)
     except KeyboardInterrupt:
         os._exit(0)  # decoding threads must not hold it up
+    except UserError as error:
+        print(f"spml: {error}", file=sys.stderr, flush=True)
+        os._exit(REFUSED)
 
 
 def _interrupt(number: int, frame: Any) -> None:
