@@ -26,6 +26,7 @@ from spml.model import Classifier, ModelInfo
 from spml.use.ahead import Batch, answers
 from spml.use.inputs import Item
 from spml.use.predict import reader, scorer
+from spml.use.replay import Replayed
 from spml.use.tagging import Rule
 from spml.use.writers import Predicted, writing
 
@@ -62,15 +63,22 @@ def measure(files: list[Path], given: argparse.Namespace, device: str, folder: P
     rule = Rule({})
 
     def both() -> None:
+        fast = Replayed(score, device)
         with writing(folder / "out.csv", "csv", info.classes) as write:
-            for group, (_, logits) in answers(score, ahead.batches(items), device):
+            for group, (_, logits) in answers(fast, ahead.batches(items, before=fast.prepare), device):
                 p = logits.sigmoid().numpy()
                 tags = [[info.classes[i] for i in row] for row in rule.columns(logits.numpy(), p, p, info)]
                 write(Predicted([item.name for item in group], tags, p))
 
+    def model_alone() -> None:
+        fast = Replayed(score, device)
+        fast.prepare(ready[0][1].shape)
+        for _ in answers(fast, ready, device):
+            pass
+
     named: dict[str, Callable[[], object]] = {
         "decoding alone": lambda: [None for _ in ahead.batches(items)],
-        "model alone": lambda: [None for _ in answers(score, ready, device)],
+        "model alone": model_alone,
         "both": both,
     }
     return rounds(named, given.repeats, device)

@@ -37,6 +37,20 @@ def test_arrays_go_with_files_and_vectors_alone(photos):
     assert torch.equal(torch.cat(found)[:, 0], torch.arange(5.0))
 
 
+@pytest.mark.parametrize(("batch_size", "told"), [(3, [(3, 3, 16, 16)]), (7, [(7, 3, 16, 16)]), (8, [])])
+def test_the_shape_of_full_batches_is_told_before_any_picture_is_decoded(photos, monkeypatch, batch_size, told):
+    seen = []
+    monkeypatch.setattr(module, "decode", lambda path, size, upright: seen.append(path) or decode(path, size))
+    shapes = []
+
+    def before(shape):
+        assert not seen
+        shapes.append(shape)
+
+    assert sum(len(group) for group, _ in Ahead(16, batch_size=batch_size).batches(photos, None, before)) == 7
+    assert shapes == told and len(seen) == 7
+
+
 def test_bad_pictures_are_left_out_and_told_in_order(photos):
     for bad in (0, 4, 5):
         photos[bad].path.write_text("no picture")

@@ -341,9 +341,9 @@ def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(monke
 
 def test_a_gpu_is_given_larger_batches_and_is_left_cores_unless_told(monkeypatch):
     info = ModelInfo(["a"], "tiny", PICTURES, [0.5])
-    for cores, left in ((16, 14), (2, 1), (None, 1)):
-        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        assert reader(info, None, None, "cuda").threads == left
-    assert reader(info, None, 3, "cuda").threads == 3 and reader(info, None, None, "cpu").threads is None
+    for cores, on_gpu, on_cpu in ((16, 8, 8), (6, 4, 6), (2, 1, 2), (1, 1, 1)):
+        monkeypatch.setattr("os.sched_getaffinity", lambda process, cores=cores: set(range(cores)), raising=False)
+        assert [reader(info, None, None, device).threads for device in ("cuda", "cpu")] == [on_gpu, on_cpu]
+    assert reader(info, None, 3, "cuda").threads == 3
     found = [reader(info, given, None, device).batch_size for given in (None, 7) for device in ("cpu", "cuda")]
     assert found == [32, 64, 7, 7]

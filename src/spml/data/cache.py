@@ -14,6 +14,7 @@ import torch
 from spml.data.cache_build import Build, missing
 from spml.data.cache_pictures import Mode, Pictures, Teller, in_words, path_of
 from spml.data.cache_pool import Pool, explained
+from spml.data.pictures import decoders
 from spml.data.table import LabelTable
 
 
@@ -107,7 +108,7 @@ def open_cache(
         folder: of the cache; $SPML_CACHE or ~/.cache/spml when None.
         device: that trains.
         upright: turn pictures as their EXIF orientation says.
-        threads: that decode; as many as there are cores when None, but for one that is left to a caller who goes on.
+        threads: that decode; as many as there are cores, up to eight, when None; one is left to a caller who goes on.
         tell: shows lines and progress.
         background: decode while the caller goes on; a batch waits for the pictures it needs, which then come next. The
             cache is to be closed.
@@ -132,13 +133,12 @@ def open_cache(
     if lacking:
         wanted = [path_of(table, row) for table, rows in first for row in np.asarray(rows).tolist()]
         order = dict.fromkeys([*wanted, *lacking])
-        cores = os.cpu_count() or 1
         build = Build(
             pool,
             {path: places[path] for path in lacking},
             order,
             upright=upright,
-            threads=threads or (max(cores - 1, 1) if background else cores),
+            threads=threads or decoders(spared=int(background)),
             tell=tell,
             soon=len(wanted) if background and wanted else None,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from spml.data.cache import Cache
 from spml.data.cache_pictures import Pictures, Staged
-from spml.data.pictures import decode, resize
+from spml.data.pictures import decode, decoders, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
 
@@ -38,7 +37,7 @@ class Feed:
         table: its `x`, or the files its items name.
         size: height and width of pictures; None leaves arrays at their own size.
         upright: turn pictures as their EXIF orientation says.
-        threads: that decode; as many as there are cores when None.
+        threads: that decode; as many as there are cores when None, up to eight.
         cache: opened with this table, size and `upright`, to take decoded pictures from; None decodes each time.
     """
 
@@ -52,7 +51,7 @@ class Feed:
         cache: Cache | None = None,
     ) -> None:
         self.table, self.size, self.upright = table, size, upright
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or decoders()
         self.x = None if table.x is None else torch.from_numpy(np.ascontiguousarray(table.x))
         if self.x is None and size is None:
             raise DataError("pictures of different sizes cannot be batched; give --size")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,10 +13,9 @@ import torch
 from torch import Tensor
 
 from spml.data.builder import OnError, tell
-from spml.data.pictures import decode, resize
+from spml.data.pictures import decode, decoders, resize
 from spml.errors import DataError
 from spml.use.inputs import Item
-from spml.use.replay import Replayed
 
 AHEAD = 4  # batches being made ready while one is used
 MOST = 512  # items in them, beyond two batches
@@ -25,6 +23,7 @@ IN_A_ROW = 8  # pictures, at most, that a thread decodes before it asks for more
 
 Batch = tuple[list[Item], Tensor]
 Errors = list[DataError | None]
+Before = Callable[[tuple[int, ...]], None]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Ahead:
         size: height and width of pictures; None for feature vectors.
         upright: turn pictures as their EXIF orientation says.
         batch_size: items at a time.
-        threads: that decode; as many as there are cores when None.
+        threads: that decode; as many as there are cores when None, up to eight.
         pinned: in memory that a GPU copies from while the processor goes on.
     """
 
@@ -50,18 +49,24 @@ class Ahead:
         """Items that are taken from the source before the first batch is given."""
         return self.batch_size * (1 + max(2, min(AHEAD, MOST // self.batch_size)))
 
-    def batches(self, items: Iterable[Item], on_error: OnError | None = None) -> Iterator[Batch]:
+    def batches(
+        self, items: Iterable[Item], on_error: OnError | None = None, before: Before | None = None
+    ) -> Iterator[Batch]:
         """The items that can be read, in order, with their tensors.
 
         Args:
             items: taken as they are needed.
             on_error: told of each that cannot be read, which is then left out; without it, it is raised.
+            before: told the shape of a full batch of pictures, if there will be one, before any thread decodes.
         """
         source = iter(items)
         with ThreadPoolExecutor(self._threads) as pool:
             pending: deque[tuple[list[Item], Tensor, list[Future[Errors]]]] = deque()
             try:
                 while group := list(islice(source, self.batch_size)):
+                    if before is not None and self.size is not None and len(group) == self.batch_size:
+                        before((self.batch_size, 3, self.size, self.size))
+                    before = None
                     pending.append((group, *self._begin(pool, group)))
                     if len(pending) * self.batch_size >= self.look_ahead:
                         yield from _good(*pending.popleft(), on_error)
@@ -72,7 +77,7 @@ class Ahead:
 
     @property
     def _threads(self) -> int:
-        return self.threads or os.cpu_count() or 1
+        return self.threads or decoders()
 
     def _begin(self, pool: ThreadPoolExecutor, group: list[Item]) -> tuple[Tensor, list[Future[Errors]]]:
         if self.size is None:
@@ -117,7 +122,6 @@ def answers(
     score: Callable[[Tensor], Tensor], batches: Iterable[Batch], device: torch.device | str
 ) -> Iterator[tuple[list[Item], Tensor]]:
     """What `score` gives for each batch, on the CPU; on a GPU the next batch is begun before the last one is given."""
-    score = Replayed(score) if torch.device(device).type == "cuda" else score
     waiting: tuple[list[Item], Tensor, torch.cuda.Event | None] | None = None
     for group, x in batches:
         with torch.inference_mode():

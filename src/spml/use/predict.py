@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,16 +10,18 @@ import torch
 from torch import Tensor
 
 from spml.data.builder import OnError
+from spml.data.pictures import decoders
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
 from spml.train.guard import out_of_memory
 from spml.use.ahead import Ahead, answers
 from spml.use.inputs import Inputs, Note
+from spml.use.replay import Replayed
 from spml.use.tagging import Rule, check_classes, parse_thresholds
 from spml.use.writers import Predicted, format_of, writing
 
 AT_ONCE = {"cuda": 64, "cpu": 32}  # items
-STARTING = 2  # cores that are left to what starts the model: of 16 on one machine, 12 decoded more than all did
+STARTING = 2  # cores that are left to what starts the model on a GPU
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def predict(
     ahead = reader(info, how.batch_size, how.threads, device)
     written = 0
     with writing(out, kind, info.classes, probabilities=how.probabilities) as write:
-        for group, both in answers(scorer(model, info, device), ahead.batches(items, on_error), device):
+        score = Replayed(scorer(model, info, device), device)
+        for group, both in answers(score, ahead.batches(items, on_error, score.prepare), device):
             raw, calibrated = both
             if not torch.isfinite(both).all():
                 raise UserError(f"{run}: the model gives values that are not numbers; its weights are damaged")
@@ -111,8 +113,7 @@ def reader(info: ModelInfo, batch_size: int | None, threads: int | None, device:
     how = info.preprocessing
     size = int(how["size"]) if how["kind"] == "pictures" else None
     together = batch_size or AT_ONCE[device]
-    if device == "cuda":  # where the model needs a processor only to be started
-        threads = threads or max(1, (os.cpu_count() or 1) - STARTING)
+    threads = threads or decoders(STARTING if device == "cuda" else 0)
     return Ahead(size, bool(how["upright"]), together, threads, pinned=device == "cuda")
 
 

@@ -5,19 +5,20 @@ Threads that decode share Python and the processor with the one that starts the 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-FIRST = 2  # batches of a shape that are run as they are
+FIRST = 2  # times that the model is run before it is recorded
 
 Score = Callable[[Tensor], Tensor]
 
 
 def record(score: Score, x: Tensor) -> Score:
     """The same for batches like this one, as a CUDA graph."""
+    for _ in range(FIRST):
+        score(x)
     graph, given = torch.cuda.CUDAGraph(), x.clone()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         outcome = score(given)
@@ -31,30 +32,32 @@ def record(score: Score, x: Tensor) -> Score:
 
 
 class Replayed:
-    """Gives what `score` gives; the first shape that comes often is recorded, others are run as they are.
+    """Gives what `score` gives; batches of the shape that was prepared for are replayed, others run as they are.
 
     Args:
         score: from a batch on the device to what is wanted of it.
+        device: on a GPU alone anything is recorded.
         record: makes a faster one for batches of one shape; where it cannot, all goes on without.
     """
 
-    def __init__(self, score: Score, record: Callable[[Score, Tensor], Score] = record) -> None:
-        self.score, self.record = score, record
-        self.seen: Counter[torch.Size] = Counter()
+    def __init__(
+        self, score: Score, device: torch.device | str, record: Callable[[Score, Tensor], Score] = record
+    ) -> None:
+        self.score, self.device, self.record = score, torch.device(device), record
         self.shape: torch.Size | None = None
         self.fast = score
 
+    def prepare(self, shape: Sequence[int]) -> None:
+        """Record for pictures in batches of this shape, before threads that decode take Python for themselves."""
+        if self.device.type != "cuda":
+            return
+        try:
+            with torch.inference_mode():
+                x = torch.zeros(*shape, dtype=torch.uint8, device=self.device)
+                self.fast, self.shape = self.record(self.score, x), x.shape
+        except Exception:  # a backbone that waits for the device, or no room; as it was, it may still run
+            self.fast, self.shape = self.score, None
+
     def __call__(self, x: Tensor) -> Tensor:
         """What `score` gives for the batch."""
-        if self.shape is None:
-            self._count(x)
         return self.fast(x) if x.shape == self.shape else self.score(x)
-
-    def _count(self, x: Tensor) -> None:
-        if self.seen[x.shape] == FIRST:
-            self.shape = x.shape
-            try:
-                self.fast = self.record(self.score, x)
-            except Exception:  # a backbone that waits for the device, or no room; as it was, it may still run
-                self.fast = self.score
-        self.seen[x.shape] += 1
