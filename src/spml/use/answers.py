@@ -17,7 +17,7 @@ from spml.data.names import suggestion
 from spml.data.text import lines
 from spml.errors import DataError, UserError
 from spml.model.store import read_info
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.assess import run_data
 from spml.use.merge import with_answers
 

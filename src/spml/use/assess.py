@@ -18,8 +18,8 @@ from spml.data.files import is_named
 from spml.errors import DAMAGED, DataError, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
+from spml.train.files import read_json
 from spml.train.record import fingerprint, rankable
-from spml.train.run import read_json
 
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 

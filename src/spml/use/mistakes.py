@@ -14,7 +14,7 @@ from spml.data.builder import OnError
 from spml.data.feed import Feed
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.assess import run_data, run_split
 from spml.use.inputs import Item
 

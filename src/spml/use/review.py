@@ -18,7 +18,7 @@ from spml.data import Experiment, LabelTable
 from spml.data.feed import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.assess import run_data
 from spml.use.review_page import Card, draw, render
 from spml.use.suggest import Suggestion, suggest

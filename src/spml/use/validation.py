@@ -15,7 +15,7 @@ from spml.errors import DAMAGED, UserError
 from spml.metrics.inputs import HIGHEST, Labels
 from spml.model import ModelInfo
 from spml.model.store import check_weights, read_info
-from spml.train.run import read_json
+from spml.train.files import read_json
 
 Kind = Literal["observed", "complete"]
 AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
