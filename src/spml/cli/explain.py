@@ -66,6 +66,7 @@ class Explain:
                     root=self.root,
                     overwrite=self.overwrite,
                     on_error=on_error,
+                    note=say,
                     advance=lambda done: progress.advance(task, done),
                 )
             else:

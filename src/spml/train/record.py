@@ -66,6 +66,11 @@ def fingerprint(experiment: Experiment) -> str:
     return digest.hexdigest()
 
 
+def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
+    """Whether a run was trained on other data than those of this fingerprint; False where it does not say."""
+    return config.get("data_sha256") not in (None, data_sha256)
+
+
 def model_info(
     experiment: Experiment, settings: Settings, options: dict[str, Any], model: Classifier, best: dict[str, Any]
 ) -> ModelInfo:
