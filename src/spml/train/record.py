@@ -53,7 +53,10 @@ def config(
 
 
 def fingerprint(experiment: Experiment) -> str:
-    """SHA-256 of what training and evaluation are given: items, known labels, rows, and the test split's."""
+    """SHA-256 of what training and evaluation are given: names of items, known labels, rows, and the test split's.
+
+    Pictures and arrays are not looked into: not every run reads them all before it begins.
+    """
     digest = hashlib.sha256()
     for table in (experiment.observed, experiment.test):
         if table is not None:
