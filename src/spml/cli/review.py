@@ -26,7 +26,7 @@ class Review:
     count: int = 500
     """How many labels to suggest."""
     classes: str | None = None
-    """Classes to suggest, joined by commas. Default: all."""
+    """Classes to suggest: a file with one name a line, or names joined by commas. Default: all."""
     per_class: int | None = None
     """At most so many of each class."""
     split: Literal["train", "val", "all"] = "train"
