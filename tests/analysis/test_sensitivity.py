@@ -58,6 +58,6 @@ def test_records_and_folders_of_one_run_are_one(make, tmp_path):
     (tmp_path / "broken.json").write_text("{")
     (run,), problems = find(tmp_path)
     assert run.folder == folder and run.result == {"val_map": 1.0}
-    assert len(problems) == 1 and "broken.json is not valid JSON" in problems[0]
+    assert len(problems) == 1 and "broken.json: not JSON" in problems[0]
     with pytest.raises(UserError, match="is not a folder"):
         find(tmp_path / "nowhere")

@@ -43,6 +43,11 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(UserError, match=r"is no bench\.json"):
         read_collected(tmp_path / "other.json")
+    (tmp_path / "other.json").write_text("{")
+    with pytest.raises(UserError, match=r"other\.json: not JSON \(.*; give the file that spml bench"):
+        read_collected(tmp_path / "other.json")
+    with pytest.raises(UserError, match=r"gone\.json: no such file; give the file that spml bench"):
+        read_collected(tmp_path / "gone.json")
 
 
 def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):

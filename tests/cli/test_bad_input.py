@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -216,6 +217,29 @@ def test_eval_says_when_the_data_are_no_longer_those_of_the_run(pictures, tmp_pa
     assert main(["eval", "run", "--split", "test"]) == 0
     assert "other rows or labels" in capsys.readouterr().err
     assert json.loads((tmp_path / "run/eval-test.json").read_text())["data_changed"] is True
+
+
+def test_what_lists_a_runs_data_says_when_they_are_no_longer_those_of_the_run(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]
+    assert main(["train", "photos.csv", *words]) == 0
+    Path("answers.csv").write_text("image,class,answer\nphotos/1.png,red,1\n")
+    commands = {
+        "review": ["review", "run", "--out"],
+        "answers.csv": ["review", "run", "--answers", "answers.csv", "--out"],
+        "worst": ["explain", "run", "--worst", "2", "--out"],
+        "worst of val": ["explain", "run", "--worst", "2", "--split", "val", "--out"],
+    }
+    capsys.readouterr()
+    for name, command in commands.items():
+        assert main([*command, f"{name} before.csv"]) == 0
+        assert capsys.readouterr().err == ""
+    head, first, second, *rest = pictures.read_text().splitlines()
+    pictures.write_text("\n".join([head, second, first, *rest]))
+    for name, command in commands.items():
+        assert main([*command, f"{name} after.csv"]) == 0
+        told = "spml: photos.csv has other rows or labels than the run was trained with\n"
+        assert capsys.readouterr().err == told and Path(f"{name} after.csv").exists()
 
 
 def test_a_reader_that_has_had_enough_is_no_mistake(finished, tmp_path):

@@ -209,7 +209,7 @@ def test_wide_columns_must_be_in_the_class_list(write):
 
 
 def test_a_missing_class_list(write):
-    with pytest.raises(DataError, match=r"none.txt: No such file"):
+    with pytest.raises(DataError, match=r"none.txt: no such file of class names; check the path, or give names"):
         read(write("image,label\na,dog\n"), classes="none.txt")
 
 

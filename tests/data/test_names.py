@@ -1,10 +1,50 @@
-"""Class names that may be slips of one another."""
+"""Class names: how a list of them is given, and those that may be slips of one another."""
 
 import numpy as np
 import pytest
 
 from spml.data import LabelTable, near_duplicates
-from spml.data.names import suggestion
+from spml.data.names import class_list, suggestion
+from spml.errors import DataError
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch):
+    """What a text gives, in a folder with a list of classes and a folder called like a class."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.txt").write_text("dog\nc\tcat\n")
+    (tmp_path / "dog").mkdir()
+    return lambda text, known=(): list(class_list(text, known).display.values())
+
+
+def test_text_is_a_file_of_names_or_names_joined_by_commas(names, tmp_path):
+    assert names("list.txt") == names(str(tmp_path / "list.txt")) == ["dog", "cat"]
+    assert names("dog") == ["dog"] and names(" dog ,, grey cat") == ["dog", "grey cat"]
+    assert names("dog,list.txt") == ["dog", "list.txt"]
+    long = [f"class {i}" for i in range(2000)]
+    assert names(",".join(long)) == long
+
+
+def test_a_known_name_stands_for_itself(names):
+    assert names("a, b", ["a, b", "c"]) == ["a, b"] and names("a, b", ["a", "b"]) == ["a", "b"]
+    assert names("list.txt", ["list.txt"]) == ["list.txt"] and names("tv/monitor", ["tv/monitor"]) == ["tv/monitor"]
+    assert names("tv/monitr", ["tv/monitor"]) == ["tv/monitr"]  # and whoever asked says what is near
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gone.txt", r"gone.txt: no such file of class names; check the path, or give names joined by commas"),
+        ("lists/mine", r"lists/mine: no such file of class names"),
+        ("dog,cat,dog", r"the names given: class 'dog' stands twice; remove one"),
+        ("dog,a|b", r"the names given: class 'a\|b' contains"),
+        (" , ", r"the names given: no class names; give one a line of a file, or some joined by commas"),
+        ("", r"the names given: no class names"),
+    ],
+)
+def test_text_that_gives_no_list(names, text, message):
+    with pytest.raises(DataError, match=message):
+        names(text)
 
 
 def table_with(**positives):

@@ -137,6 +137,28 @@ def test_what_is_no_picture_is_one_plain_line(tmp_path, name):
     assert not any(word in message for word in (".cpp", ".h:", "0x", "BytesIO", "Traceback"))
 
 
+def small_in_header():
+    """EXIF that holds a picture of its own, as cameras write it, which begins and ends as a file does."""
+    exif = Image.Exif()
+    exif[0x010E] = "a"
+    return exif.tobytes() + encoded("JPEG")
+
+
+@pytest.mark.parametrize("how", [{}, {"progressive": True}, {"exif": small_in_header()}], ids=["", "scans", "header"])
+def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path, how):
+    path = tmp_path / "a.jpg"
+    scene(60, 40).save(path, **how)
+    whole = path.read_bytes()
+    assert decode(path).shape == (3, 40, 60)
+    path.write_bytes(whole + bytes(5000))  # after the end there may be anything
+    assert decode(path).shape == (3, 40, 60)
+    half = whole.rindex(b"\xff\xda") + 200
+    for rest in (b"", bytes(len(whole) - half), bytes(100_000)):  # a download that had its room already
+        path.write_bytes(whole[:half] + rest)
+        with pytest.raises(DataError, match=r"a.jpg: not a picture .* \(the file is cut short\); replace"):
+            decode(path)
+
+
 def test_what_is_not_there_or_no_file_is_said(tmp_path):
     with pytest.raises(DataError, match=r"a.jpg: cannot be read \(No such file or directory\); check the path"):
         decode(tmp_path / "a.jpg")

@@ -209,9 +209,9 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "complaint"),
     [
-        ("config.json", "{", "is not valid JSON"),
-        ("result.json", "[]", "must hold a JSON object"),
-        ("history.jsonl", '{"epoch": 1}\n{"epo', "line 2 is not valid JSON"),
+        ("config.json", "{", "not JSON"),
+        ("result.json", "[]", "not a JSON object"),
+        ("history.jsonl", '{"epoch": 1}\n{"epo', "line 2: not JSON"),
         ("history.jsonl", '{"loss": 1}', "'epoch' must be a whole number"),
         ("history.jsonl", '{"epoch": 1, "loss": "low"}', "'loss' must be a number"),
         ("observed.npz", "not a zip", "is not a readable"),

@@ -88,6 +88,44 @@ def test_scores_computed_from_the_data_read_no_other_label_either(run, noisy):
     assert written(run) == before and loaded
 
 
+@pytest.fixture
+def changed(monkeypatch):
+    """Lets the data have changed since training, as the function given says."""
+    from spml.use import assess as room
+
+    load = room.load
+    return lambda how: monkeypatch.setattr(room, "load", lambda *given, **named: how(load(*given, **named)))
+
+
+def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed):
+    from dataclasses import replace
+
+    (run / "labels.npz").unlink()
+    calibrate(run, labels="complete")
+    before = written(run)
+    undo(run)
+    changed(lambda found: replace(found, test=None))
+    calibrate(run, labels="complete")  # with the run's own scores, and the same labels of the same rows
+    assert written(run) == before
+    left = (run / "best" / "model.json").read_bytes()
+    told = "has other rows or labels than the run was trained with, and may now"
+    for how in (
+        lambda found: replace(found, val_rows=found.train_rows[: len(found.val_rows)]),
+        lambda found: replace(found, complete=found.complete.take(np.roll(np.arange(len(found.complete)), 1))),
+    ):
+        changed(how)
+        with pytest.raises(UserError, match=told):
+            calibrate(run, labels="complete")
+    changed(lambda found: replace(found, test=None))
+    shutil.rmtree(run / "scores")
+    with pytest.raises(UserError, match=f"has no scores of its validation items, and its data cannot be had: .*{told}"):
+        calibrate(run, labels="observed")
+    (run / "observed.npz").unlink()
+    with pytest.raises(UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"):
+        calibrate(run, labels="observed")
+    assert (run / "best" / "model.json").read_bytes() == left
+
+
 def test_estimates_read_no_other_label(run, noisy):
     complete = assess(run, "val")
     observe_only(run)

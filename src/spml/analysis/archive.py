@@ -10,7 +10,7 @@ from typing import Any
 
 from spml.bench.plan import Case, trimmed
 from spml.errors import UserError
-from spml.report.files import read_history, read_record
+from spml.train.files import read_history, read_json
 from spml.train.settings import UNNAMED
 
 # what may differ between the runs of one study, and what is of one machine alone
@@ -58,7 +58,7 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
     problems = []
     for path in _files(folder, ("", "records"), "*.json"):
         try:
-            record = read_record(path)
+            record = read_json(path)
         except UserError as error:
             problems.append(str(error))
             continue
@@ -67,7 +67,7 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
     for path in _files(folder, ("", "runs", "scores"), "*/result.json"):
         home = path.parent
         try:
-            config, result = read_record(home / "config.json"), read_record(path)
+            config, result = read_json(home / "config.json"), read_json(path)
             history = read_history(home / "history.jsonl")
         except UserError as error:
             problems.append(str(error))

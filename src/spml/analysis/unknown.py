@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.inputs import sigmoid
-from spml.report.files import read_arrays, read_record
+from spml.train.files import read_arrays, read_json
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -85,5 +85,5 @@ def unknown_labels(folder: Path) -> Unknown:
     mask = observed == 0
     if set(truth[mask].tolist()) != {1, -1}:
         raise UserError(f"{folder}: the study needs complete validation labels, with positives that were not drawn")
-    config, result = read_record(folder / "config.json"), read_record(folder / "result.json")
+    config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
     return Unknown(folder, mask, truth[mask] == 1, int((observed == 1).sum()), config, result)

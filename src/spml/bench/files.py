@@ -11,8 +11,9 @@ from spml.atomic import write_text
 from spml.bench.plan import Run, done_in
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
-from spml.report.files import read_record
+from spml.train.files import read_json
 
+REMEDY = "give the file that spml bench or spml ablate wrote"
 FIGURES = ("val_map", "test_map", "best_epoch", "seconds")
 
 
@@ -26,9 +27,11 @@ def write_collected(path: Path, stored: Mapping[str, Any]) -> None:
 
 def read_collected(path: Path) -> dict[str, Any]:
     """A bench.json; UserError where it is none."""
-    stored = read_record(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; {REMEDY}")
+    stored = read_json(path, REMEDY)
     if not {"table", "data", "rows", "runs"} <= set(stored):
-        raise UserError(f"{path} is no bench.json: give the file that spml bench or spml ablate wrote")
+        raise UserError(f"{path} is no bench.json; {REMEDY}")
     return stored
 
 

@@ -9,21 +9,21 @@ import numpy as np
 
 from spml.bench.plan import Record
 from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
-from spml.report.files import read_arrays, read_history, read_record
+from spml.train.files import read_arrays, read_history, read_json
 
 LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
 
 
 def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
     """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
-    config = read_record(folder / "config.json")
+    config = read_json(folder / "config.json")
     kept: dict[str, Any] = {name: value for name, value in config.items() if name not in LEFT_OUT}
     if kept.get("weights") not in (None, "none", "pretrained"):
         kept["weights"] = Path(kept["weights"]).name
     record = {
         "config": kept,
         "history": read_history(folder / "history.jsonl"),
-        "result": read_record(folder / "result.json"),
+        "result": read_json(folder / "result.json"),
         "versions": config.get("versions", {}),
     }
     return record | _counts(folder) | _resampled(folder, resamples)

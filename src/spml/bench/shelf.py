@@ -102,9 +102,10 @@ class Shelf:
 
     def refuse_other_data(self, runs: Iterable[Run], data_sha256: str) -> None:
         """Raise UserError where a run that is done was made on other items or labels than the data now hold."""
+        from spml.train.record import other_data
+
         for run in runs:
-            config = (self.outcome(run.id) or {}).get("config", {})
-            if config.get("data_sha256", data_sha256) != data_sha256:
+            if other_data((self.outcome(run.id) or {}).get("config", {}), data_sha256):
                 path = self.home / f"{run.id}.json"
                 raise UserError(f"{path} is a run on other items or labels than {run.data} has now; give another --out")
 

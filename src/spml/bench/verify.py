@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from spml.bench.plan import done_in
 from spml.errors import UserError
-from spml.report.files import Record, read_arrays, read_record
 from spml.train.evaluate import score
+from spml.train.files import Record, read_arrays, read_json
 from spml.train.settings import Selection
 
 SLACK = 1e-6  # points of mAP: of the arithmetic
@@ -60,9 +60,9 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     if not folders:
         raise UserError(f"{runs} holds no finished run; give the --out of a bench")
     for folder in folders:
-        own = read_record(folder / "result.json")
+        own = read_json(folder / "result.json")
         file = (records or folder) / f"{folder.name}.json"
-        kept = read_record(file).get("result", {}) if file.is_file() else {}
+        kept = read_json(file).get("result", {}) if file.is_file() else {}
         for split in ("val", "test"):
             figures = {folder.name: own.get(f"{split}_map")}
             if kept.get(f"{split}_map", figures[folder.name]) != figures[folder.name]:
@@ -73,7 +73,7 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
 def without_scores(runs: Path, records: Path) -> int:
     """Runs that are recorded as done, and whose run folder is not there to be looked at."""
     names = {path.stem: path for path in records.glob("*.json") if not (runs / path.stem / "result.json").is_file()}
-    return sum(done_in(read_record(path)) for path in names.values())
+    return sum(done_in(read_json(path)) for path in names.values())
 
 
 def _checks(folder: Path, result: Record, split: str, figures: dict[str, float]) -> Iterator[Check]:

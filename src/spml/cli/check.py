@@ -29,8 +29,8 @@ class Check:
     """Folder of the data set's files, or of the images that a table names. Default: that of the table."""
     labels: Literal["observed", "complete"] | None = None
     """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
-    classes: Path | None = None
-    """File with one class name a line: fixes the classes and their order."""
+    classes: str | None = None
+    """File with one class name a line, or names joined by commas: fixes the classes and their order."""
     val: Path | None = None
     """File of the validation rows, in the same classes."""
     test: Path | None = None

@@ -58,7 +58,7 @@ def compare(
 def _train(data: str, method: str, seed: int, epochs: int | None, folder: Path, workers: int) -> dict[str, Any]:
     import torch
 
-    from spml.train.run import read_json
+    from spml.train.files import read_json
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     Train(data=data, method=method, seed=seed, epochs=epochs, out=folder, resume=True, quiet=True).run()

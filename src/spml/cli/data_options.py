@@ -24,8 +24,8 @@ class DataOptions:
     """File of the test rows, beside DATA. Default: those marked test in DATA."""
     observe: str = "uniform"
     """How single positives are drawn from complete labels: uniform (as the protocol), frequency, size, file:PATH."""
-    classes: Path | None = None
-    """File with one class name a line: fixes the classes and their order."""
+    classes: str | None = None
+    """File with one class name a line, or names joined by commas: fixes the classes and their order."""
 
     def arguments(self, data: str, observe_seed: int, split_seed: int) -> dict[str, Any]:
         """What `spml.data.load` is given."""

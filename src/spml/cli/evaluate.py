@@ -33,7 +33,7 @@ class Eval:
         from rich.progress import Progress
 
         from spml.cli import say
-        from spml.use.assess import assess
+        from spml.use.assess import CHANGED, assess
 
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
             task = progress.add_task("scoring", total=None)
@@ -45,7 +45,7 @@ class Eval:
                 advance=lambda done, total: progress.update(task, completed=done, total=total),
             )
         if result["data_changed"]:
-            say("the data have other rows or labels than the run was trained with")
+            say(f"the data have {CHANGED}")
         for name, value in result["metrics"].items():
             print(f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}")
         if estimates := result.get("estimates"):

@@ -23,7 +23,7 @@ class Explain:
     out: Path = Path("explained")
     """Folder for the overlays and index.html."""
     classes: str | None = None
-    """Classes to show, joined by commas. Default: the most probable of each picture."""
+    """Classes to show: a file with one name a line, or names joined by commas. Default: the most probable."""
     top: int = 3
     """How many classes to show, where none are named."""
     worst: int | None = None
@@ -66,6 +66,7 @@ class Explain:
                     root=self.root,
                     overwrite=self.overwrite,
                     on_error=on_error,
+                    note=say,
                     advance=lambda done: progress.advance(task, done),
                 )
             else:

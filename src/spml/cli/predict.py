@@ -36,8 +36,8 @@ class Predict:
     """Write the probability of every class."""
     raw: bool = False
     """Write probabilities as the model gives them, without calibration."""
-    classes: Path | None = None
-    """File with one class name a line, which the model must have in this order."""
+    classes: str | None = None
+    """File with one class name a line, or names joined by commas: those the model must have, in this order."""
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
     """Paths on standard input end in NUL, as find -print0 writes them."""
     batch_size: int | None = None

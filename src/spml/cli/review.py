@@ -26,7 +26,7 @@ class Review:
     count: int = 500
     """How many labels to suggest."""
     classes: str | None = None
-    """Classes to suggest, joined by commas. Default: all."""
+    """Classes to suggest: a file with one name a line, or names joined by commas. Default: all."""
     per_class: int | None = None
     """At most so many of each class."""
     split: Literal["train", "val", "all"] = "train"
@@ -72,6 +72,7 @@ class Review:
                 overwrite=self.overwrite,
                 batch_size=self.batch_size,
                 on_error=on_error,
+                note=say,
                 advance=lambda what, done, total: progress.update(tasks[what], completed=done, total=total),
             )
         print(f"{written:,} labels to look at: open {out / PAGE}")
@@ -80,9 +81,10 @@ class Review:
             raise DataError(f"{bad:,} pictures could not be read, named above")
 
     def _merge(self, answers: Path) -> None:
+        from spml.cli import say
         from spml.use.answers import merge
 
-        done = merge(self.run_folder, answers, self.out, root=self.root)
+        done = merge(self.run_folder, answers, self.out, root=self.root, note=say)
         known = f", {done.known:,} were known" if done.known else ""
         print(f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}")
         print(f"train with: {shlex.join(['spml', 'train', *done.words])}")

@@ -25,8 +25,8 @@ class Stats:
     """Folder of the data set's files, or of the images that a table names."""
     labels: Literal["observed", "complete"] | None = None
     """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
-    classes: Path | None = None
-    """File with one class name a line: fixes the classes and their order."""
+    classes: str | None = None
+    """File with one class name a line, or names joined by commas: fixes the classes and their order."""
     observe: str = "uniform"
     """How training's labels are drawn from complete ones: uniform, frequency, size or file:PATH, with options as in
     uniform:positives=2."""

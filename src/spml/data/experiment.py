@@ -103,7 +103,7 @@ def load(
         observe_seed: of the single positives.
         split_seed: of the validation rows, where the data bring none.
         val_fraction: share of the train list that becomes validation, where the data bring none.
-        classes: class names in order, or a file with one a line.
+        classes: class names in order, also as text joined by commas, or a file with one a line.
         observe: the observation model of complete labels, such as "uniform:positives=2"; see `spml.data.observation`.
         val: file of the validation rows, for users' files.
         test: file of the test rows.

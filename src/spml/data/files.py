@@ -49,7 +49,7 @@ def read(
         source: a data set's name or a path.
         root: folder of a benchmark's files, or of the images that a user's file names (default: that file's folder).
         labels: "complete" takes an absent label as negative, "observed" as unknown; see `default_labels`.
-        classes: class names in order, or a file with one a line; for users' files.
+        classes: class names in order, also as text joined by commas, or a file with one a line; for users' files.
         val: file of the validation rows, in the classes of the source; for users' files.
         test: file of the test rows.
         on_error: told of each record of a user's file that cannot be taken, which is then left out; without it, the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from spml.errors import DataError
 
 OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go to, beside those of the classes
 GIVEN = "the names given"  # where a class list comes from that is no file
+LISTS = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")  # how files end that hold class names
 RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
 
 
@@ -35,30 +37,47 @@ class ClassList:
         return f"is not in the class list ({self.source}){hint}"
 
 
-def class_list(classes: str | Path | Sequence[str] | ClassList | None) -> ClassList | None:
-    """The class list from names, or from a file: one name a line, then optionally a tab and the name to show."""
+def class_list(classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()) -> ClassList | None:
+    """The class list from names, or from a file: one name a line, then optionally a tab and the name to show.
+
+    Args:
+        classes: names, the path of a file, or text, which is what `--classes` takes: see `from_text`.
+        known: names that text may be one of.
+    """
     if classes is None or isinstance(classes, ClassList):
         return classes
-    source: str | Path = GIVEN
-    given: Iterable[str]
-    if isinstance(classes, str | Path):
-        source, given = classes, lines(Path(classes))
-    else:
-        given = classes
+    found = from_text(classes, known) if isinstance(classes, str) else classes
+    given: Iterable[str] = lines(found) if isinstance(found, Path) else found
+    source = str(found) if isinstance(found, Path) else GIVEN
     display: dict[str, str] = {}
     shown_before: set[str] = set()
     for number, line in enumerate(given, 1):
+        where = f"{source}, line {number}" if isinstance(found, Path) else source
         name, _, shown = (part.strip() for part in str(line).partition("\t"))
         shown = shown or name
         if name in display or shown in shown_before:
-            raise DataError(f"{source}, line {number}: class {shown!r} stands twice; remove one")
+            raise DataError(f"{where}: class {shown!r} stands twice; remove one")
         if name:
-            refuse_name(shown, f"{source}, line {number}: ")
+            refuse_name(shown, f"{where}: ")
             display[name] = shown
             shown_before.add(shown)
     if not display:
-        raise DataError(f"{source}: no class names; give one a line")
-    return ClassList(display, str(source))
+        raise DataError(f"{source}: no class names; give one a line of a file, or some joined by commas")
+    return ClassList(display, source)
+
+
+def from_text(text: str, known: Collection[str] = ()) -> Path | list[str]:
+    """The file of class names of this path, where there is one, else the names in the text, joined by commas.
+
+    A name that is `known` stands for itself, also where it holds a comma or a file is called so.
+    """
+    if text in known:
+        return [text]
+    if os.path.lexists(text) and not Path(text).is_dir():
+        return Path(text)
+    if "," not in text and (text.lower().endswith(LISTS) or (os.sep in text and not known)):
+        raise DataError(f"{text}: no such file of class names; check the path, or give names joined by commas")
+    return [name.strip() for name in text.split(",")]
 
 
 def refuse_name(name: str, place: str) -> None:

@@ -21,6 +21,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it kn
 PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
 DECODERS = 8  # threads that decode at a time, at most: of 16 cores' 16 threads, each waits for Python, and 8 do more
 JPEG = b"\xff\xd8\xff"  # what such a file begins with
+SCAN, END = b"\xff\xda", b"\xff\xd9"  # marks in it before pixels and after the last; no pixels are coded so
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # marks in it that height and width follow
 JPEG_PIXELS = 2048  # in a byte of it, at most: 64 take a bit or more, and less than four times as many in any sampling
 
@@ -82,6 +83,7 @@ def decode_bytes(data: bytearray, path: Path, size: int | None = None, *, uprigh
     try:
         picture = _decode_jpeg(data, upright)
         if picture is None:
+            _refuse_cut(data)
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header alone
                 _check_pixels(image.width, image.height)
                 picture = _decode_with_pillow(image, upright)
@@ -137,6 +139,12 @@ def jpeg_size(data: bytearray) -> tuple[int, int] | None:
             return None
         at += 2 + length
     return None
+
+
+def _refuse_cut(data: bytearray) -> None:
+    """Raise ValueError for a JPEG without its end, which Pillow takes as whole where zeros stand in its place."""
+    if data.startswith(JPEG) and data.rfind(END) < data.rfind(SCAN):  # a small picture in its header has both
+        raise ValueError("truncated")
 
 
 def _check_pixels(width: int, height: int) -> None:

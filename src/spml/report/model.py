@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.inputs import HIGHEST, sigmoid
-from spml.report.files import Record, read_record
 from spml.report.run import Logits, Run
+from spml.train.files import Record, read_json
 
 Array = npt.NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def read_model(run: Run) -> Model:
     if run.classes and info.classes != list(run.classes):
         raise UserError(f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs")
     path = run.folder / "calibration.json"
-    record = read_record(path, "run spml calibrate again") if path.is_file() else None
+    record = read_json(path, "run spml calibrate again") if path.is_file() else None
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     return Model(
         np.array(info.thresholds, np.float64),

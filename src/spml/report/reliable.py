@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
-from spml.report.files import Record
 from spml.report.model import Model
 from spml.report.run import Run
 from spml.report.svg import COLOURS, QUIET, draw
 from spml.report.text import count, percent
+from spml.train.files import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

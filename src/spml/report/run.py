@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.report.files import Record, number, read_arrays, read_history, read_record
+from spml.train.files import Record, number, read_arrays, read_history, read_json
 
 Labels = npt.NDArray[np.int8]
 Logits = npt.NDArray[np.float32]
@@ -168,7 +168,7 @@ def read_run(folder: Path) -> Run:
     ended, begun = (folder / "result.json").is_file(), (folder / "history.jsonl").is_file()
     if not ended and not begun:
         raise UserError(f"{folder} is no run folder: it has neither history.jsonl nor result.json; train it first")
-    result = read_record(folder / "result.json") if ended else None
+    result = read_json(folder / "result.json") if ended else None
     labels = read_arrays(folder / "labels.npz", ("classes",)) or {}
     classes = [str(name) for name in labels.get("classes", (result or {}).get("per_class_ap") or ())]
     for key in ("val_truth", "test_truth"):
@@ -176,7 +176,7 @@ def read_run(folder: Path) -> Run:
             raise UserError(f"{folder / 'labels.npz'}: {key} {labels[key].shape} does not fit {len(classes)} classes")
     return Run(
         folder=folder,
-        config=read_record(folder / "config.json"),
+        config=read_json(folder / "config.json"),
         history=read_history(folder / "history.jsonl") if begun else [],
         result=result,
         observed=_observed(folder / "observed.npz", classes),

@@ -53,7 +53,10 @@ def config(
 
 
 def fingerprint(experiment: Experiment) -> str:
-    """SHA-256 of what training and evaluation are given: items, known labels, rows, and the test split's."""
+    """SHA-256 of what training and evaluation are given: names of items, known labels, rows, and the test split's.
+
+    Pictures and arrays are not looked into: not every run reads them all before it begins.
+    """
     digest = hashlib.sha256()
     for table in (experiment.observed, experiment.test):
         if table is not None:
@@ -64,6 +67,11 @@ def fingerprint(experiment: Experiment) -> str:
     for rows in (experiment.train_rows, experiment.val_rows):
         digest.update(np.ascontiguousarray(rows).tobytes())
     return digest.hexdigest()
+
+
+def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
+    """Whether a run was trained on other data than those of this fingerprint; False where it does not say."""
+    return config.get("data_sha256") not in (None, data_sha256)
 
 
 def model_info(

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
-from spml.errors import DAMAGED, UserError
+from spml.errors import UserError
 from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.claim import Claim
+from spml.train.files import read_json
 from spml.train.settings import UNNAMED
 
 FILES = (
@@ -209,25 +210,3 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in config.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return flat
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a run; UserError where it is not one."""
-    if not path.is_file():
-        raise UserError(f"{path.parent} is {_lacking(path)}")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not JSON ({error}); {DAMAGED}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: not a JSON object; {DAMAGED}")
-    return value
-
-
-def _lacking(path: Path) -> str:
-    """Why a file of a run is not there, and what to do."""
-    if not path.parent.is_dir():
-        return "not a folder; give the folder of a finished run"
-    if path.name == "config.json" or not (path.parent / "config.json").is_file():
-        return f"not a run (no {path.name}); give the folder that spml train wrote"
-    return f"not a finished run (no {path.name}); go on with it by spml train with --resume, or give another run"

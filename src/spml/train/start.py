@@ -16,11 +16,12 @@ from spml.train import randomness, record
 from spml.train.board import Board, check_board
 from spml.train.device import make_fabric
 from spml.train.display import Display
+from spml.train.files import read_json
 from spml.train.forward import begin_early
 from spml.train.guard import out_of_memory
 from spml.train.loop import Training
 from spml.train.processes import Processes
-from spml.train.run import RunFolder, read_json
+from spml.train.run import RunFolder
 from spml.train.settings import Settings, method_options, resolve
 from spml.train.setup import example, given, make_model
 from spml.train.together import Together, following

@@ -17,8 +17,9 @@ from spml.data.names import suggestion
 from spml.data.text import lines
 from spml.errors import DataError, UserError
 from spml.model.store import read_info
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.assess import run_data
+from spml.use.inputs import Note
 from spml.use.merge import with_answers
 
 HEADER = ["image", "class", "answer"]
@@ -46,7 +47,9 @@ class Merged:
     words: list[str]
 
 
-def merge(run: Path, answers: Path, out: Path | None = None, *, root: Path | None = None) -> Merged:
+def merge(
+    run: Path, answers: Path, out: Path | None = None, *, root: Path | None = None, note: Note | None = None
+) -> Merged:
     """Write a new file of labels: those the run was trained with, and the answers.
 
     Args:
@@ -54,10 +57,11 @@ def merge(run: Path, answers: Path, out: Path | None = None, *, root: Path | Non
         answers: CSV with the columns image, class and answer (1 or -1).
         out: .csv where the data are picture files, .npz where they are arrays; beside the answers when None.
         root: folder of the data's files; where they were at training when None.
+        note: told where the data are no longer those of the run; answers are then joined to what they are now.
     """
     config = read_json(run / "config.json")
     read_json(run / "result.json")
-    experiment = run_data(config, read_info(run).classes, root)
+    experiment = run_data(config, read_info(run).classes, root, note)
     table = experiment.observed
     suffix = ".csv" if table.x is None else ".npz"
     out = answers.with_name(f"labels{suffix}") if out is None else out

@@ -18,9 +18,10 @@ from spml.data.files import is_named
 from spml.errors import DAMAGED, DataError, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
-from spml.train.record import fingerprint, rankable
-from spml.train.run import read_json
+from spml.train.files import read_json
+from spml.train.record import fingerprint, other_data, rankable
 
+CHANGED = "other rows or labels than the run was trained with"
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 
 
@@ -49,12 +50,9 @@ def assess(
     read_json(run / "result.json")  # a run that goes on would write another model over this one
     model, info = load_model(run)
     experiment = run_data(config, info.classes, root)
-    changed = config.get("data_sha256") not in (None, fingerprint(experiment))
+    changed = other_data(config, fingerprint(experiment))
     if changed and split == "val":
-        raise UserError(
-            f"{experiment.name} has other rows or labels than the run was trained with, and may now have it validated "
-            "on what it learned from; put the file back as it was, or train again"
-        )
+        raise not_validated_on(experiment)
     table, labels, kind = run_split(experiment, split, str(config["selection"]))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
@@ -83,8 +81,10 @@ def assess(
     return result
 
 
-def run_data(config: dict[str, Any], classes: list[str], root: Path | None) -> Experiment:
-    """The data that a run was trained on, in the classes of its model."""
+def run_data(
+    config: dict[str, Any], classes: list[str], root: Path | None, note: Callable[[str], None] | None = None
+) -> Experiment:
+    """The data that a run was trained on, in the classes of its model; `note` is told where they have changed."""
     missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
     if missing:
         raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
@@ -112,7 +112,17 @@ def run_data(config: dict[str, Any], classes: list[str], root: Path | None) -> E
         extra = [name for name in experiment.classes if name not in classes]
         hint = f", such as {extra[0]!r}" if extra else ""
         raise UserError(f"{data} has {len(experiment.classes)} classes, the model {len(classes)}{hint}")
+    if note is not None and other_data(config, fingerprint(experiment)):
+        note(f"{data} has {CHANGED}")
     return experiment
+
+
+def not_validated_on(experiment: Experiment) -> UserError:
+    """What is raised where changed data would be taken for those that a run was validated on."""
+    return UserError(
+        f"{experiment.name} has {CHANGED}, and may now have it validated on what it learned from; "
+        "put the file back as it was, or train again"
+    )
 
 
 def run_split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any, str]:

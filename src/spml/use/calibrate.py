@@ -14,7 +14,7 @@ from spml.errors import UserError
 from spml.metrics.inputs import sigmoid
 from spml.model.store import ModelInfo, read_info, write_info
 from spml.train.card import write_card
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.account import Found, account
 from spml.use.aims import Aim, thresholds
 from spml.use.estimates import Evidence, Figures, Measure, intervals

@@ -75,6 +75,7 @@ def explain_worst(
     overwrite: bool = False,
     batch_size: int = 64,
     on_error: OnError | None = None,
+    note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
     """Overlays of the worst mistakes on a split of the run's own data; gives how many were written.
@@ -88,13 +89,14 @@ def explain_worst(
         overwrite: replace a folder that this command has written.
         batch_size: items at a time.
         on_error: told of each picture that cannot be read; without it the first one ends the work.
+        note: told where the data are no longer those of the run, which are looked at all the same.
         advance: told how many items were scored.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
     refuse_other(out, overwrite)  # before the work, not after it
     model, info = _pictures_model(run)
-    found = worst_mistakes(run, model, info, count, split, root, batch_size, on_error, advance)
+    found = worst_mistakes(run, model, info, count, split, root, batch_size, on_error, note, advance)
     if not found:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
     hint = f"The worst mistakes on {split}: tags the labels say are wrong, and labels that were missed. {_hint(model)}"

@@ -14,9 +14,9 @@ from spml.data.builder import OnError
 from spml.data.feed import Feed
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.assess import run_data, run_split
-from spml.use.inputs import Item
+from spml.use.inputs import Item, Note
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,17 @@ def worst_mistakes(
     root: Path | None = None,
     batch_size: int = 64,
     on_error: OnError | None = None,
+    note: Note | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> list[Mistake]:
     """The worst first: known negatives of the highest probability and positives of the lowest, by turns.
 
     A label that is not known is no mistake; with observed positives alone there are only missed ones. A picture that
-    cannot be read is told of and left out; without `on_error`, the first is raised.
+    cannot be read is told of and left out; without `on_error`, the first is raised. `note` is told where the data are
+    no longer those of the run.
     """
     config = read_json(run / "config.json")
-    table, labels, _ = run_split(run_data(config, info.classes, root), split, str(config.get("selection")))
+    table, labels, _ = run_split(run_data(config, info.classes, root, note), split, str(config.get("selection")))
     feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
     device, calibrate = next(model.parameters()).device, info.calibrate()
     calibrated = torch.zeros(labels.shape)

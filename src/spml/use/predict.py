@@ -37,7 +37,7 @@ class Options:
         probabilities: write a column for each class.
         raw: write the sigmoid of the model's logits, uncalibrated.
         format: csv, jsonl or parquet, where the file's name does not say it.
-        classes: file of class names that the model must have, in this order.
+        classes: that the model must have, in this order: their names joined by commas, or a file with one a line.
         null: paths on standard input end in NUL.
     """
 
@@ -49,7 +49,7 @@ class Options:
     probabilities: bool = True
     raw: bool = False
     format: str | None = None
-    classes: Path | None = None
+    classes: str | Path | None = None
     null: bool = False
 
 

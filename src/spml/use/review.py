@@ -18,8 +18,9 @@ from spml.data import Experiment, LabelTable
 from spml.data.feed import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
-from spml.train.run import read_json
+from spml.train.files import read_json
 from spml.use.assess import run_data
+from spml.use.inputs import Note
 from spml.use.review_page import Card, draw, render
 from spml.use.suggest import Suggestion, suggest
 from spml.use.tagging import class_column
@@ -48,12 +49,12 @@ class Reviewed:
     info: ModelInfo
 
     @classmethod
-    def load(cls, run: Path, root: Path | None = None) -> Reviewed:
-        """The finished run in a folder."""
+    def load(cls, run: Path, root: Path | None = None, note: Note | None = None) -> Reviewed:
+        """The finished run in a folder; `note` is told where its data have changed."""
         config = read_json(run / "config.json")
         read_json(run / "result.json")
         model, info = load_model(run)
-        experiment = run_data(config, info.classes, root)
+        experiment = run_data(config, info.classes, root, note)
         return cls(config, experiment, model.to("cuda" if torch.cuda.is_available() else "cpu"), info)
 
     def rows(self, split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -76,6 +77,7 @@ def review(
     overwrite: bool = False,
     batch_size: int = 64,
     on_error: OnError | None = None,
+    note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
     """Write a folder with suggestions.csv, index.html and its pictures; gives how many labels are suggested.
@@ -91,13 +93,14 @@ def review(
         overwrite: replace a folder that this function has written.
         batch_size: items at a time.
         on_error: told of each picture that cannot be read, which is then left out; without it the first ends the work.
+        note: told where the data are no longer those of the run, which are looked at all the same.
         advance: told what is done, how much of it, and of how much.
     """
     for flag, value in (("--count", count), ("--per-class", per_class), ("--batch-size", batch_size)):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
     _refuse(out, overwrite)
-    given = Reviewed.load(run, root)
+    given = Reviewed.load(run, root, note)
     columns = [class_column(name, given.info, "--classes") for name in classes]
     table = given.experiment.observed.take(given.rows(split))
     if not len(table):

@@ -121,25 +121,22 @@ def _number(value: Any, where: str) -> float:
 
 
 def named_classes(text: str | None, run: Path) -> list[str]:
-    """Names joined by commas, none where no text is given; a name of the run's that holds a comma stands alone."""
-    if text is None:
-        return []
-    if "," in text and text in read_info(run).classes:
-        return [text]
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """The names that `--classes` gives, none where no text is given."""
+    given = None if text is None else class_list(text, read_info(run).classes)
+    return [] if given is None else list(given.display.values())
 
 
-def check_classes(path: Path, info: ModelInfo) -> None:
-    """Raise UserError where the names in a file, one a line, are not the model's classes in their order."""
-    wanted = class_list(path)
+def check_classes(classes: str | Path, info: ModelInfo) -> None:
+    """Raise UserError where the names in a text or file are not the model's classes in their order."""
+    wanted = class_list(classes, info.classes)
     assert wanted is not None
-    names = list(wanted.display.values())
+    names, source = list(wanted.display.values()), wanted.source
     if names == info.classes:
         return
     if sorted(names) == sorted(info.classes):
-        raise UserError(f"{path}: the model has these classes in another order, {info.classes[0]!r} first")
+        raise UserError(f"{source}: the model has these classes in another order, {info.classes[0]!r} first")
     for name in names:
         if name not in info.classes:
-            raise UserError(f"{path}: the model has no class {name!r}{suggestion(name, info.classes)}")
+            raise UserError(f"{source}: the model has no class {name!r}{suggestion(name, info.classes)}")
     lacking = next(name for name in info.classes if name not in names)
-    raise UserError(f"{path}: {len(names)} classes, the model has {len(info.classes)}, such as {lacking!r}")
+    raise UserError(f"{source}: {len(names)} classes, the model has {len(info.classes)}, such as {lacking!r}")

@@ -15,7 +15,9 @@ from spml.errors import DAMAGED, UserError
 from spml.metrics.inputs import HIGHEST, Labels
 from spml.model import ModelInfo
 from spml.model.store import check_weights, read_info
-from spml.train.run import read_json
+from spml.train.files import read_json
+from spml.train.record import fingerprint, other_data
+from spml.use.assess import not_validated_on, run_data
 
 Kind = Literal["observed", "complete"]
 AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
@@ -64,7 +66,7 @@ def read_validation(
     stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
     classes = len(info.classes)
     if stored is None:  # of data too large for it
-        experiment = _data(run, "observed.npz", config, info, root)
+        experiment = _data(run, "observed.npz", config, info, root, same=True)
         rows, observed = experiment.val_rows, experiment.observed.rows(experiment.val_rows)
     else:
         rows, whole = stored["val_rows"], stored["observed"]
@@ -81,11 +83,13 @@ def read_validation(
         logits, source = scores["logits"].astype(np.float64), f"scores/{name} ({scores['logits'].dtype})"
     if logits.shape != (len(rows), classes):
         raise UserError(f"{run / 'scores' / name}: {logits.shape} do not fit {len(rows)} items of {classes} classes")
-    chosen = observed.astype(np.int8) if kind == "observed" else _complete(run, config, info, rows, root)
+    chosen = observed.astype(np.int8) if kind == "observed" else _complete(run, config, info, rows, root, observed)
     return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), chosen, kind, source)
 
 
-def _complete(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None) -> Labels:
+def _complete(
+    run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, observed: Labels
+) -> Labels:
     stored = _arrays(run / "labels.npz", ("val_truth", "classes")) if config.get("selection") == "complete" else None
     if stored is not None:
         if stored["classes"].tolist() != info.classes:
@@ -93,7 +97,11 @@ def _complete(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, roo
         truth = stored["val_truth"].astype(np.int8)
     else:
         experiment = _data(run, "complete labels", config, info, root)
-        truth = (experiment.observed if experiment.complete is None else experiment.complete).rows(rows)
+        table = experiment.observed if experiment.complete is None else experiment.complete
+        truth = table.rows(experiment.val_rows)
+        known = observed != 0  # more may be known by now
+        if not np.array_equal(experiment.val_rows, rows) or (truth != observed)[known].any():
+            raise not_validated_on(experiment)
     if truth.shape != (len(rows), len(info.classes)) or not truth.all():
         raise UserError("these validation items have labels that are not known; give --labels observed")
     return truth
@@ -107,18 +115,22 @@ def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, roo
     from spml.model import load_model
     from spml.train.evaluate import predict_logits
 
-    experiment = _data(run, "scores of its validation items", config, info, root)
+    experiment = _data(run, "scores of its validation items", config, info, root, same=True)
     table = experiment.observed.take(rows)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
     return predict_logits(load_model(run)[0].to(device), feed, batch, device).astype(np.float64)
 
 
-def _data(run: Path, lacking: str, config: dict[str, Any], info: ModelInfo, root: Path | None) -> Experiment:
-    from spml.use.assess import run_data
-
+def _data(
+    run: Path, lacking: str, config: dict[str, Any], info: ModelInfo, root: Path | None, *, same: bool = False
+) -> Experiment:
+    """The run's data, in place of what it lacks; `same` refuses data that have changed in anything."""
     try:
-        return run_data(config, info.classes, root)
+        experiment = run_data(config, info.classes, root)
+        if same and other_data(config, fingerprint(experiment)):
+            raise not_validated_on(experiment)
+        return experiment
     except (UserError, OSError) as error:
         raise UserError(f"{run} has no {lacking}, and its data cannot be had: {error}") from error
 

@@ -17,8 +17,10 @@ Record = dict[str, Any]
 Array = npt.NDArray[Any]
 
 
-def read_record(path: Path, remedy: str = DAMAGED) -> Record:
-    """The JSON object in a file; `remedy` says what to do where there is none."""
+def read_json(path: Path, remedy: str = DAMAGED) -> Record:
+    """The JSON object in a file; `remedy` says what to do where it holds none."""
+    if not path.is_file():
+        raise UserError(f"{path.parent} is {_lacking(path)}")
     return _record(_text(path, remedy), str(path), remedy)
 
 
@@ -73,7 +75,16 @@ def _record(text: str, where: str, remedy: str = DAMAGED) -> Record:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not valid JSON: {error}; {remedy}") from error
+        raise UserError(f"{where}: not JSON ({error}); {remedy}") from error
     if not isinstance(value, dict):
-        raise UserError(f"{where} must hold a JSON object, it holds {type(value).__name__}; {remedy}")
+        raise UserError(f"{where}: not a JSON object; {remedy}")
     return value
+
+
+def _lacking(path: Path) -> str:
+    """Why a file of a run is not there, and what to do."""
+    if not path.parent.is_dir():
+        return "not a folder; give the folder of a finished run"
+    if path.name == "config.json" or not (path.parent / "config.json").is_file():
+        return f"not a run (no {path.name}); give the folder that spml train wrote"
+    return f"not a finished run (no {path.name}); go on with it by spml train with --resume, or give another run"

@@ -1,0 +1,30 @@
+"""What a run says of the data that it was trained on."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from spml.data import LabelTable
+from spml.train.record import fingerprint, other_data
+
+
+def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):
+    table, test = scenes.observed, scenes.test
+    same = fingerprint(scenes)
+    other_pixels = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
+    assert fingerprint(replace(scenes, observed=other_pixels)) == same
+    changes = {
+        "order": {"observed": table.take(np.arange(len(table))[::-1])},
+        "an item": {"observed": LabelTable(["new", *table.items[1:]], table.classes, table.sparse, x=table.x)},
+        "labels": {"observed": scenes.complete},
+        "rows": {"train_rows": scenes.train_rows[1:]},
+        "no test": {"test": None},
+        "a test of fewer": {"test": test.take(np.arange(len(test) - 1))},
+    }
+    found = {name: fingerprint(replace(scenes, **change)) for name, change in changes.items()}
+    assert len({same, *found.values()}) == 1 + len(changes), found
+
+
+def test_a_run_that_does_not_name_its_data_is_not_said_to_have_others():
+    assert not other_data({}, "a") and not other_data({"data_sha256": None}, "a")
+    assert not other_data({"data_sha256": "a"}, "a") and other_data({"data_sha256": "b"}, "a")
