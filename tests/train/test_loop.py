@@ -116,6 +116,15 @@ def test_the_log_says_what_was_chosen_whenever_training_begins(scenes, quick, st
         assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
 
 
+def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
+    said = []
+    for epochs in (1, 2, 3, 4):
+        result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
+        said.append("the last epoch is the best: with more --epochs or a higher --lr" in capsys.readouterr().out)
+        assert said[-1] == (result["best_epoch"] == epochs > 1)
+    assert any(said) and not all(said)
+
+
 def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
     before = contents(finished, without=())
     fit(scenes, quick, finished, resume=True, quiet=True)
