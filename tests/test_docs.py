@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,6 +33,23 @@ def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"\['car' 'cat' 'dog' 'tree'\] \(200, 4\) 0\.[89]\d\n", done.stdout), done.stdout
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.parametrize(
+    ("page", "more"),
+    [
+        ("calibration", "assert set(record['overall']['macro_f1']) >= {'value', 'low', 'high'}"),
+        ("explain", "assert maps.shape[:2] == logits.shape == (2, len(info.classes))"),
+        ("framework", ""),
+    ],
+)
+def test_the_example_of_a_page_runs_as_pasted(page, more, finished, tmp_path, monkeypatch):
+    import torch
+
+    example = "\n".join(blocks(f"docs/{page}.md", "python"))
+    shutil.copytree(finished, tmp_path / "runs" / "photos")
+    monkeypatch.chdir(tmp_path)
+    exec(f"{example}\n{more}", {"pictures": torch.zeros(2, 3, 40, 40, dtype=torch.uint8)})
 
 
 def test_the_readme_names_commands_and_files_that_exist():
