@@ -40,7 +40,6 @@ def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
     [
         ("calibration", "assert set(record['overall']['macro_f1']) >= {'value', 'low', 'high'}"),
         ("explain", "assert maps.shape[:2] == logits.shape == (2, len(info.classes))"),
-        ("framework", ""),
     ],
 )
 def test_the_example_of_a_page_runs_as_pasted(page, more, finished, tmp_path, monkeypatch):
