@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -34,6 +35,22 @@ def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
 
 
+@pytest.mark.parametrize(
+    ("page", "more"),
+    [
+        ("calibration", "assert set(record['overall']['macro_f1']) >= {'value', 'low', 'high'}"),
+        ("explain", "assert maps.shape[:2] == logits.shape == (2, len(info.classes))"),
+    ],
+)
+def test_the_example_of_a_page_runs_as_pasted(page, more, finished, tmp_path, monkeypatch):
+    import torch
+
+    example = "\n".join(blocks(f"docs/{page}.md", "python"))
+    shutil.copytree(finished, tmp_path / "runs" / "photos")
+    monkeypatch.chdir(tmp_path)
+    exec(f"{example}\n{more}", {"pictures": torch.zeros(2, 3, 40, 40, dtype=torch.uint8)})
+
+
 def test_the_readme_names_commands_and_files_that_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make demo" in text and "make test" in text
@@ -49,10 +66,9 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
-    own, framework, test, _ = blocks("docs/add-a-method.md", "python")
+    own, framework, case, values, _ = blocks("docs/add-a-method.md", "python")
     (tmp_path / "mine.py").write_text(own)
     (tmp_path / "framework_example.py").write_text(framework)
-    (tmp_path / "their_test.py").write_text(test)
     monkeypatch.syspath_prepend(tmp_path)
     import torch
 
@@ -64,9 +80,13 @@ def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
     loss(z, torch.eye(4, 3), epoch=1, epochs=2, index=None).backward()
     assert z.grad is not None and [o.name for o in losses.options("mine:soft_negative")] == ["strength"]
     monkeypatch.setitem(METHODS, "my_hill", "framework_example")
-    import their_test
+    from spml.losses import presets
+    from tests.losses import test_oracles
 
-    their_test.test_my_hill_is_the_papers_formula()
+    name, options, call, oracle = eval(case, vars(test_oracles))
+    test_oracles.test_loss_is_its_formula(name, options, call, oracle, 0)
+    monkeypatch.setattr(presets, "PRESETS", {**presets.PRESETS, **eval(f"{{{values}}}", vars(presets))})
+    assert losses.preset("my_hill", "voc").options == {"lam": 1.5}
 
 
 def test_the_example_of_a_method_that_looks_at_features_trains(scenes, quick, tmp_path, monkeypatch):

@@ -43,6 +43,20 @@ def test_whatever_changes_training_changes_the_id(change):
     assert dataclasses.replace(run, **change).id != run.id
 
 
+def test_a_method_of_ones_own_is_another_one_when_its_file_has_changed(tmp_path, monkeypatch):
+    file, text = tmp_path / "changing.py", "def loss(logits, observed, q=1.0):\n    return logits.sum()\n"
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def made(text):
+        file.write_text(text)
+        losses.code.cache_clear()  # as another process
+        (run,) = Plan("t", "digits", (Case("own", "changing:loss"),), (0,)).runs(lambda name: None)
+        return run.id
+
+    assert made(text) == made(text) != made(text.replace("sum", "mean"))
+    assert losses.code("gr") is None  # those of spml are known by its version
+
+
 def test_options_that_are_published_for_the_data_are_not_named():
     (run,) = Plan("t", "voc", (Case("em", "em", {"alpha": 0.2, "eps": 1e-5}),), (0,)).runs(lambda name: None)
     assert run.options == {"eps": 1e-5}

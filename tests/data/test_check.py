@@ -67,6 +67,20 @@ def test_a_missing_file_is_named_with_its_line(write, picture):
     assert kinds(found) == {"missing": 2}
 
 
+def test_a_missing_file_that_is_there_in_another_spelling_is_named(write, picture):
+    picture("A B.JPG")
+    picture("vo\u0308gel.png", 1)
+    found = check(read(write("image,label\na b.jpg,dog\nv\u00f6gel.png,dog\nno/c.jpg,cat\n")), min_positives=0)
+    said = [one.message.partition("no such file")[2] for one in found.by_kind()["missing"]]
+    assert said == ["; there is 'A B.JPG'", "; there is 'vo\u0308gel.png'", ""]
+
+
+def test_labels_that_are_joined_by_a_comma_are_named(table):
+    found = check(read(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n')), min_positives=0)
+    assert only(found, "joined_names").message == "'dog, cat': 'dog' and 'cat' are classes too"
+    assert kinds(found, "warning") == {"joined_names": 1}
+
+
 def test_unreadable_pictures(write, picture, tmp_path):
     whole = picture("whole.jpg").read_bytes()
     picture("good.png", 1)

@@ -35,6 +35,14 @@ def test_rows_of_one_image_unite(write):
     assert table.sparse.counts(1).tolist() == [1, 1, 1]
 
 
+def test_paths_from_windows_have_slashes_unless_there_is_such_a_file(write, tmp_path):
+    (tmp_path / "odd\\c.jpg").touch()
+    table = read(write("image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n"))["train"]
+    assert rows(table) == {"my photos/a.jpg": [1, 1], "odd\\c.jpg": [0, 1]}
+    wide = read(write("image,dog\na\\b.jpg,1\n", "pictures/wide.csv"), tmp_path)["train"]
+    assert rows(wide) == {"a/b.jpg": [1]}
+
+
 def test_the_first_contradiction_is_named(write):
     path = write("image,label,negative\na,dog,\nb,cat,\nc,dog,\nb,,cat\na,,dog\nc,,dog\n")
     with pytest.raises(DataError, match=r"line 5: 'cat' .* for 'b' \(see line 3\)"):
@@ -242,9 +250,11 @@ def test_any_bytes_give_a_table_or_a_data_error(tmp_path: Path, content):
 CHARACTERS = st.characters(codec="utf-8", exclude_characters='|"', exclude_categories=["Z", "Cc"])
 NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(lambda name: name not in ("image", "tags"))
 
+PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # what a backslash becomes is tested above
+
 
 @TEMPORARY
-@given(st.dictionaries(NAMES, st.sets(NAMES, min_size=1, max_size=4), min_size=1, max_size=8))
+@given(st.dictionaries(PATHS, st.sets(NAMES, min_size=1, max_size=4), min_size=1, max_size=8))
 def test_what_is_written_is_read(tmp_path: Path, labels):
     path = tmp_path / "written.csv"
     lines = [f'"{image}","{"|".join(sorted(names))}"' for image, names in labels.items()]

@@ -37,6 +37,12 @@ def test_class_list(tmp_path, write):
     assert read(tmp_path / "pictures", classes=["cat", "dgo"])["train"].labels.tolist() == [[0, 1]]
 
 
+def test_every_format_that_can_be_decoded_is_a_picture_here_too(tmp_path, write):
+    for name in ("dog/a.TIF", "dog/b.tiff", "cat/c.bmp"):
+        write("", f"pictures/{name}")
+    assert list(read(tmp_path / "pictures")["train"].items) == ["cat/c.bmp", "dog/a.TIF", "dog/b.tiff"]
+
+
 def test_other_files_are_counted(tmp_path, write):
     for name in ("dog/a.jpg", "dog/notes.txt", "dog/more.md"):
         write("", f"pictures/{name}")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spml.data import LabelTable, near_duplicates
-from spml.data.names import class_list, suggestion
+from spml.data.names import class_list, joined_names, suggestion
 from spml.errors import DataError
 
 
@@ -64,6 +64,7 @@ def table_with(**positives):
         ({"giraffe": 3, "girafe": 1}, [("girafe", "giraffe")]),
         ({"Dog": 50, "dog": 50}, [("Dog", "dog")]),
         ({"hotdog": 9, "hot_dog": 8}, [("hot dog", "hotdog")]),
+        ({"V\u00f6gel": 50, "Vo\u0308gel": 40}, [("Vo\u0308gel", "V\u00f6gel")]),
         ({"cat": 50, "car": 40}, []),
         ({"bird": 50, "boat": 1}, []),
         ({"class1": 50, "class2": 1}, []),
@@ -84,6 +85,11 @@ def test_numbers_of_positives_come_along():
 def test_ten_thousand_classes():
     names = [f"name {i:05d}" for i in range(10_000)]
     assert near_duplicates(LabelTable(["a"], names, np.ones((1, 10_000), np.int8))) == []
+
+
+def test_names_joined_by_another_sign_than_the_bar():
+    classes = ["Dog", "cat", "dog, cat", "dog/cat", "salt & pepper", "cat,", "dog"]
+    assert joined_names(classes) == [("dog, cat", ["Dog", "cat"]), ("dog/cat", ["Dog", "cat"])]
 
 
 def test_suggestions():

@@ -28,6 +28,10 @@ def rows(table):
     return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
+def test_paths_from_windows(save):
+    assert list(read(save(image=["p q\\a.jpg"], label=["dog"]))["train"].items) == ["p q/a.jpg"]
+
+
 @pytest.mark.parametrize(
     "labels",
     [

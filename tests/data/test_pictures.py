@@ -115,6 +115,7 @@ def encoded(kind):
 
 BROKEN = {
     "text": (b"this is no picture\n" * 20, "no picture format that is known"),
+    "a phone's picture": (b"\0\0\0\x18ftypheic" + bytes(500), "HEIC or AVIF, as phones write it: save it as JPEG"),
     "empty": (b"", "the file is empty"),
     "half a JPEG": (encoded("JPEG")[:700], "cut short"),
     "half a PNG": (encoded("PNG")[:700], "cut short"),

@@ -50,6 +50,14 @@ def test_headline_and_details(make_run: Make) -> None:
         assert f"{name} {value:.1f}" in seen
 
 
+def test_that_the_last_epoch_is_the_best_is_said(make_run: Make) -> None:
+    said = "It is the last epoch: with more of them, or a higher learning rate, the model may get better still."
+    run = make_run()
+    for chosen in (8, 7):
+        (run / "result.json").write_text(json.dumps({**record(run / "result.json"), "best_epoch": chosen}))
+        assert (said in text(page(run))) == (chosen == 8)
+
+
 def test_settings_are_all_shown(make_run: Make) -> None:
     run = make_run("run", "role", extra={"deep": {"er": [1, 2]}}, flag=True, empty="")
     seen = text(page(run))

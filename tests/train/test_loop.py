@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from spml import metrics
+from spml import losses, metrics
 from spml.data import LabelTable, load
 from spml.errors import Interruption, UserError
 from spml.train import fit
@@ -116,10 +116,33 @@ def test_the_log_says_what_was_chosen_whenever_training_begins(scenes, quick, st
         assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
 
 
+def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
+    said = []
+    for epochs in (1, 2, 3, 4):
+        result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
+        said.append("the last epoch is the best: with more --epochs or a higher --lr" in capsys.readouterr().out)
+        assert said[-1] == (result["best_epoch"] == epochs > 1)
+    assert any(said) and not all(said)
+
+
 def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
     before = contents(finished, without=())
     fit(scenes, quick, finished, resume=True, quiet=True)
     assert contents(finished, without=()) == before
+
+
+def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(scenes, quick, tmp_path, monkeypatch):
+    file, text = tmp_path / "edited.py", "def loss(logits, observed):\n    return (logits * logits).mean()\n"
+    file.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = replace(quick, method="edited:loss", epochs=1)
+    fit(scenes, own, tmp_path / "run", quiet=True)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["method_sha256"] == losses.code("edited:loss")
+    fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
+    file.write_text(text.replace("logits * logits", "logits.exp()"))
+    losses.code.cache_clear()  # as another process
+    with pytest.raises(UserError, match="was begun with other code of its method; resume it with the same"):
+        fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
 
 
 def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):

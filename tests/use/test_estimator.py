@@ -103,6 +103,18 @@ def test_a_frame_names_its_columns(data):
     assert list(make().fit(x, y).classes_) == list(NAMES)
 
 
+def test_columns_of_a_frame_are_taken_by_name(data, fitted):
+    pandas = pytest.importorskip("pandas")
+    x, truth, _ = data
+    frame = pandas.DataFrame(truth, columns=list(NAMES))
+    assert fitted.score(x, frame[list(NAMES[::-1])]) == fitted.score(x, frame) == fitted.score(x, truth)
+    assert fitted.score(x, pandas.DataFrame(truth)) == fitted.score(x, truth)  # without names, in order
+    with pytest.raises(ValueError, match=r"y has a column 'fox', which is not one of the classes \('ant', "):
+        fitted.score(x, frame.rename(columns={"ant": "fox"}))
+    with pytest.raises(ValueError, match="name each column"):
+        fitted.score(x, frame[["ant"]])
+
+
 def test_given_classes_keep_their_order_and_may_be_absent_from_y(data):
     x, _, single = data
     model = make(classes=["fox", *NAMES[::-1]]).fit(x, single)
@@ -221,6 +233,10 @@ def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
         ({"y": ["ant"] * 299}, "inconsistent numbers of samples: 300 in X, 299 in y"),
         ({"y": [None] * 300}, "contains NaN, infinity or None in row 0"),
         ({"y": np.linspace(0, 1, 300)}, "Unknown label type"),
+        (
+            {"y": ["ant", "ant|bee"] * 150},
+            "row 1 of y: 'ant.bee' is several names joined by '.'; give a list",
+        ),
         ({"y": [["ant"], [3]] * 150}, "names and numbers"),
         ({"x": np.full((300, 12), np.nan)}, "NaN"),
         ({"x": np.full((300, 12), 1e300)}, "too large|infinity"),

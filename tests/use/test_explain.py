@@ -132,6 +132,14 @@ def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, 
     assert "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err and not (tmp_path / "n").exists()
 
 
+def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(make_model, pictures, tmp_path):
+    folder, photo = make_model(classes=["狗", "猫", "鳥"]), pictures.parent / "photos" / "3.png"
+    explain(folder, [photo], tmp_path / "m", top=3)
+    named = re.findall(r'src="([^"]+)"', (tmp_path / "m" / "index.html").read_text())
+    assert len(named) == len(set(named)) == 4
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {*named, "index.html"}
+
+
 def test_bad_pictures_are_told_and_the_rest_is_drawn(make_model, tmp_path, capsys):
     Image.new("RGB", (1, 1), "red").save(tmp_path / "one.png")
     (tmp_path / "text.jpg").write_text("no picture")

@@ -1,6 +1,7 @@
 import io
 import os
 import tracemalloc
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,11 @@ def test_folders_are_walked_in_order_and_hidden_files_passed_over(info, tmp_path
     tree(tmp_path / "p", "b/2.jpg", "b/10.JPG", "a.png", "c.txt", "d/e/f.webp", ".hidden.jpg", ".git/x.png")
     found = names([tmp_path / "p"], info)
     assert [name.removeprefix(f"{tmp_path}/p/") for name in found] == ["a.png", "b/10.JPG", "b/2.jpg", "d/e/f.webp"]
+
+
+def test_a_phones_pictures_in_a_folder_are_not_passed_over(info, tmp_path):
+    tree(tmp_path / "p", "a.HEIC", "b.avif", "c.jpg", "d.mov")
+    assert [Path(name).name for name in names([tmp_path / "p"], info)] == ["a.HEIC", "b.avif", "c.jpg"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
@@ -117,6 +123,12 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
     assert [item.name for item in found] == [str(tmp_path / name) for name in ("a.jpg", "b.jpg", "c.jpg")]
     assert found[2].where.endswith(", row 4: " if "p" in kind else ", line 5: ")
     assert len(names([tmp_path / f"t.{kind}"] * 2, info)) == 6  # two inputs are two
+
+
+def test_paths_of_a_table_from_windows_are_found(info, tmp_path):
+    tree(tmp_path, "my photos/a.jpg", "odd\\b.jpg")
+    (tmp_path / "t.csv").write_text("image\nmy photos\\a.jpg\nodd\\b.jpg\n")
+    assert names([tmp_path / "t.csv"], info) == [f"{tmp_path}/my photos/a.jpg", f"{tmp_path}/odd\\b.jpg"]
 
 
 def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info, tmp_path):

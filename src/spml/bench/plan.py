@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+from spml.losses import code
 from spml.losses.search import Options, Space, plain
 
 Stage = Literal["trial", "final"]
@@ -64,8 +65,13 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The same for the same training: a run that stands in two tables is made once."""
+        """The same for the same training: a run that stands in two tables is made once.
+
+        Training with a method of one's own is another one when its file has changed.
+        """
         made = _canonical([self.data, self.method, self.options, self.settings])
+        if own := code(self.method):
+            made.append(own)
         digest = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:10]
         return f"{re.sub(r'[^A-Za-z0-9_]+', '-', self.method)}-{digest}-{self.seed}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,12 +53,18 @@ class Builder:
         classes: the classes and their order; when None, those met, sorted by name.
         unit: what a place in the source is called.
         on_error: told of each record that cannot be taken, which is then left out; without it, the first is raised.
+        folder: from which the paths of items start; None where items are no paths that people wrote.
     """
 
     def __init__(
-        self, source: Path, classes: ClassList | None = None, unit: str = "line", on_error: OnError | None = None
+        self,
+        source: Path,
+        classes: ClassList | None = None,
+        unit: str = "line",
+        on_error: OnError | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.source, self.unit, self.on_error = source, unit, on_error
+        self.source, self.unit, self.on_error, self.folder = source, unit, on_error, folder
         self._skipped = 0
         self.classes = classes
         self._columns = {name: i for i, name in enumerate(classes.display)} if classes else {}
@@ -90,6 +97,12 @@ class Builder:
                 del numbers[rows:]
             for numbers in (self._entry_rows, self._entry_columns, self._entry_values, self._entry_places):
                 del numbers[entries:]
+
+    def path(self, written: str) -> str:
+        """The path in a cell as this machine has it: that of a table from Windows has backslashes."""
+        if "\\" not in written or self.folder is None or os.path.lexists(self.folder / written):
+            return written
+        return written.replace("\\", "/")
 
     def row(self, item: str, place: int, split: str = "train") -> int:
         """Row number of an item, which is new or known in the same split."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,9 +56,12 @@ def inspect_files(
     def path(place: Place) -> Path:
         return tables[place.split].file(place.row)
 
+    folders: dict[Path, dict[str, str]] = {}
     for place, found in _threaded("looking for files", lambda at: _length(path(at)), places, threads, advance):
         if isinstance(found, int):
             lengths[place] = found
+        elif found[0] == "missing":
+            refuse(place, "missing", found[1] + _otherwise_spelt(path(place), folders))
         else:
             refuse(place, *found)
     shared = {length for length, count in Counter(lengths.values()).items() if count > 1}
@@ -113,6 +117,26 @@ def _length(path: Path) -> int | tuple[str, str]:
     if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
         return "unreadable", f"{path}: a folder, pipe or device, not a picture"
     return status.st_size or ("unreadable", f"{path}: the file is empty")
+
+
+def _otherwise_spelt(path: Path, folders: dict[Path, dict[str, str]]) -> str:
+    """`; there is 'A.JPG'` where a file differs by case, or by how its accents are composed; else nothing.
+
+    Args:
+        path: that is not there.
+        folders: names in the folders that were looked through before; this one is added.
+    """
+    if path.parent not in folders:
+        try:
+            folders[path.parent] = {_folded(name): name for name in (each.name for each in path.parent.iterdir())}
+        except (OSError, ValueError):
+            folders[path.parent] = {}
+    other = folders[path.parent].get(_folded(path.name))
+    return f"; there is {other!r}" if other else ""
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _contents(path: Path, decoded: bool, size: int | None, compared: bool) -> tuple[str | None, str | None]:

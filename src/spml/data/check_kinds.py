@@ -77,6 +77,12 @@ KINDS = {
         "pairs of class names that differ little",
         "if one is a slip, write it as the other",
     ),
+    "joined_names": Kind(
+        "warning",
+        "class name that is several names",
+        "class names that are several names",
+        "if several labels are meant, join them by '|'",
+    ),
     "unlabelled": Kind(
         "warning",
         "row without a positive label",

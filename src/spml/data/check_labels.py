@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from spml.data.check_kinds import Problem, problem
 from spml.data.experiment import UNLABELLED, unlabelled
-from spml.data.names import near_duplicates
+from spml.data.names import joined_names, near_duplicates
 from spml.data.observe import draw, split
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
 
@@ -22,6 +22,8 @@ def label_problems(tables: dict[str, LabelTable], min_positives: int) -> list[Pr
     found = [*untrainable(tables), *_rare(tables, min_positives)]
     for name, count, other, other_count in near_duplicates(joined(tables)):
         found.append(problem("near_names", f"{name!r} ({count:,}) and {other!r} ({other_count:,})"))
+    for name, parts in joined_names(next(iter(tables.values())).classes):
+        found.append(problem("joined_names", f"{name!r}: {' and '.join(map(repr, parts))} are classes too"))
     for part in SPLITS:
         found += _unlabelled(part, tables[part]) if part in tables else []
     return found

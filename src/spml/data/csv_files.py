@@ -23,7 +23,7 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
         root: folder of the images; that of the file when None.
         how: classes that are not given are sorted (long form) or as the columns stand (wide form).
     """
-    builder = Builder(path, how.classes, on_error=how.on_error)
+    builder = Builder(path, how.classes, on_error=how.on_error, folder=root or path.parent)
     rows = records(builder)
     header_line, header = next(rows, (0, []))
     if not header:

@@ -12,7 +12,7 @@ from spml.data.table import SPLITS, LabelTable
 from spml.data.text import opening
 from spml.errors import DataError
 
-PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})  # what `decode` reads
 
 
 def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:

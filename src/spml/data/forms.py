@@ -80,7 +80,7 @@ def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str,
 
 def row_of(builder: Builder, place: int, image: str, split: str) -> int:
     """The row of an image; an empty split is train."""
-    item, part = image.strip(), split.strip().lower() or "train"
+    item, part = builder.path(image.strip()), split.strip().lower() or "train"
     if not item:
         raise builder.error(place, "the image cell is empty; name the image or remove the row")
     if part not in SPLITS:

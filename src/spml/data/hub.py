@@ -27,7 +27,7 @@ def read_hub_folder(path: Path, root: Path | None, how: Reading) -> dict[str, La
         root: folder of the pictures; the dataset's own when None.
         how: classes that are not given are as the dataset lists them, or else sorted; rows are counted over all files.
     """
-    builder = Builder(path, how.classes, "row", how.on_error)
+    builder = Builder(path, how.classes, "row", how.on_error, root or path)
     listed = fill(builder)
     return builder.tables(how.labels, root or path, sort_classes=not listed)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from spml.errors import DataError
 OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go to, beside those of the classes
 GIVEN = "the names given"  # where a class list comes from that is no file
 LISTS = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")  # how files end that hold class names
+JOINING = re.compile(r"[,;/&+]")  # what people join names with, other than "|"
 RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
 
 
@@ -128,8 +131,20 @@ def near_duplicates(table: LabelTable) -> list[NearNames]:
     return found
 
 
+def joined_names(classes: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Class names that are others joined by a sign that does not join them, such as 'dog, cat', and those others."""
+    known = {_plain(name): name for name in reversed(classes)}
+    found = []
+    for name in classes:
+        parts = [_plain(part) for part in JOINING.split(name)]
+        if len(parts) > 1 and all(part in known for part in parts):
+            found.append((name, [known[part] for part in parts]))
+    return found
+
+
 def _plain(name: str) -> str:
-    return "".join(character for character in name.casefold() if character.isalnum())
+    composed = unicodedata.normalize("NFC", name)  # an accent that stands by itself is no letter
+    return "".join(character for character in composed.casefold() if character.isalnum())
 
 
 def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:

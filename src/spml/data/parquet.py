@@ -29,7 +29,7 @@ def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, Label
     """
     import pyarrow.parquet as pq
 
-    builder = Builder(path, how.classes, "row", how.on_error)
+    builder = Builder(path, how.classes, "row", how.on_error, root or path.parent)
     with sound(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         form = Form.of(builder, 0, file.schema_arrow.names)
         _check_types(path, form, file.schema_arrow)

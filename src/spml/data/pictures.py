@@ -16,7 +16,6 @@ from torch import Tensor
 
 from spml.errors import DataError
 
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it knows others that run programs
 PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
 DECODERS = 8  # threads that decode at a time, at most: of 16 cores' 16 threads, each waits for Python, and 8 do more
@@ -88,7 +87,7 @@ def decode_bytes(data: bytearray, path: Path, size: int | None = None, *, uprigh
                 _check_pixels(image.width, image.height)
                 picture = _decode_with_pillow(image, upright)
     except Exception as error:  # Pillow has many errors for a broken file
-        reason = _reason(error)
+        reason = _reason(error, data)
         raise DataError(f"{path}: not a picture that can be read ({reason}); replace or remove it") from error
     return picture if size is None else resize(picture, size)
 
@@ -162,10 +161,11 @@ def _decode_with_pillow(image: Image.Image, upright: bool) -> Tensor:
     return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, data: bytearray) -> str:
     """Why a picture cannot be decoded, in a few plain words."""
     if isinstance(error, UnidentifiedImageError):
-        return "no picture format that is known"
+        phone = data[4:8] == b"ftyp"  # the family of HEIC and AVIF
+        return "HEIC or AVIF, as phones write it: save it as JPEG" if phone else "no picture format that is known"
     if isinstance(error, Image.DecompressionBombError):
         return f"above {PIXEL_LIMIT / 1e6:.0f} megapixels"
     text = " ".join(str(error).split())

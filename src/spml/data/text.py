@@ -25,9 +25,10 @@ def lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]
             if found := NOT_TEXT.search(text):
                 byte = ord(found[0]) & 0xFF
                 said = f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
+                said += "; save the file as UTF-8 (Excel: CSV UTF-8)"
                 if bad is None:
-                    raise DataError(f"{path}, line {number}: {said}; save the file as UTF-8")
-                bad.append((number, f"{said}; save the file as UTF-8"))
+                    raise DataError(f"{path}, line {number}: {said}")
+                bad.append((number, said))
             yield text
 
 

@@ -23,10 +23,10 @@ def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[
         on_error: told of each row that cannot be taken, which is then left out; without it, the first is raised.
     """
     parquet = path.suffix.lower() in (".parquet", ".pq")
-    builder = Builder(path, None, "row" if parquet else "line", on_error)
+    builder = Builder(path, None, "row" if parquet else "line", on_error, path.parent)
     for number, cell in _parquet(builder) if parquet else _csv(builder):
         if isinstance(cell, str) and cell.strip():
-            yield builder.place(number), cell.strip()
+            yield builder.place(number), builder.path(cell.strip())
         else:
             tell(builder.error(number, "the image cell is empty; name the image or remove the row"), on_error)
 

@@ -55,6 +55,7 @@ def run_page(run: Run, title: str | None, found: Callable[[Model], Pictures], nu
         "notes": missing(run),
         "cards": _cards(run),
         "estimated": run.fact("selection") == "observed",
+        "improving": improving(run),
         "curves": learning_curves(run),
         "history": _history(run),
         "precision": precision,
@@ -96,6 +97,12 @@ def _cards(run: Run) -> list[Card]:
         Card("Classes", count(len(run.classes)) if run.classes else NONE),
         Card("Time", duration(run.outcome("seconds")), f"{speed} images per second" if speed != NONE else ""),
     ]
+
+
+def improving(run: Run) -> bool:
+    """Whether the last epoch of a finished run was its best, so that it may have ended too early."""
+    epochs = [epoch for epoch in run.curve("val_map") if epoch > 0]
+    return run.result is not None and len(epochs) > 1 and run.best_epoch == max(epochs)
 
 
 def learning_curves(run: Run) -> list[Markup]:

@@ -334,6 +334,8 @@ class Training:
             self.run.write_result(result)
         figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
         self.display.line(f"chosen epoch {self.at.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
+        if len(self.val) and self.at.best["epoch"] == _epochs(self.settings) > 1:
+            self.display.line("the last epoch is the best: with more --epochs or a higher --lr it may get better still")
         return result
 
     def _headline(self) -> str:

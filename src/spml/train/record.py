@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from spml import metrics
 from spml.data import Experiment, LabelTable
-from spml.losses import Method
+from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
 from spml.train.settings import RUNNING, Settings
@@ -47,6 +47,7 @@ def config(
         "side_information": side,
         "observed_sha256": experiment.sha256,
         "data_sha256": fingerprint(experiment),
+        **({"method_sha256": own} if (own := code(settings.method)) else {}),
         "versions": versions(),
         **extra,
     }

@@ -27,6 +27,7 @@ FILES = (
 FOLDERS = ("best", "scores", "tensorboard")
 WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
 NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
+OTHER = {"data_sha256": "other data", "method_sha256": "other code of its method"}
 MAY_CHANGE = (*NOT_OF_THE_RUN, "on_nan")  # what a run that ended at such a loss is told to go on with
 
 
@@ -142,7 +143,7 @@ class RunFolder:
         stored = _flat({**UNNAMED, **read_json(self.path / "config.json")})
         for name, new in _flat(json.loads(json.dumps(config))).items():
             if name.partition(".")[0] not in MAY_CHANGE and stored.get(name) != new:
-                was = "other data" if name == "data_sha256" else f"{name} = {stored.get(name)!r}, not {new!r}"
+                was = OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}"
                 raise UserError(
                     f"{self.path} was begun with {was}; resume it with the same settings and data, or give --overwrite"
                 )

@@ -15,6 +15,7 @@ from spml.data.observe import Rows, split
 from spml.errors import DataError, UserError
 
 Array = npt.NDArray[Any]
+NAMED = 5  # classes that a message lists
 NO_LABEL = "y has no label at all; give at least one item a label"
 
 
@@ -67,8 +68,11 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
     nested = isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set, frozenset)) for row in y)
     if nested and not _is_indicator(y, classes):
         return _from_lists([_as_list(row) for row in y], classes)
-    named = getattr(y, "columns", None) if classes is None else classes
+    columns = getattr(y, "columns", None)
+    named = columns if classes is None else classes
     array = np.asarray(y)
+    if columns is not None and classes is not None and array.ndim == 2:
+        array = array[:, _order(list(columns), np.asarray(list(classes)).tolist())]
     if array.dtype.kind == "c":
         raise UserError("Complex data not supported: y must hold classes, or 1, 0 and -1")
     if array.ndim == 1:
@@ -89,6 +93,18 @@ def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:
 
 def _as_list(row: Any) -> list[Any]:
     return list(row) if isinstance(row, (list, tuple, set, frozenset)) else [row]
+
+
+def _order(columns: list[Any], classes: list[Any]) -> list[int]:
+    """Where each class stands among a frame's columns; columns without names are in the order of the classes."""
+    place = {name: i for i, name in enumerate(columns)}
+    if len(place) == len(columns) == len(classes) and all(name in place for name in classes):
+        return [place[name] for name in classes]
+    if all(isinstance(name, str) for name in (*columns, *classes)) and len(columns) == len(classes):
+        other = next(name for name in columns if name not in classes or columns.count(name) > 1)
+        listed = ", ".join(map(repr, classes[:NAMED])) + ", …" * (len(classes) > NAMED)
+        raise DataError(f"y has a column {other!r}, which is not one of the classes ({listed}), each once; rename it")
+    return list(range(len(columns)))
 
 
 def _columns(count: int, named: Iterable[Any] | None) -> Array:
@@ -123,6 +139,10 @@ def _from_lists(
     for row, value in ((row, value) for row, values in enumerate(rows) for value in values):
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
             raise DataError(f"Input y contains NaN, infinity or None in row {row}; no label at all is an empty list")
+        if classes is None and isinstance(value, str) and "|" in value:
+            raise DataError(
+                f"row {row} of y: {value!r} is several names joined by '|'; give a list of classes per item"
+            )
         if isinstance(value, float) and value != int(value):
             raise DataError(f"Unknown label type: continuous, {value} in row {row} of y; a class is a name or a number")
     if len({isinstance(value, str) for value in flat}) > 1:

@@ -12,13 +12,14 @@ from typing import Protocol, cast
 
 from spml.data.arrays import Array
 from spml.data.builder import OnError, tell
-from spml.data.pictures import EXTENSIONS
+from spml.data.folders import PICTURES
 from spml.data.unlabelled import bare_arrays, image_column
 from spml.errors import DataError, UserError
 from spml.model import ModelInfo
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 ARRAYS = (".npz", ".npy")
+MEANT = PICTURES | {".heic", ".heif", ".avif"}  # phones write these: they are said to be unreadable, not passed over
 STANDARD = "-"  # standard input, as an input
 SORTED = 65536  # names of a folder that are held in memory; a larger one is read several times
 PATH_LIMIT = 65536  # bytes of a path on standard input
@@ -109,7 +110,7 @@ class Inputs:
             found = True
             yield Item(str(file), file)
         if not found:
-            raise DataError(f"{path}: no pictures in this folder ({', '.join(sorted(EXTENSIONS))})")
+            raise DataError(f"{path}: no pictures in this folder ({', '.join(sorted(PICTURES))})")
 
     def _walk(self, folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
         """Pictures of a folder and of those in it; `above` are the folders it lies in, by device and number."""
@@ -124,7 +125,7 @@ class Inputs:
                 self._linked.add(here)
             for name in sorted_names(folder):
                 inner = folder / name
-                if inner.suffix.lower() in EXTENSIONS and not inner.is_dir():
+                if inner.suffix.lower() in MEANT and not inner.is_dir():
                     yield inner
                 elif inner.is_dir():
                     yield from self._walk(inner, (*above, here))

@@ -37,8 +37,12 @@ class Drawing:
     start: str
 
     def save(self, image: Image.Image, what: str = "") -> str:
-        """Write a PNG; gives its name."""
-        name = f"{self.start}{'-' + _plain(what) if what else ''}.png"
+        """Write a PNG; gives its name, in which two things may be spelt alike: the second is numbered."""
+        start = f"{self.start}{'-' + _plain(what) if what else ''}"
+        name, number = f"{start}.png", 1
+        while (self.folder / name).exists():
+            number += 1
+            name = f"{start}-{number}.png"
         image.save(self.folder / name)
         return name
 
