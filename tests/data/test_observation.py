@@ -238,6 +238,22 @@ def test_files_that_do_not_match(data, write, rows, message):
         load(data, labels="complete", observe=f"file:{path}")
 
 
+def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, tmp_path):
+    rows = write("image,label,split\n" + "".join(f"{i}.jpg,a,test\n" for i in range(10)), "seen.csv")
+    labels, items = np.tile(np.int8([1, -1, -1]), (10, 1)), [f"{i}.jpg" for i in range(10)]
+    np.savez(tmp_path / "seen.npz", x=np.zeros((10, 2), np.float32), labels=labels, classes=list("abc"), items=items)
+    for path, message in ((rows, "no training rows"), (tmp_path / "seen.npz", "most labels are known negatives")):
+        with pytest.raises(DataError, match=message):
+            load(data, labels="complete", observe=f"file:{path}")
+
+
+def test_training_and_validation_rows_of_a_file_are_taken_together(data, write):
+    rows = "".join(f"{i}.jpg,a,{'val' if i % 3 else 'train'}\n" for i in range(10))
+    path = write("image,label,split\n" + rows, "seen.csv")
+    experiment = load(data, labels="complete", observe=f"file:{path}")
+    assert experiment.observed.sparse.counts(1).tolist() == [10, 0, 0]
+
+
 def test_loading_records_the_model(data):
     whole = read(data, labels="complete")["train"].sparse
     experiment = load(data, labels="complete", observe="uniform:positives=2,negatives=1", observe_seed=5)
