@@ -37,6 +37,7 @@ def test_uniform_is_the_protocol(labels, seed, positives, negatives):
     np.testing.assert_array_equal(found, observe(labels, seed, positives, negatives))
     assert about == {"model": "uniform", "positives": positives, "negatives": negatives, "seed": seed}
     np.testing.assert_array_equal(drawn(labels, "uniform")[0], observe(labels))
+    np.testing.assert_array_equal(draw(SparseLabels.from_dense(labels)).rows(np.arange(len(labels))), observe(labels))
 
 
 @given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 3), st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]))
