@@ -58,6 +58,7 @@ def test_frequency_draws_in_proportion_to_the_power(gamma, share):
     found, _ = drawn(labels, f"frequency:gamma={gamma}")
     assert (found[:10_000, 0] == 1).mean() == pytest.approx(share, abs=0.02)
     assert (found[10_000:, 0] == 1).all()
+    assert drawn(labels, "frequency")[1] == {"model": "frequency", "gamma": 1.0, "positives": 1, "seed": 1200}
 
 
 def test_several_are_drawn_without_replacement_in_proportion():
