@@ -62,8 +62,11 @@ def test_a_constant_share_is_taken_for_one():
 
 
 def test_wilson():
-    low, high = wilson(np.array([0, 5]), np.array([10, 10]))
-    assert low[0] == pytest.approx(0, abs=1e-12) and 0.2 < low[1] < 0.5 < high[1] < 0.8 and high[0] < 0.3
+    """The roots of (share - x)² = z² x (1 - x) / n."""
+    low, high = wilson(np.array([0, 5, 7]), np.array([10, 10, 20]))
+    assert low == pytest.approx([0, 0.2366, 0.1812], abs=1e-4) and high == pytest.approx(
+        [0.2775, 0.7634, 0.5671], abs=1e-4
+    )
 
 
 def test_both_ends_of_a_run(make):
