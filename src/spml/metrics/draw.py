@@ -156,8 +156,7 @@ def _moved(z: Array, parameters: Array) -> Array:
 def _pulls(z: Array, labels: Labels, parameters: Array) -> Array:
     """Gradient of each item's log-likelihood."""
     found = draw(_moved(z, parameters), labels)
-    rest = found.seen - found.present
-    rest[labels == -1] = 0
+    rest = found.seen - found.present  # 0 where a negative is known
     return np.column_stack([np.exp(parameters[0]) * (rest * z).sum(axis=1), rest.sum(axis=1), rest])
 
 
@@ -171,7 +170,6 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
         moved = _moved(z, parameters)
         found = draw(moved, labels)
         rest = found.seen - found.present
-        rest[labels == -1] = 0
         value = -found.log_likelihood.sum() + (precision * parameters**2).sum() / 2
         if positives is not None:
             off = found.present.sum(axis=1).mean() - positives
