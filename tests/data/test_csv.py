@@ -179,6 +179,7 @@ def test_a_header_that_is_none(write):
         ("bird\n", ["my.csv, line 2", "'dog'", "add it there"]),
         ("dog\ncat\ndog\n", ["classes.txt, line 3", "'dog' stands twice", "remove one"]),
         ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' stands twice"]),
+        ("dog\tHund\ndog\tKatze\n", ["classes.txt, line 2", "'dog' stands twice"]),
         ("\n\n", ["classes.txt", "no class names"]),
         (b"dog\n\xff\n", ["classes.txt, line 2", "UTF-8"]),
         ("dog\ntags\n", ["classes.txt, line 2", "'tags' is called like a column of predictions"]),

@@ -35,10 +35,10 @@ class ClassList:
         return f"is not in the class list ({self.source}){hint}"
 
 
-def class_list(classes: str | Path | Sequence[str] | ClassList | None) -> ClassList | None:
+def class_list(classes: str | Path | Sequence[str] | None) -> ClassList | None:
     """The class list from names, or from a file: one name a line, then optionally a tab and the name to show."""
-    if classes is None or isinstance(classes, ClassList):
-        return classes
+    if classes is None:
+        return None
     source: str | Path = GIVEN
     given: Iterable[str]
     if isinstance(classes, str | Path):
@@ -51,7 +51,8 @@ def class_list(classes: str | Path | Sequence[str] | ClassList | None) -> ClassL
         name, _, shown = (part.strip() for part in str(line).partition("\t"))
         shown = shown or name
         if name in display or shown in shown_before:
-            raise DataError(f"{source}, line {number}: class {shown!r} stands twice; remove one")
+            twice = name if name in display else shown
+            raise DataError(f"{source}, line {number}: class {twice!r} stands twice; remove one")
         if name:
             refuse_name(shown, f"{source}, line {number}: ")
             display[name] = shown
