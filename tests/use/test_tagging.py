@@ -62,6 +62,7 @@ def test_what_is_no_threshold_is_refused(text, message):
         ('{"dog": null}', "None is no probability"),
         ('{"bird": 0.5}', "no class 'bird'"),
         ('{"classes": ["dog"], "thresholds": [1, 1]}', "one number for each"),
+        ('{"classes": ["dog"]}', "no class 'classes'"),
         ("\xff", "not JSON"),
     ],
 )
