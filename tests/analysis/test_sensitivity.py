@@ -46,6 +46,9 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
     assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
     both = [run for run in made if run.name in ("one", "seed")]
     assert [run.name for run in comparable(both, [GR])] == ["one"]  # of as many, those of the lower seed
+    for study, found in zip(STUDIES, sensitivity(group), strict=True):
+        assert [(p.line, p.x, p.label) for p in found.points] == [(p.line, p.x, p.label) for p in study.points]
+        assert [(level.line, level.label) for level in found.levels] == [("AN", "AN"), ("EM", "EM")]
     *_, moving = sensitivity(group)
     assert [point.run for point in moving.points] == ["one", None, "other", None]
     assert moving.points[0].by_epoch == (0.0, 10.0, 20.0) and moving.levels[0].test_map == 40.0
