@@ -81,9 +81,15 @@ def test_focusing_of_absent_labels_carries_gradient_unless_detached() -> None:
         ("asl", {"clip": 1.0}, "clip a probability below 1"),
         ("asl", {"clip": -0.1}, "clip a probability below 1"),
         ("taylor_ce", {"order": 0}, "order must be at least 1"),
+        ("an_ls", {"smoothing": 1.5}, "between them, not at 1.5"),
+        ("splc", {"tau": 1.5}, "tau is a probability"),
+        ("splc", {"variant": "x"}, "variant is one of original, gr"),
+        ("hill", {"variant": "x"}, "variant is one of original, gr"),
+        ("gr", {"w": "steep"}, "is not a number, .start, end. or one number per class"),
+        ("gr", {"w": (0, 1, "x")}, "is not a number, .start, end. or one number per class"),
     ],
 )
-def test_parts_refuse_values_that_make_no_loss(name: str, options: dict[str, float], message: str) -> None:
+def test_parts_refuse_values_that_make_no_loss(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
