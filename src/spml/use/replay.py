@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -53,8 +54,6 @@ class Replayed:
     def _count(self, x: Tensor) -> None:
         if self.seen[x.shape] == FIRST:
             self.shape = x.shape
-            try:
+            with suppress(Exception):  # a backbone that waits for the device, or no room; as it was, it may still run
                 self.fast = self.record(self.score, x)
-            except Exception:  # a backbone that waits for the device, or no room; as it was, it may still run
-                self.fast = self.score
         self.seen[x.shape] += 1
