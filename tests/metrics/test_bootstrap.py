@@ -20,6 +20,7 @@ def data(items=60, classes=4, seed=0, steps=1):
 def test_it_is_the_metric_of_the_resampled_items(steps):
     scores, labels = data(steps=steps)
     found = resampled_map(scores, labels, 25, seed=7)
+    assert len(found) == 25
     rng = np.random.RandomState(7)
     for value in found:
         rows = rng.randint(len(scores), size=len(scores))
