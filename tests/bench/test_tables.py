@@ -12,6 +12,7 @@ from spml.bench.plan import Case, Plan
 from spml.bench.published import DOUBTS, TABLE_2, other_quotes, paper_quote
 from spml.bench.record import condensed
 from spml.bench.search import Grid
+from spml.bench.shelf import Shelf
 from spml.bench.tables import collected, table
 from spml.bench.write import FORMATS, cells, latex, markdown, page
 from spml.errors import UserError
@@ -195,3 +196,5 @@ def test_the_overview_says_how_far_each_run_is(job, tmp_path):
     plan = stored(tmp_path / "plan.json")
     assert plan["pixels"] == "original" and plan["counts"] == counts
     assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0]["test_map"] > 0
+    counts = write_overview(tmp_path / "plan.json", job.runs(), Shelf(tmp_path / "empty"))
+    assert counts["pending"] == 4 and "test_map" not in stored(tmp_path / "plan.json")["runs"][0]
