@@ -1,5 +1,6 @@
 """Trials drawn by Optuna: as many for every row, the same in every process, the later ones after the earlier."""
 
+import math
 import sys
 
 import pytest
@@ -70,6 +71,18 @@ def test_later_trials_depend_on_the_figures_of_earlier_ones(outcomes):
         known |= {run.id: done(val_map=90.0 if number == best else 10.0) for number, run in enumerate(first)}
         drawn.add(plan.runs(look)[4].id)
     assert len(drawn) > 1
+
+
+def test_trials_go_where_figures_are_higher(outcomes):
+    pytest.importorskip("optuna")
+    known, look = outcomes
+    for sign in (1, -1):
+        known.clear()
+        plan = tuned(24, method_cases(["an"], {}))
+        while new := [run for run in plan.trials(plan.cases[0], look) if run.id not in known]:
+            known |= {run.id: done(val_map=50 + sign * 10 * math.log(run.settings["lr"] / 5e-5)) for run in new}
+        later = [math.log(run.settings["lr"] / 5e-5) for run in plan.trials(plan.cases[0], look)[12:]]
+        assert sign * sum(later) > 0
 
 
 def test_rows_of_the_ablation_vary_what_is_checked_and_nothing_else():
