@@ -9,7 +9,6 @@ from spml.data import LabelTable
 from spml.data.feed import Feed
 from spml.train.evaluate import predict_logits, score
 
-
 X = np.arange(14, dtype=np.float32).reshape(7, 2)
 FEED = Feed(LabelTable(list("abcdefg"), ["one"], np.ones((7, 1)), x=X), None)
 
