@@ -101,6 +101,24 @@ def test_states_and_who_takes_what(tmp_path):
     assert there.forget_failures(runs) == 1 and Shelf(tmp_path).state(second.id) != "failed"
 
 
+def test_the_run_of_a_process_that_is_no_more_is_pending(tmp_path):
+    run = Run("t", "row", "final", "d", "an", {}, {}, 0)
+    written(tmp_path / "locks" / f"{run.id}.lock", gone())
+    assert Shelf(tmp_path).state(run.id) == "pending"
+
+
+def test_a_run_that_is_done_just_before_its_lock_is_had_is_not_made_again(tmp_path, monkeypatch):
+    run, take = Run("t", "row", "final", "d", "an", {}, {}, 0), Lock.take
+
+    def late(self):
+        Shelf(tmp_path).write(run, done())
+        return take(self)
+
+    monkeypatch.setattr(Lock, "take", late)
+    assert Shelf(tmp_path).take([run]) is None
+    assert not list((tmp_path / "locks").iterdir())
+
+
 def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
     shelf, run = Shelf(tmp_path), Run("t", "row", "final", "d", "an", {}, {}, 0)
     written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS - 1)

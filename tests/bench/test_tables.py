@@ -82,6 +82,18 @@ def test_thirds_go_by_observed_count():
     }
 
 
+def test_thirds_need_three_classes_and_their_precisions():
+    three = done(result={"per_class_ap": {"a": 1.0, "b": 2.0, "c": 3.0}}, observed_counts=[1, 2, 3])
+    two = done(result={"per_class_ap": {"a": 1.0, "b": 2.0}}, observed_counts=[1, 2])
+    rows = small(["a", "b", "c"], known=[three, two, done(observed_counts=[1, 2, 3])]).rows
+    assert [[part.mean for part in row.thirds.values()] for row in rows] == [[3, 2, 1], [None] * 3, [None] * 3]
+
+
+def test_each_row_names_its_data(outcomes):
+    plan = Plan("bench", "voc", (Case("a", "gr"), Case("b", "gr", data="coco")), (0,))
+    assert [row["data"] for row in collected(plan, outcomes[1])["rows"]] == ["voc", "coco"]
+
+
 def test_runs_on_other_images_or_other_resamples_are_not_compared():
     def record(**bootstrap):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [1.0, 2.0], **bootstrap})
