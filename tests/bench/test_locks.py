@@ -45,6 +45,14 @@ def test_the_lock_of_a_process_that_is_no_more_is_taken_over(tmp_path):
     assert not Lock(path).take()
 
 
+def test_a_process_that_died_while_it_took_a_lock_over_bars_nobody_for_long(tmp_path):
+    path = tmp_path / "a.lock"
+    for file in (path, path.with_suffix(".turn")):
+        written(file, gone())
+    assert not Lock(path).take()  # but clears what the dead one left
+    assert Lock(path).take() and [file.name for file in tmp_path.iterdir()] == ["a.lock"]
+
+
 def test_another_machines_lock_is_left_alone_until_it_is_silent(tmp_path):
     path = tmp_path / "a.lock"
     written(path, gone(), host="elsewhere")

@@ -20,7 +20,8 @@ def test_precision_and_recall_are_met_with_as_many_or_as_few_items_as_can_be():
     cut = threshold(P, Aim.parse("recall=0.5"))
     assert (cut <= P).sum() == 2 and P[cut <= P].sum() / P.sum() >= 0.5 > P[0] / P.sum()
     assert threshold(P, Aim.parse("precision=0.99")) == 0.99
-    assert (threshold(P, Aim("precision", 0.95)) <= P).sum() == 1  # no more than is asked for
+    assert (threshold(P, Aim("precision", 0.95)) <= P).sum() == 1  # just what is asked for
+    assert threshold(np.array([0.75, 0.25]), Aim("precision", 0.5)) == 0.125
     assert threshold(P, Aim("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94  # the first is not there
 
 

@@ -17,6 +17,7 @@ def test_complete_labels_give_the_metrics_themselves():
     tags = metrics.threshold_metrics(logits, truth, threshold=1 / (1 + np.exp(-0.45)))
     assert found["ap"] == pytest.approx(metrics.average_precision(logits, truth))
     names = {"macro_precision": "CP", "macro_recall": "CR", "macro_f1": "macro_f1", "micro_f1": "OF1"}
+    names |= {"micro_precision": "OP", "micro_recall": "OR"}
     for ours, theirs in names.items():
         assert found[ours] == pytest.approx(getattr(tags, theirs)), ours
 
