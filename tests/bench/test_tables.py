@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import shutil
 import statistics
 
 import numpy as np
@@ -57,6 +59,28 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     assert "root" not in record["config"] and "command" not in record["config"]
     kept = stored(job.shelf.home / f"{run.id}.json")
     assert kept["id"] == run.id and kept["result"] == record["result"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "kept"), [("/home/me/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)]
+)
+def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
+    folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
+    (folder / "config.json").write_text(json.dumps({**stored(folder / "config.json"), "weights": weights}))
+    assert condensed(folder, resamples=0)["config"]["weights"] == kept
+
+
+@pytest.mark.parametrize("lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"])
+def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
+    folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
+    if lacking == "test labels":
+        np.savez(folder / "labels.npz", classes=np.array(["a"]))
+    elif lacking != "resamples":
+        (folder / lacking).unlink()
+    record = condensed(folder, resamples=0 if lacking == "resamples" else 3)
+    assert {"bootstrap", "observed_counts"} - set(record) == {
+        "observed_counts" if lacking == "observed.npz" else "bootstrap"
+    }
 
 
 def small(labels, data="voc", known=None, **more):

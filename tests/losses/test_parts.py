@@ -94,6 +94,15 @@ def test_parts_refuse_values_that_make_no_loss(name: str, options: dict[str, obj
         losses.create(name, **options)
 
 
+def test_focusing_and_clipping_may_be_nothing() -> None:
+    logits, observed = random_batch()
+    plain = losses.create("an")(logits, observed)
+    assert losses.create("focal", gamma=0.0)(logits, observed).item() == pytest.approx(plain.item())
+    assert losses.create("asl", gamma_pos=0.0, gamma_neg=0.0, clip=0.0)(logits, observed).item() == pytest.approx(
+        plain.item()
+    )
+
+
 def test_a_loss_put_together_by_hand_is_checked() -> None:
     parts = (Log(), None, Absent(Log()))
     with pytest.raises(ValueError, match="reduction is one of mean, sum, sum_classes, none, not 'avg'"):
