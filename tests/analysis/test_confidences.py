@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from spml.analysis.assumptions import assumptions, constant_p, posterior, ratios, wilson
 from spml.analysis.distinguishability import distinguishability
@@ -38,6 +39,8 @@ def test_the_distance_is_that_of_samples(make):
 def test_nothing_told_apart_before_training_and_all_after(make):
     found = distinguishability(unknown_labels(make()))
     assert found.distances[0] == 0 and found.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
+    bins = [np.flatnonzero(counts).tolist() for counts in (found.positive_counts, found.negative_counts)]
+    assert bins == [[44], [5]] and len(found.positive_counts) == 50  # at 0.88 and 0.12
 
 
 def test_ratios_count_bins():
@@ -58,12 +61,42 @@ def test_a_constant_share_is_taken_for_one():
     rising = rng.random(5000)
     found = ratios(rising, rng.random(5000) < posterior(rising, 0.5), 0.5, 1)
     assert found.rank_correlation > 0.9 and found.within > 0.85 and found.distance < 0.1
-    assert constant_p(np.array([3]), np.array([9])) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("positives", "labels", "together"),
+    [
+        ([20, 10, 4], [100, 100, 40], [(20, 100), (10, 100), (4, 40)]),  # 5.7 are expected in the last
+        ([20, 10, 1, 2], [100, 100, 20, 10], [(20, 100), (10, 100), (3, 30)]),
+        ([20, 10, 0], [100, 100, 1], [(20, 100), (10, 100), (0, 1)]),
+        ([20, 10], [100, 100], [(20, 100), (10, 100)]),
+    ],
+)
+def test_shares_are_compared_by_chi_squared_rare_bins_together(positives, labels, together):
+    hits, total = np.array(together, float).T
+    share = hits.sum() / total.sum()
+    statistic = ((hits - share * total) ** 2 / (share * (1 - share) * total)).sum()
+    assert constant_p(np.array(positives), np.array(labels)) == pytest.approx(chi2.sf(statistic, len(total) - 1))
+
+
+@pytest.mark.parametrize(("positives", "labels"), [([3], [9]), ([0, 0], [50, 50]), ([50, 50], [50, 50])])
+def test_shares_that_cannot_differ_are_constant(positives, labels):
+    assert constant_p(np.array(positives), np.array(labels)) == 1.0
+
+
+def test_bins_of_ten_labels_count_as_points():
+    confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
+    assert ratios(confidence, positive, 0.5, 0).within == 0.5  # of the first two; the share of the second is k_hat's
+    few = ratios(confidence[15:], positive[15:], 0.5, 0)
+    assert few.within == 0.0 and few.rank_correlation is None
 
 
 def test_wilson():
-    low, high = wilson(np.array([0, 5]), np.array([10, 10]))
-    assert low[0] == pytest.approx(0, abs=1e-12) and 0.2 < low[1] < 0.5 < high[1] < 0.8 and high[0] < 0.3
+    """The roots of (share - x)² = z² x (1 - x) / n."""
+    low, high = wilson(np.array([0, 5, 7]), np.array([10, 10, 20]))
+    assert low == pytest.approx([0, 0.2366, 0.1812], abs=1e-4) and high == pytest.approx(
+        [0.2775, 0.7634, 0.5671], abs=1e-4
+    )
 
 
 def test_both_ends_of_a_run(make):

@@ -1,19 +1,21 @@
 """Curves of the library's losses against the paper's formulas, written out."""
 
 import numpy as np
-import pytest
 
 from spml.analysis.gradients import at_unknown, gradient_curves, loss_curves
 
 P = np.array([0.01, 0.2, 0.5, 0.8, 0.99])
 
 
-@pytest.mark.parametrize("curve", loss_curves(), ids=lambda curve: curve.label)
-def test_l3(curve):
-    p = np.asarray(curve.p)
-    q = None if curve.label == "cross-entropy" else float(curve.label.split(" = ")[1])
-    expected = -np.log1p(-p) if q is None else (1 - (1 - p) ** q) / q
-    np.testing.assert_allclose(curve.values, expected, rtol=1e-9, atol=1e-12)
+def test_l3():
+    curves = {curve.label: curve for curve in loss_curves()}
+    qs = {f"q3 = {q:g}": q for q in (0.001, 0.25, 0.5, 0.75, 1.0, 1.5)}
+    assert list(curves) == [*qs, "cross-entropy"]
+    p = np.linspace(0.005, 0.995, 199)
+    for label, curve in curves.items():
+        expected = (1 - (1 - p) ** qs[label]) / qs[label] if label in qs else -np.log1p(-p)
+        np.testing.assert_allclose(curve.p, p)
+        np.testing.assert_allclose(curve.values, expected, rtol=1e-9, atol=1e-12)
 
 
 def gr(p, w, b, q2=0.01, q3=1.0):

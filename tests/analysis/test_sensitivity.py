@@ -18,6 +18,8 @@ def test_the_grid_is_the_papers():
     assert {(point.options["sigma"][1], point.x) for point in alpha.points} == {
         (sigma, mu) for sigma in (0.1, 0.5, 1) for mu in (0.2, 0.4, 0.6, 0.8, 1.0)
     }
+    assert all((point.options["w"][0], point.options["b"][0]) == (0, -2) for point in beta.points)
+    assert all((point.options["mu"][0], point.options["sigma"][0]) == (0.5, 2) for point in alpha.points)
     qs = (0.01, 0.25, 0.5, 0.75, 1)
     assert {(point.options["q2"], point.x) for point in q.points} == {(q2, q3) for q2 in qs for q3 in (*qs, 1.5)}
     assert [point.options["q3"] for point in moving.points] == [1.0, 0.01, (0.01, 1.0), (1.0, 0.01)]
@@ -44,6 +46,9 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
     assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
     both = [run for run in made if run.name in ("one", "seed")]
     assert [run.name for run in comparable(both, [GR])] == ["one"]  # of as many, those of the lower seed
+    for study, found in zip(STUDIES, sensitivity(group), strict=True):
+        assert [(p.line, p.x, p.label) for p in found.points] == [(p.line, p.x, p.label) for p in study.points]
+        assert [(level.line, level.label) for level in found.levels] == [("AN", "AN"), ("EM", "EM")]
     *_, moving = sensitivity(group)
     assert [point.run for point in moving.points] == ["one", None, "other", None]
     assert moving.points[0].by_epoch == (0.0, 10.0, 20.0) and moving.levels[0].test_map == 40.0

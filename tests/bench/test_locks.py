@@ -45,6 +45,14 @@ def test_the_lock_of_a_process_that_is_no_more_is_taken_over(tmp_path):
     assert not Lock(path).take()
 
 
+def test_a_process_that_died_while_it_took_a_lock_over_bars_nobody_for_long(tmp_path):
+    path = tmp_path / "a.lock"
+    for file in (path, path.with_suffix(".turn")):
+        written(file, gone())
+    assert not Lock(path).take()  # but clears what the dead one left
+    assert Lock(path).take() and [file.name for file in tmp_path.iterdir()] == ["a.lock"]
+
+
 def test_another_machines_lock_is_left_alone_until_it_is_silent(tmp_path):
     path = tmp_path / "a.lock"
     written(path, gone(), host="elsewhere")
@@ -99,6 +107,24 @@ def test_states_and_who_takes_what(tmp_path):
     assert [here.state(run.id) for run in runs] == ["done", "failed", "pending"]
     assert Shelf(tmp_path).take(runs[:2]) is None
     assert there.forget_failures(runs) == 1 and Shelf(tmp_path).state(second.id) != "failed"
+
+
+def test_the_run_of_a_process_that_is_no_more_is_pending(tmp_path):
+    run = Run("t", "row", "final", "d", "an", {}, {}, 0)
+    written(tmp_path / "locks" / f"{run.id}.lock", gone())
+    assert Shelf(tmp_path).state(run.id) == "pending"
+
+
+def test_a_run_that_is_done_just_before_its_lock_is_had_is_not_made_again(tmp_path, monkeypatch):
+    run, take = Run("t", "row", "final", "d", "an", {}, {}, 0), Lock.take
+
+    def late(self):
+        Shelf(tmp_path).write(run, done())
+        return take(self)
+
+    monkeypatch.setattr(Lock, "take", late)
+    assert Shelf(tmp_path).take([run]) is None
+    assert not list((tmp_path / "locks").iterdir())
 
 
 def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):

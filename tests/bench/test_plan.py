@@ -88,7 +88,13 @@ def test_a_row_without_alternative_has_more_rates_instead():
     plan = Plan("b", "voc", (Case("gr", "gr"),), (1,), {}, Grid(RATES))
     rates = [run.settings["lr"] for run in plan.runs(lambda name: None)]
     assert rates == [*RATES, 3.2e-5, 7.1e-5, 2e-4]
-    assert between((1e-3,)) == [2e-3]
+    assert between((1e-3,)) == [2e-3] and between((1e-4, 4e-4)) == [2e-4, 1.6e-3]
+
+
+def test_a_row_may_have_data_of_its_own():
+    rows = Case("a", "em", {"alpha": 0.2}), Case("b", "em", {"alpha": 0.2}, data="coco")
+    runs = Plan("t", "voc", rows, (0,)).runs(lambda name: None)
+    assert [(run.data, run.options) for run in runs] == [("voc", {}), ("coco", {"alpha": 0.2})]
 
 
 def test_final_runs_have_fresh_seeds_and_what_the_best_trial_had(outcomes):

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import shutil
 import statistics
 
 import numpy as np
@@ -12,6 +14,7 @@ from spml.bench.plan import Case, Plan
 from spml.bench.published import DOUBTS, TABLE_2, other_quotes, paper_quote
 from spml.bench.record import condensed
 from spml.bench.search import Grid
+from spml.bench.shelf import Shelf
 from spml.bench.tables import collected, table
 from spml.bench.write import FORMATS, cells, latex, markdown, page
 from spml.errors import UserError
@@ -63,6 +66,28 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     assert kept["id"] == run.id and kept["result"] == record["result"]
 
 
+@pytest.mark.parametrize(
+    ("weights", "kept"), [("/home/me/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)]
+)
+def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
+    folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
+    (folder / "config.json").write_text(json.dumps({**stored(folder / "config.json"), "weights": weights}))
+    assert condensed(folder, resamples=0)["config"]["weights"] == kept
+
+
+@pytest.mark.parametrize("lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"])
+def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
+    folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
+    if lacking == "test labels":
+        np.savez(folder / "labels.npz", classes=np.array(["a"]))
+    elif lacking != "resamples":
+        (folder / lacking).unlink()
+    record = condensed(folder, resamples=0 if lacking == "resamples" else 3)
+    assert {"bootstrap", "observed_counts"} - set(record) == {
+        "observed_counts" if lacking == "observed.npz" else "bootstrap"
+    }
+
+
 def small(labels, data="voc", known=None, **more):
     """A table of one run for each label, its records given."""
     plan = Plan(
@@ -84,6 +109,18 @@ def test_thirds_go_by_observed_count():
         "middle": 5.5,
         "tail": 1.0,
     }
+
+
+def test_thirds_need_three_classes_and_their_precisions():
+    three = done(result={"per_class_ap": {"a": 1.0, "b": 2.0, "c": 3.0}}, observed_counts=[1, 2, 3])
+    two = done(result={"per_class_ap": {"a": 1.0, "b": 2.0}}, observed_counts=[1, 2])
+    rows = small(["a", "b", "c"], known=[three, two, done(observed_counts=[1, 2, 3])]).rows
+    assert [[part.mean for part in row.thirds.values()] for row in rows] == [[3, 2, 1], [None] * 3, [None] * 3]
+
+
+def test_each_row_names_its_data(outcomes):
+    plan = Plan("bench", "voc", (Case("a", "gr"), Case("b", "gr", data="coco")), (0,))
+    assert [row["data"] for row in collected(plan, outcomes[1])["rows"]] == ["voc", "coco"]
 
 
 def test_runs_on_other_images_or_other_resamples_are_not_compared():
@@ -200,3 +237,5 @@ def test_the_overview_says_how_far_each_run_is(job, tmp_path):
     plan = stored(tmp_path / "plan.json")
     assert plan["pixels"] == "original" and plan["counts"] == counts
     assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0]["test_map"] > 0
+    counts = write_overview(tmp_path / "plan.json", job.runs(), Shelf(tmp_path / "empty"))
+    assert counts["pending"] == 4 and "test_map" not in stored(tmp_path / "plan.json")["runs"][0]

@@ -1,20 +1,21 @@
 """Trials drawn by Optuna: as many for every row, the same in every process, the later ones after the earlier."""
 
+import math
 import sys
 
 import pytest
 
+from spml import losses
 from spml.bench.ablation import ablation_cases
 from spml.bench.cases import method_cases
-from spml.bench.plan import Plan
+from spml.bench.plan import Case, Plan
+from spml.bench.search import Grid, Tune, _ask
 from spml.errors import UserError
 
 from .conftest import done
 
 
 def tuned(count, cases):
-    from spml.bench.search import Tune
-
     return Plan("b", "voc", cases, (1, 2), {"epochs": 8}, Tune(count, 5e-5))
 
 
@@ -37,10 +38,26 @@ def test_trials_follow_results_and_are_the_same_for_everyone(outcomes):
         assert len({run.id for run in trials}) == 6
         assert trials[0].options == {} and trials[0].settings["lr"] == 5e-5
         assert all(1e-5 <= run.settings["lr"] <= 25e-5 for run in trials)
+        _ask.cache_clear()  # as in another process
         assert trials == tuned(6, plan.cases).trials(case, look)
     gr = {name for run in plan.trials(plan.cases[0], look) for name in run.options}
     assert {"w", "b", "mu", "sigma"} >= gr and gr
     assert all(run.options == {} for run in plan.trials(plan.cases[1], look))
+
+
+@pytest.mark.parametrize("search", [Grid((2e-5, 5e-5, 1e-4)), Tune(6, 5e-5)], ids=["grid", "tune"])
+def test_a_row_with_data_of_its_own_is_searched_as_in_a_table_of_these_data(search, outcomes):
+    pytest.importorskip("optuna")
+    known, look = outcomes
+    own, whole = (
+        Plan("b", data, (case,), (1,), {}, search)
+        for data, case in (
+            ("voc", Case("em", "em", space=losses.space("em"), data="coco")),
+            ("coco", Case("em", "em", space=losses.space("em"))),
+        )
+    )
+    fill(own, known, look)
+    assert [run.id for run in own.runs(look)] == [run.id for run in whole.runs(look)]
 
 
 def test_later_trials_depend_on_the_figures_of_earlier_ones(outcomes):
@@ -54,6 +71,18 @@ def test_later_trials_depend_on_the_figures_of_earlier_ones(outcomes):
         known |= {run.id: done(val_map=90.0 if number == best else 10.0) for number, run in enumerate(first)}
         drawn.add(plan.runs(look)[4].id)
     assert len(drawn) > 1
+
+
+def test_trials_go_where_figures_are_higher(outcomes):
+    pytest.importorskip("optuna")
+    known, look = outcomes
+    for sign in (1, -1):
+        known.clear()
+        plan = tuned(24, method_cases(["an"], {}))
+        while new := [run for run in plan.trials(plan.cases[0], look) if run.id not in known]:
+            known |= {run.id: done(val_map=50 + sign * 10 * math.log(run.settings["lr"] / 5e-5)) for run in new}
+        later = [math.log(run.settings["lr"] / 5e-5) for run in plan.trials(plan.cases[0], look)[12:]]
+        assert sign * sum(later) > 0
 
 
 def test_rows_of_the_ablation_vary_what_is_checked_and_nothing_else():

@@ -8,7 +8,7 @@ import pytest
 
 from spml.bench.verify import bounds, verify, without_scores
 from spml.errors import UserError
-from spml.metrics import mean_average_precision
+from spml.metrics import estimated_map, mean_average_precision
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e5])
@@ -74,3 +74,18 @@ def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_
     wrong = {check.run: str(check) for check in checks if not check.agrees}
     assert "not a readable .npz file" in wrong[first.name] and "do not fit the labels" in wrong[second.name]
     assert len(wrong) == 2 and all(text.endswith("NOT CHECKED") for text in wrong.values())
+
+
+def test_observed_labels_chose_by_the_estimate_and_a_split_without_labels_is_not_checked(tmp_path):
+    rng = np.random.default_rng(0)
+    logits, folder = rng.normal(size=(30, 2)).astype(np.float16), tmp_path / "run"
+    observed = (rng.random((30, 2)) < 0.3).astype(np.int8)
+    (folder / "scores").mkdir(parents=True)
+    np.savez(folder / "labels.npz", classes=np.array(["a", "b"]), val_truth=observed)
+    for name in ("val-01", "test"):
+        np.savez(folder / "scores" / f"{name}.npz", logits=logits)
+    figure = 100 * estimated_map(logits, observed)
+    result = {"selection": "observed", "best_epoch": 1, "val_map": figure, "test_map": 50.0}
+    (folder / "result.json").write_text(json.dumps(result))
+    val, test = verify(tmp_path)
+    assert val.agrees and test.bounds is None and str(test).endswith("no scores  NOT CHECKED")

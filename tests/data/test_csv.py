@@ -175,6 +175,11 @@ def test_malformed_files(write, content, parts):
     assert "\n" not in str(caught.value)
 
 
+def test_a_header_that_is_none(write):
+    with pytest.raises(DataError, match=r"my\.csv, line 1: field larger than field limit .* of the header"):
+        read(write(f"image,{'x' * 140_000}\na,1\n"))
+
+
 @pytest.mark.parametrize(
     ("classes", "parts"),
     [
@@ -182,6 +187,7 @@ def test_malformed_files(write, content, parts):
         ("bird\n", ["my.csv, line 2", "'dog'", "add it there"]),
         ("dog\ncat\ndog\n", ["classes.txt, line 3", "'dog' stands twice", "remove one"]),
         ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' stands twice"]),
+        ("dog\tHund\ndog\tKatze\n", ["classes.txt, line 2", "'dog' stands twice"]),
         ("\n\n", ["classes.txt", "no class names"]),
         (b"dog\n\xff\n", ["classes.txt, line 2", "UTF-8"]),
         ("dog\ntags\n", ["classes.txt, line 2", "'tags' is called like a column of predictions"]),

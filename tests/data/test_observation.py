@@ -37,6 +37,7 @@ def test_uniform_is_the_protocol(labels, seed, positives, negatives):
     np.testing.assert_array_equal(found, observe(labels, seed, positives, negatives))
     assert about == {"model": "uniform", "positives": positives, "negatives": negatives, "seed": seed}
     np.testing.assert_array_equal(drawn(labels, "uniform")[0], observe(labels))
+    np.testing.assert_array_equal(draw(SparseLabels.from_dense(labels)).rows(np.arange(len(labels))), observe(labels))
 
 
 @given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 3), st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]))
@@ -57,6 +58,7 @@ def test_frequency_draws_in_proportion_to_the_power(gamma, share):
     found, _ = drawn(labels, f"frequency:gamma={gamma}")
     assert (found[:10_000, 0] == 1).mean() == pytest.approx(share, abs=0.02)
     assert (found[10_000:, 0] == 1).all()
+    assert drawn(labels, "frequency")[1] == {"model": "frequency", "gamma": 1.0, "positives": 1, "seed": 1200}
 
 
 def test_several_are_drawn_without_replacement_in_proportion():
@@ -236,6 +238,22 @@ def test_files_that_do_not_match(data, write, rows, message):
     path = write("image,label\n" + rows, "seen.csv")
     with pytest.raises(DataError, match=message):
         load(data, labels="complete", observe=f"file:{path}")
+
+
+def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, tmp_path):
+    rows = write("image,label,split\n" + "".join(f"{i}.jpg,a,test\n" for i in range(10)), "seen.csv")
+    labels, items = np.tile(np.int8([1, -1, -1]), (10, 1)), [f"{i}.jpg" for i in range(10)]
+    np.savez(tmp_path / "seen.npz", x=np.zeros((10, 2), np.float32), labels=labels, classes=list("abc"), items=items)
+    for path, message in ((rows, "no training rows"), (tmp_path / "seen.npz", "most labels are known negatives")):
+        with pytest.raises(DataError, match=message):
+            load(data, labels="complete", observe=f"file:{path}")
+
+
+def test_training_and_validation_rows_of_a_file_are_taken_together(data, write):
+    rows = "".join(f"{i}.jpg,a,{'val' if i % 3 else 'train'}\n" for i in range(10))
+    path = write("image,label,split\n" + rows, "seen.csv")
+    experiment = load(data, labels="complete", observe=f"file:{path}")
+    assert experiment.observed.sparse.counts(1).tolist() == [10, 0, 0]
 
 
 def test_loading_records_the_model(data):

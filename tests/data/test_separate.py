@@ -22,6 +22,8 @@ def test_the_other_files_take_the_classes_of_the_first(write):
     assert [table.classes for table in tables.values()] == [["cat", "dog"]] * 3
     assert rows(tables["val"]) == {"d": [-1, 1], "e": [1, -1]} and rows(tables["test"]) == {"f": [0, 1]}
     assert read(train, val=str(val)).keys() == {"train", "val"}
+    numbered = write("image,label\n0,dog\n1,cat\n", "numbered.csv")
+    assert list(read(train, val=numbered)["val"].items) == ["0", "1"]  # names of files, not rows of arrays
     assert rows(read(train, val=val, labels="complete")["val"]) == {"d": [-1, 1], "e": [1, -1]}
 
 

@@ -6,6 +6,7 @@ import torch
 from spml import losses
 from spml.losses.components import Constant, Gaussian, Largest, Logistic, OutsideGap, OverOthers, Step, TwoThresholds
 from spml.losses.context import Context
+from spml.losses.terms import Absent, Log
 
 from .common import random_batch, value_and_gradient
 
@@ -70,3 +71,41 @@ def test_focusing_of_absent_labels_carries_gradient_unless_detached() -> None:
     for detach, expected in ((True, through_log), (False, through_log + through_weight)):
         loss = losses.create("asl", detach=detach, reduction="sum")
         torch.testing.assert_close(value_and_gradient(loss, logits, torch.zeros(1, 9))[1], expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("focal", {"gamma": -1.0}, "gamma is 0 or more"),
+        ("asl", {"gamma_neg": -1.0}, "gamma is 0 or more"),
+        ("asl", {"clip": 1.0}, "clip a probability below 1"),
+        ("asl", {"clip": -0.1}, "clip a probability below 1"),
+        ("taylor_ce", {"order": 0}, "order must be at least 1"),
+        ("an_ls", {"smoothing": 1.5}, "between them, not at 1.5"),
+        ("splc", {"tau": 1.5}, "tau is a probability"),
+        ("splc", {"variant": "x"}, "variant is one of original, gr"),
+        ("hill", {"variant": "x"}, "variant is one of original, gr"),
+        ("gr", {"w": "steep"}, "is not a number, .start, end. or one number per class"),
+        ("gr", {"w": (0, 1, "x")}, "is not a number, .start, end. or one number per class"),
+    ],
+)
+def test_parts_refuse_values_that_make_no_loss(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.create(name, **options)
+
+
+def test_focusing_and_clipping_may_be_nothing() -> None:
+    logits, observed = random_batch()
+    plain = losses.create("an")(logits, observed)
+    assert losses.create("focal", gamma=0.0)(logits, observed).item() == pytest.approx(plain.item())
+    assert losses.create("asl", gamma_pos=0.0, gamma_neg=0.0, clip=0.0)(logits, observed).item() == pytest.approx(
+        plain.item()
+    )
+
+
+def test_a_loss_put_together_by_hand_is_checked() -> None:
+    parts = (Log(), None, Absent(Log()))
+    with pytest.raises(ValueError, match="reduction is one of mean, sum, sum_classes, none, not 'avg'"):
+        losses.UnifiedLoss(Constant(0), Constant(1), *parts, reduction="avg")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs an l2"):
+        losses.UnifiedLoss(Constant(0.5), Constant(1), *parts)(*random_batch())

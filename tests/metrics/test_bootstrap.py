@@ -20,6 +20,7 @@ def data(items=60, classes=4, seed=0, steps=1):
 def test_it_is_the_metric_of_the_resampled_items(steps):
     scores, labels = data(steps=steps)
     found = resampled_map(scores, labels, 25, seed=7)
+    assert len(found) == 25
     rng = np.random.RandomState(7)
     for value in found:
         rows = rng.randint(len(scores), size=len(scores))
@@ -36,8 +37,9 @@ def test_it_does_not_depend_on_how_much_is_done_at_once(monkeypatch):
 def test_a_resample_without_positives_counts_as_the_metric_does():
     scores, labels = np.arange(8.0)[:, None], -np.ones((8, 1), np.int8)
     labels[3] = 1
-    found = resampled_map(scores, labels, 50)
-    assert (found == 0).any() and (found > 0).any()
+    found, rng = resampled_map(scores, labels, 50, seed=1), np.random.RandomState(1)
+    times = np.array([(rng.randint(8, size=8) == 3).sum() for _ in range(50)])  # that the one positive is drawn
+    assert {0, 1, 2} <= set(times.tolist()) and ((found > 0) == (times > 0)).all()
 
 
 def test_pairing_takes_out_what_is_common_to_both():
@@ -48,6 +50,11 @@ def test_pairing_takes_out_what_is_common_to_both():
     assert sure.difference == 1.0 and 0.5 < sure.low < sure.high < 1.5 and sure.p == pytest.approx(2 / 1001)
     unsure = compare([own], [rng.permutation(other)], [61.0], [60.0])
     assert unsure.low < 0 < unsure.high and unsure.p > 0.5
+
+
+def test_the_interval_holds_95_percent_of_the_resamples():
+    found = compare([np.arange(1001.0)], [np.zeros(1001)], [1], [0])
+    assert (found.low, found.high) == (25, 975)
 
 
 def test_seeds_are_averaged_before_they_are_compared():

@@ -2,9 +2,10 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from spml.errors import UserError
-from spml.metrics.draw import draw, drawn_chance, fit_draw
+from spml.metrics.draw import CLASS_SD, GIVEN_SD, LEVEL_SD, SLOPE_SD, draw, drawn_chance, fit_draw
 
 
 def by_hand(p, observed):
@@ -77,6 +78,46 @@ def test_a_number_of_positives_that_is_given_is_met():
             fit_draw(z, observed, positives=wrong)
 
 
+def mixed(items=150):
+    """A small world in which some labels are known negatives and some items have two observed positives."""
+    z, y, observed = world(items)
+    rng = np.random.default_rng(7)
+    observed[~y & (rng.random(y.shape) < 0.2)] = -1
+    observed[y & (rng.random(y.shape) < 0.2)] = 1
+    return z, observed
+
+
+@pytest.mark.parametrize("positives", [None, 2.0, 4.0])
+def test_no_other_slope_and_shifts_are_likelier(positives):
+    z, observed = mixed()
+    z = 2 * z - 1
+
+    def cost(parameters):
+        slope, shifts = np.exp(parameters[0]), parameters[1:]
+        level = shifts.sum() / (len(shifts) + (CLASS_SD / LEVEL_SD) ** 2)
+        prior = (parameters[0] / SLOPE_SD) ** 2 + (level / LEVEL_SD) ** 2 + (((shifts - level) / CLASS_SD) ** 2).sum()
+        found = draw(slope * z + shifts, observed)
+        off = 0 if positives is None else found.present.sum(axis=1).mean() - positives
+        return -found.log_likelihood.sum() + prior / 2 + (off / GIVEN_SD) ** 2 / 2
+
+    fit = fit_draw(z, observed, positives=positives)
+    start = np.array([np.log(fit.slope), *fit.shifts])
+    assert minimize(cost, start, method="L-BFGS-B").fun > cost(start) - 0.02
+
+
+def test_scores_say_how_each_item_pulls_at_the_fit():
+    z, observed = mixed()
+    fit = fit_draw(z, observed)
+
+    def difference(slope, shift):
+        ends = [draw(fit.slope * np.exp(slope * side) * z + fit.shifts + shift * side, observed) for side in (1, -1)]
+        return (ends[0].log_likelihood - ends[1].log_likelihood) / 2e-4
+
+    moves = [(1e-4, 0.0), (0.0, 1e-4), *((0.0, 1e-4 * one) for one in np.eye(z.shape[1]))]
+    for column, move in zip(fit.scores.T, moves, strict=True):
+        assert column == pytest.approx(difference(*move), abs=1e-5)
+
+
 def test_logits_of_any_size_and_certain_ones_are_no_trouble():
     z, _, observed = world(300)
     z[0], z[1] = 6e4, -6e4
@@ -90,6 +131,11 @@ def test_what_cannot_be_fitted_is_said():
         fit_draw(np.zeros((3, 2)), np.zeros((3, 2), np.int8))
     with pytest.raises(UserError, match="one class"):
         fit_draw(np.zeros((3, 1)), np.ones((3, 1), np.int8))
+
+
+def test_two_classes_are_enough():
+    z, y, observed = world(4000, classes=2)
+    assert draw(fit_draw(z, observed).logits(z), observed).seen.mean() == pytest.approx(y.mean(), abs=0.05)
 
 
 def test_items_without_a_positive_do_not_count():

@@ -49,9 +49,9 @@ def test_equals_scikit_learn_at_some_size(random_table, decimals, unknown):
 
 
 @pytest.mark.parametrize("block", [1, 1000, 2500])
-@pytest.mark.parametrize("unknown", [0.0, 0.4])
-def test_blocks_of_classes_change_nothing(random_table, monkeypatch, block, unknown):
-    logits, truth = random_table(500, 9, unknown=unknown)
+@pytest.mark.parametrize(("items", "unknown"), [(500, 0.0), (500, 0.4), (4, 0.0)])
+def test_blocks_of_classes_change_nothing(random_table, monkeypatch, block, items, unknown):
+    logits, truth = random_table(items, 9, unknown=unknown)
     whole = average_precision(logits, truth)
     monkeypatch.setattr(inputs, "BLOCK", block)
     np.testing.assert_array_equal(average_precision(logits, truth), whole)

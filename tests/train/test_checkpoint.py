@@ -80,6 +80,15 @@ def test_a_program_is_refused_and_not_run(checkpoint, data):
         assert RAN  # it would have run
 
 
+def test_an_error_without_words_is_told_by_its_name(checkpoint, monkeypatch):
+    def ended(*given, **named):
+        raise EOFError
+
+    monkeypatch.setattr(torch, "load", ended)
+    with pytest.raises(UserError, match=r"last.ckpt cannot be read \(EOFError\); give --overwrite"):
+        read_checkpoint(checkpoint)
+
+
 def test_every_changed_byte_is_noticed(checkpoint):
     whole = checkpoint.read_bytes()
     for place in [*range(0, len(whole), 61), *range(len(whole) - TRAILER, len(whole))]:

@@ -204,6 +204,17 @@ def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved()
     assert len(waited) == 2
 
 
+@pytest.mark.parametrize(("count", "told"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
+def test_a_long_list_of_rows_is_cut_short(count, told):
+    with pytest.raises(UserError, match=told):
+        Guard(torch.nn.Linear(2, 2)).watch(torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1")
+
+
+def test_a_model_without_weights_is_finite():
+    Guard(torch.nn.Flatten()).finish()
+    assert not all_finite([torch.ones(2), torch.tensor([1.0, float("inf")])])
+
+
 def too_large(logits, observed):
     return logits.sum() + torch.empty(2**60).sum()
 

@@ -39,6 +39,8 @@ def test_the_optimiser_is_the_one_named(name, kind):
     assert type(made) is kind and [group["lr"] for group in made.param_groups] == [0.1, 1.0]
     assert all(group["weight_decay"] == 0.01 for group in made.param_groups)
     assert name != "sgd" or all(group["momentum"] == 0.9 for group in made.param_groups)
+    plain = make_optimizer([{"params": groups()[0]["params"]}], 0.5, Settings(optimizer=name))
+    assert [group["lr"] for group in plain.param_groups] == [0.5]
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "adamax", "sgd"])

@@ -106,6 +106,7 @@ def test_the_command_that_trains_again_has_the_settings_of_the_run():
     words = ["--method", "gr", "--backbone", "tiny", "--size", "16", "--lr", "0.1", "--set", "q3=1.5"]
     assert training_words(config) == [*words, "--compile", "none", "--no-fused-norm"]
     assert training_words({"method": "an", "size": None}) == ["--method", "an"]
+    assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 
 
 def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path, capsys, monkeypatch):
@@ -191,3 +192,10 @@ def test_a_name_of_two_items_is_no_name(tmp_path):
     with pytest.raises(DataError, match="line 2: 'a' names several items"):
         read_answers(answers(tmp_path, "a,x,1"), table)
     assert read_answers(answers(tmp_path, "b,x,1", "b,x,1"), table) == [(2, 0, 1)]
+
+
+def test_answers_may_be_words(tmp_path):
+    words = {"1": 1, "yes": 1, "Y": 1, "true": 1, "-1": -1, "No": -1, "n": -1, "FALSE": -1}
+    table = LabelTable([f"{i}" for i in range(len(words))], ["x"], np.zeros((len(words), 1)))
+    given = answers(tmp_path, *(f"{i},x, {word} " for i, word in enumerate(words)))
+    assert [value for _, _, value in read_answers(given, table)] == list(words.values())

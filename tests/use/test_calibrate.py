@@ -8,6 +8,7 @@ import torch
 from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
+from spml.use.aims import Aim, thresholds
 from spml.use.assess import assess
 from spml.use.calibrate import calibrate, undo
 
@@ -244,6 +245,21 @@ def test_aims_are_served(run):
     assert full["aim"] == "recall=0.95"
 
 
+@pytest.mark.parametrize("method", ["temperature", "isotonic"])
+def test_thresholds_serve_the_aim_by_the_probabilities_that_are_stored(run, method):
+    calibrate(run, labels="complete", aim="precision=0.3", method=method)
+    info = read_info(run)
+    with np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz") as file:
+        p = info.calibrate()(torch.from_numpy(file["logits"]).float()).double().sigmoid().numpy()
+    assert info.thresholds == pytest.approx(thresholds(p, Aim("precision", 0.3)), abs=1e-3)
+
+
+def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):
+    tags = [calibrate(run, labels="complete", method=method) for method in ("temperature", "none")]
+    for one, other in zip(*(record["classes"] for record in tags), strict=True):
+        assert one["precision"]["value"] == other["precision"]["value"] and one["recall"] == other["recall"]
+
+
 def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):
     assert calibrate(run)["labels"] == "complete"
     observe_only(run)
@@ -290,9 +306,12 @@ def test_few_items_no_labels_and_classes_never_seen(run):
     with np.load(run / "observed.npz") as file:
         observed, rows = file["observed"], file["val_rows"]
     few = observed.copy()
-    few[rows[3:]] = 0
+    few[rows[20:]] = 0
     change(run / "observed.npz", observed=few)
-    with pytest.raises(UserError, match="3 validation items have a positive; calibration needs 20"):
+    assert calibrate(run, labels="observed")["items_left_out"] == len(rows) - 20
+    few[rows[19]] = 0
+    change(run / "observed.npz", observed=few)
+    with pytest.raises(UserError, match="19 validation items have a positive; calibration needs 20"):
         calibrate(run, labels="observed")
     column = observed.copy()
     column[rows, 4] = 0

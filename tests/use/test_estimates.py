@@ -1,3 +1,5 @@
+from itertools import islice
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ def test_complete_labels_give_the_metrics_themselves():
     tags = metrics.threshold_metrics(logits, truth, threshold=1 / (1 + np.exp(-0.45)))
     assert found["ap"] == pytest.approx(metrics.average_precision(logits, truth))
     names = {"macro_precision": "CP", "macro_recall": "CR", "macro_f1": "macro_f1", "micro_f1": "OF1"}
+    names |= {"micro_precision": "OP", "micro_recall": "OR"}
     for ours, theirs in names.items():
         assert found[ours] == pytest.approx(getattr(tags, theirs)), ours
 
@@ -39,3 +42,31 @@ def test_estimates_from_single_positives_are_near_the_truth_and_inside_their_ran
     assert estimate(z, observed, z > 0) == found
     given = estimate(z, observed, positives=2.0)
     assert given["positives_per_item"][0] == pytest.approx(2.0, abs=0.02)
+
+
+@pytest.mark.parametrize("positives", [None, 2.0])
+def test_chances_in_a_resample_are_near_those_of_a_fit_to_its_items(positives):
+    z, _, observed = world(1500)
+    evidence = Evidence.of_observed(z, observed, positives)
+    off, way = 0.0, 0.0
+    for counts, chances in islice(evidence.resamples(0), 3):
+        rows = np.repeat(np.arange(len(z)), counts.astype(int))
+        fitted = Evidence.of_observed(z[rows], observed[rows], positives).chances
+        off, way = off + np.abs(chances[rows] - fitted).mean(), way + np.abs(evidence.chances[rows] - fitted).mean()
+        if positives is not None:
+            assert chances[rows].sum(axis=1).mean() == pytest.approx(positives, abs=0.01)
+    assert off < 0.25 * way
+
+
+def test_what_was_observed_is_certain_unless_the_number_of_positives_is_given():
+    z, _, observed = world(200)
+    assert (Evidence.of_observed(z, observed).chances[observed == 1] == 1).all()
+    assert (Evidence.of_observed(z, observed, 2.0).chances[observed == 1] < 1).any()
+
+
+@pytest.mark.parametrize(("items", "times"), [(1000, 200), (1001, 50)])
+def test_progress_is_told_and_large_tables_are_resampled_less(items, times):
+    told = []
+    evidence = Evidence.of_complete(np.zeros((items, 100)), np.ones((items, 100)))
+    assert sum(1 for _ in evidence.resamples(0, lambda *numbers: told.append(numbers))) == times
+    assert told == [(time, times) for time in range(1, times + 1)]

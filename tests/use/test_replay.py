@@ -12,7 +12,7 @@ class Recorder:
     """Notes what is recorded and replayed."""
 
     def __init__(self, error=None):
-        self.error, self.recorded, self.replayed = error, [], 0
+        self.error, self.recorded, self.replayed = error, [], []
 
     def __call__(self, score, x):
         self.recorded.append(tuple(x.shape))
@@ -20,7 +20,7 @@ class Recorder:
             raise self.error
 
         def replay(x):
-            self.replayed += 1
+            self.replayed.append(tuple(x.shape))
             return score(x)
 
         return replay
@@ -36,12 +36,12 @@ def as_if_on_a_gpu(monkeypatch):
 def test_batches_of_the_prepared_shape_are_replayed_and_others_run_as_they_are(as_if_on_a_gpu):
     recorder = Recorder()
     score = Replayed(double, "cuda", recorder)
-    assert torch.equal(score(torch.ones(4, 2)), torch.full((4, 2), 2.0)) and recorder.replayed == 0
+    assert torch.equal(score(torch.ones(4, 2)), torch.full((4, 2), 2.0)) and not recorder.replayed
     score.prepare((4, 2))
     for count in (4, 3, 4, 1):
         x = torch.rand(count, 2)
         assert torch.equal(score(x), 2 * x)
-    assert recorder.recorded == [(4, 2)] and recorder.replayed == 2
+    assert recorder.recorded == [(4, 2)] and recorder.replayed == [(4, 2)] * 2
 
 
 @pytest.mark.parametrize("error", [RuntimeError("operation not permitted when stream is capturing"), MemoryError()])

@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from spml.errors import UserError
 from spml.model import ModelInfo
-from spml.use.tagging import Rule, check_classes, parse_thresholds
+from spml.use.tagging import Rule, check_classes, named_classes, parse_thresholds
 from tests.use.conftest import PICTURES
 
 INFO = ModelInfo(["dog", "cat", "a=b"], "tiny", PICTURES, [0.5, 0.6, 0.7])
@@ -62,6 +63,8 @@ def test_what_is_no_threshold_is_refused(text, message):
         ('{"dog": null}', "None is no probability"),
         ('{"bird": 0.5}', "no class 'bird'"),
         ('{"classes": ["dog"], "thresholds": [1, 1]}', "one number for each"),
+        ('{"classes": ["dog"]}', "no class 'classes'"),
+        ('{"classes": 3, "thresholds": [1]}', "no class 'classes'"),
         ("\xff", "not JSON"),
     ],
 )
@@ -77,6 +80,26 @@ def test_the_most_probable_classes_by_number():
     assert tagged(at_least=1) == [[0], [1], [0, 1, 2]]
     assert tagged(at_least=2) == [[0, 1], [1, 0], [0, 1, 2]]
     assert tagged("a=b=0.0", "dog=1", "cat=1", at_least=2) == [[2, 0], [2, 1], [2, 0]]  # those that reach theirs stay
+
+
+def test_a_probability_that_is_the_threshold_reaches_it():
+    even = np.zeros((1, 3), np.float32)
+    assert Rule({}).columns(even, even + 0.5, even + 0.5, INFO) == [[0]]
+
+
+@pytest.mark.parametrize(
+    "rule", [{}, {"top_k": 1}, {"top_k": 3}, {"at_least": 3}, {"given": {0: 0.5}}, {"given": {0: 0.5}, "at_least": 1}]
+)
+def test_rules_that_can_be_meant_are_taken(rule):
+    Rule(**{"given": {}, **rule}).check(INFO)
+
+
+def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("spml.use.tagging.read_info", lambda run: replace(INFO, classes=["dog", "cat", "salt, pepper"]))
+    assert named_classes(None, tmp_path) == []
+    assert named_classes("dog", tmp_path) == ["dog"]
+    assert named_classes("dog, cat,", tmp_path) == ["dog", "cat"]
+    assert named_classes("salt, pepper", tmp_path) == ["salt, pepper"]
 
 
 @pytest.mark.parametrize(

@@ -40,15 +40,15 @@ class ClassList:
         return f"is not in the class list ({self.source}){hint}"
 
 
-def class_list(classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()) -> ClassList | None:
+def class_list(classes: str | Path | Sequence[str] | None, known: Collection[str] = ()) -> ClassList | None:
     """The class list from names, or from a file: one name a line, then optionally a tab and the name to show.
 
     Args:
         classes: names, the path of a file, or text, which is what `--classes` takes: see `from_text`.
         known: names that text may be one of.
     """
-    if classes is None or isinstance(classes, ClassList):
-        return classes
+    if classes is None:
+        return None
     found = from_text(classes, known) if isinstance(classes, str) else classes
     given: Iterable[str] = lines(found) if isinstance(found, Path) else found
     source = str(found) if isinstance(found, Path) else GIVEN
@@ -59,7 +59,8 @@ def class_list(classes: str | Path | Sequence[str] | ClassList | None, known: Co
         name, _, shown = (part.strip() for part in str(line).partition("\t"))
         shown = shown or name
         if name in display or shown in shown_before:
-            raise DataError(f"{where}: class {shown!r} stands twice; remove one")
+            twice = name if name in display else shown
+            raise DataError(f"{where}: class {twice!r} stands twice; remove one")
         if name:
             refuse_name(shown, f"{where}: ")
             display[name] = shown

@@ -63,8 +63,6 @@ def hill(
         eps: for "gr", added to p inside the log (published: 1e-7); None is the exact log.
         reduction: mean, sum (as published), sum_classes or none.
     """
-    if variant not in ("original", "gr"):
-        raise ValueError(f"variant is original or gr, not {variant!r}")
     l1 = Focal(gamma, margin) if variant == "original" else Log(eps)
     return assume_negative(l1, Hill(lam), reduction=reduction)
 
@@ -95,8 +93,6 @@ def splc(
         from_epoch: the first epoch that corrects, from 1.
         reduction: mean, sum (as published), sum_classes or none.
     """
-    if variant not in ("original", "gr"):
-        raise ValueError(f"variant is original or gr, not {variant!r}")
     if not 0 <= tau <= 1:
         raise ValueError(f"tau is a probability, not {tau}")
     negative = negative or ("focal" if variant == "original" else "hill")

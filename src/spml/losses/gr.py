@@ -60,9 +60,6 @@ def gr(
             "paper": all have gone epoch / epochs. The qs go epoch / epochs in both.
         reduction: mean, sum, sum_classes or none.
     """
-    for name, value in {"variant": variant, "schedule": schedule or variant}.items():
-        if value not in ("official", "paper"):
-            raise ValueError(f"{name} is official or paper, not {value!r}")
     official = variant == "official"
     lag = 1 if (schedule or variant) == "official" else 0
     soft: Part = Logistic(w, b, lag=lag) if a is None else Posterior(a)

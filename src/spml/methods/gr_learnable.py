@@ -80,8 +80,6 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
     ) -> None:
         if classes is None:
             raise ValueError("gr_learnable needs items, classes and observed: it learns parameters for each class")
-        if variant not in get_args(Variant):
-            raise ValueError(f"variant is official or paper, not {variant!r}")
         official = variant == "official"
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
         super().__init__(

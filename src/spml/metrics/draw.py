@@ -140,8 +140,15 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
         mean = draw(_moved(z, fitted), labels).present.sum(axis=1).mean()
         if abs(mean - positives) > TOLERATED:
             raise UserError(f"these scores cannot mean {positives:g} positives per item; the nearest is {mean:.2f}")
-    pulls = _pulls(z, labels, fitted)
+    moved = _moved(z, fitted)
+    found = draw(moved, labels)
+    pulls = _by_parameter(z, fitted, found.seen - found.present)
     information = pulls.T @ pulls + np.diag(_precision(z.shape[1]))
+    if positives is not None:  # which holds in a resample too: what it adds to the number of positives is taken back
+        number = found.present.sum(axis=1)
+        moves = _by_parameter(z, fitted, _per_logit(moved, labels, found.present)).mean(axis=0)
+        pulls -= np.outer(number - positives, moves) / (len(z) * GIVEN_SD**2)
+        information += np.outer(moves, moves) / GIVEN_SD**2
     return DrawFit(float(np.exp(fitted[0])), fitted[1] + fitted[2:], pulls, information, rows)
 
 
@@ -153,12 +160,9 @@ def _moved(z: Array, parameters: Array) -> Array:
     return np.asarray(np.exp(parameters[0]) * z + parameters[1] + parameters[2:], np.float64)
 
 
-def _pulls(z: Array, labels: Labels, parameters: Array) -> Array:
-    """Gradient of each item's log-likelihood."""
-    found = draw(_moved(z, parameters), labels)
-    rest = found.seen - found.present
-    rest[labels == -1] = 0
-    return np.column_stack([np.exp(parameters[0]) * (rest * z).sum(axis=1), rest.sum(axis=1), rest])
+def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
+    """Each item's gradient with respect to (log slope, shared shift, own shifts), from that by its moved logits."""
+    return np.column_stack([np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit])
 
 
 def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
@@ -170,15 +174,13 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
     def cost(parameters: Array) -> tuple[float, Array]:
         moved = _moved(z, parameters)
         found = draw(moved, labels)
-        rest = found.seen - found.present
-        rest[labels == -1] = 0
+        rest = found.seen - found.present  # 0 where a negative is known
         value = -found.log_likelihood.sum() + (precision * parameters**2).sum() / 2
         if positives is not None:
             off = found.present.sum(axis=1).mean() - positives
             value += off**2 / (2 * GIVEN_SD**2)
             rest -= off / GIVEN_SD**2 / len(z) * _per_logit(moved, labels, found.present)
-        gradient = np.concatenate([[np.exp(parameters[0]) * (rest * z).sum(), rest.sum()], rest.sum(axis=0)])
-        return float(value), precision * parameters - gradient
+        return float(value), precision * parameters - _by_parameter(z, parameters, rest).sum(axis=0)
 
     bounds = [(-LIMIT, LIMIT), *[(None, None)] * (len(start) - 1)]
     best = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})

@@ -77,11 +77,7 @@ class Evidence:
 
     def _refitted(self, change: Array) -> Array:
         assert self.fit is not None and self.observed is not None
-        free = np.ones(len(self.fit.information), np.bool_)
-        free[1] = not self.given
-        step = np.zeros(len(free))
-        step[free] = np.linalg.solve(self.fit.information[np.ix_(free, free)], (self.fit.scores.T @ change)[free])
-        step = np.clip(step, -2, 2)
+        step = np.clip(np.linalg.solve(self.fit.information, self.fit.scores.T @ change), -2, 2)
         slope, shifts = self.fit.slope * np.exp(step[0]), self.fit.shifts + step[1] + step[2:]
         found = draw(slope * self.logits + shifts, self.observed)
         return found.present if self.given else found.seen

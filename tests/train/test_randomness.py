@@ -1,0 +1,34 @@
+"""All that is drawn from: seeded together, and put back where it stood."""
+
+import random
+
+import numpy as np
+import torch
+
+from spml.train.checkpoint import read_checkpoint, write_checkpoint
+from spml.train.randomness import random_state, seed, set_random_state
+
+CPU = torch.device("cpu")
+
+
+def drawn():
+    return random.random(), np.random.rand(), torch.rand(1).item()
+
+
+def test_a_seed_of_any_size_is_that_of_all_three():
+    for number in (7, 2**40 + 7):
+        seed(number)
+        first = drawn()
+        seed(number)
+        assert drawn() == first
+        seed(number + 1)
+        assert all(one != other for one, other in zip(drawn(), first, strict=True))
+
+
+def test_a_checkpoint_brings_each_back_to_where_it_stood(tmp_path):
+    drawn()
+    write_checkpoint(tmp_path / "last.ckpt", {"epoch": 1, **random_state(CPU)})
+    then = drawn()
+    state = read_checkpoint(tmp_path / "last.ckpt")
+    set_random_state(state, CPU)
+    assert drawn() == then and state == {"epoch": 1}

@@ -1,0 +1,84 @@
+"""What a method is given of a batch: what it needs, of the pictures as they are shown."""
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.train import Settings
+from spml.train.processes import Processes
+from spml.train.step import Step
+
+ROWS = np.array([4, 2, 7])
+PICTURES = torch.arange(3 * 3 * 8 * 8, dtype=torch.uint8).view(3, 3, 8, 8)
+
+
+class Noting(losses.Method):
+    """Keeps what it is given."""
+
+    def __init__(self, needs=()):
+        super().__init__()
+        self.needs, self.given, self.boxes = frozenset(needs), {}, None
+
+    def forward(self, logits, observed, **given):
+        self.given = {"logits": logits, **given}
+        return logits.sum()
+
+
+class Seeing(Noting):
+    """Looks at the parts of pictures."""
+
+    def see(self, boxes):
+        self.boxes = boxes
+
+
+class Model:
+    """Keeps what it is shown; logits are the place in the batch, features ten times that."""
+
+    def __init__(self, detailed=False):
+        self.detailed, self.shown, self.prepared = detailed, None, None
+
+    def __call__(self, x):
+        self.shown = x
+        places = torch.arange(float(len(x)))[:, None]
+        return (places, 10 * places) if self.detailed else places
+
+    def prepare(self, x):
+        self.prepared = x
+
+
+def step(method, model, x=PICTURES, **settings):
+    made = Step(model, method, Settings(**{"epochs": 8, "flip": False, **settings}), Processes())
+    made.prepare(x)
+    made.loss(x, torch.zeros(3, 1), torch.from_numpy(ROWS), ROWS, 5)
+    return method.given
+
+
+def test_a_method_is_told_the_epoch_and_the_rows_and_nothing_that_it_does_not_need():
+    given = step(Noting(), model := Model())
+    assert (given["epoch"], given["epochs"], given["index"].tolist()) == (5, 8, ROWS.tolist())
+    assert set(given) == {"logits", "index", "epoch", "epochs"} and torch.equal(model.shown, PICTURES)
+    assert torch.equal(model.prepared, PICTURES)
+
+
+@pytest.mark.parametrize("detailed", [False, True])
+def test_two_views_go_through_the_model_together_and_come_back_apart(detailed):
+    given = step(Noting({"views"}), model := Model(detailed))
+    assert len(model.shown) == len(model.prepared) == 6 and torch.equal(model.shown[:3], PICTURES)
+    assert given["logits"].flatten().tolist() == [0, 1, 2] and given["views"].flatten().tolist() == [3, 4, 5]
+    assert not detailed or given["features"].flatten().tolist() == [0, 10, 20, 30, 40, 50]
+
+
+def test_feature_vectors_are_not_mirrored():
+    vectors = torch.arange(6.0).view(3, 2)
+    step(Seeing(), model := Model(), vectors, flip=True)
+    assert torch.equal(model.shown, vectors)
+
+
+def test_a_method_that_looks_is_told_which_part_is_shown_and_whether_mirrored():
+    for flip in (False, True):
+        step(method := Seeing(), model := Model(), flip=flip)
+        for box, shown, picture in zip(method.boxes, model.shown, PICTURES, strict=True):
+            assert sorted(box.tolist()) == [0, 0, 1, 1]
+            assert torch.equal(shown, picture.flip(-1) if box[0] > box[2] else picture)
+    assert (method.boxes[:, 0] > method.boxes[:, 2]).any()
