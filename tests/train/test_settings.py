@@ -40,6 +40,11 @@ def test_benchmarks_take_the_papers_protocol(name, expected):
     assert (settings.observe_seed, settings.split_seed) == (1200, 1200)
 
 
+def test_pictures_of_ones_own_are_trained_at_a_rate_that_moves_them_in_few_steps():
+    settings = resolve(Settings(), experiment("mine.csv"))
+    assert (settings.epochs, settings.batch_size, settings.lr, settings.size) == (10, 16, 5e-5, 448)
+
+
 @pytest.mark.parametrize(("method", "rates"), [("gr", (3e-3, 10)), ("mime", (1e-3, 1)), ("lagc", (1e-3, 1))])
 def test_digits_rates_fit_the_head(digits, method, rates):
     settings = resolve(Settings(method=method), digits)

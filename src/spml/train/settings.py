@@ -49,7 +49,7 @@ class Settings:
     batch_size: int | None = None
     """Default: what the benchmark's protocol says; 16 for one's own pictures."""
     lr: float | None = None
-    """Learning rate of the backbone. Default: what the benchmark's protocol says; 1e-5 for one's own pictures."""
+    """Learning rate of the backbone. Default: what the benchmark's protocol says; 5e-5 for one's own pictures."""
     head_lr: float | None = None
     """The head learns this many times as fast. Default: 10; 1 for a query head on digits."""
     linear_init: int = 0
@@ -118,7 +118,7 @@ class DataDefaults:
     head_lr: float = 10.0
 
 
-PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=1e-5, flip=True)
+PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=5e-5, flip=True)  # lr: docs/faq.md
 DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)  # lr: docs/digits.md
 DIGITS_QUERY = replace(DIGITS, lr=1e-3, head_lr=1.0)  # a transformer fails at 3e-2: docs/methods.md
 FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
