@@ -25,7 +25,8 @@ from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 from spml.data import LabelTable
 from spml.data.cache import open_cache
 from spml.data.feed import Feed
-from spml.data.pictures import EXTENSIONS, decode
+from spml.data.folders import PICTURES
+from spml.data.pictures import decode
 
 BATCH = 16
 TARGETS = {"decode / PIL worker": 2, "epoch from the warm cache / epoch by decoding": 10}
@@ -95,7 +96,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)  # of resizing and stacking, where this process runs them
-    files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in EXTENSIONS)
+    files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in PICTURES)
     files = random.Random(0).sample(files, min(given.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(files, given.size, given.repeats, Path(folder))

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from common import environment
 
-from spml.data.pictures import EXTENSIONS
+from spml.data.folders import PICTURES
 from spml.model import Classifier, ModelInfo
 from spml.use.ahead import Batch, answers
 from spml.use.inputs import Item
@@ -105,7 +105,7 @@ def main() -> None:
         given.model_threads = given.model_threads or max(1, cores - 1)
         torch.set_num_threads(given.model_threads)
         given.threads = given.threads or max(1, cores - given.model_threads)
-    files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in EXTENSIONS)
+    files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in PICTURES)
     files = random.Random(0).sample(files, min(given.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:
         times = measure(files, given, device, Path(folder))
