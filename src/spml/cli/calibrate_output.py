@@ -22,6 +22,12 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
     console.print(_classes(record))
     console.print("±: half the range of 95 % of the resamples of the validation items", style="dim", highlight=False)
     console.print(_overall(record))
+    now, before = record["overall"]["macro_f1"], record["overall_before"]["macro_f1"]
+    if record["aim"] == "f1" and now["value"] < before:
+        told = "within its range" if before <= now["high"] else "beyond its range"
+        console.print(
+            f"macro-F1 is lower than before, {told}: the thresholds before did as well; --undo brings them back"
+        )
 
 
 def _about(record: dict[str, Any]) -> list[str]:
