@@ -24,4 +24,4 @@ def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, to
     )
     out = capsys.readouterr().out
     assert ("lower than before" in out) == (told is not None)
-    assert told is None or f"{told} its range" in out and "--undo" in out
+    assert told is None or (f"{told} its range" in out and "--undo" in out)
