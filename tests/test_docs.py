@@ -58,11 +58,19 @@ def test_the_readme_names_commands_and_files_that_exist():
         assert (ROOT / target).exists(), target
 
 
+def anchors(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = [re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {heading.strip().replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
 def test_links_between_pages_lead_somewhere(page):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
-        assert (ROOT / "docs" / target).exists(), target
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", text):
+        path, _, anchor = target.partition("#")
+        assert (ROOT / "docs" / path).exists(), target
+        assert not anchor or anchor in anchors(ROOT / "docs" / (path or page)), target
 
 
 def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
@@ -233,6 +241,17 @@ def test_the_calibration_benchmark_takes_any_run_with_scores(finished, monkeypat
     assert "1 runs × 2 draws" in made["calibration_test"]
     worse = tables([{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}])
     assert "does **not** beat" in worse["calibration_verdict"]
+
+
+def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from choosing import choosing, voc_maps
+
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    assert f"<!-- generated: choosing -->\n{choosing()}\n<!-- end -->" in page, "benchmarks/choosing.py writes it again"
+    runs = [json.loads(path.read_text()) for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json")]
+    trials = {run["method"] for run in runs if not run["options"] and run["settings"]["lr"] == 5e-5}
+    assert trials <= set(voc_maps()), "what was run is not printed as not run"
 
 
 def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
