@@ -24,11 +24,11 @@ class Check:
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """A data set's name, or the path of a file of labels."""
+    """A data set's name, or a path: a table, a folder or arrays."""
     root: Path | None = None
     """Folder of the data set's files, or of the images that a table names. Default: that of the table."""
     labels: Literal["observed", "complete"] | None = None
-    """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
+    """What an absent label means: unknown, or negative. Default: complete for benchmarks and digits, else observed."""
     classes: str | None = None
     """File with one class name a line, or names joined by commas: fixes the classes and their order."""
     val: Path | None = None

@@ -17,7 +17,7 @@ class DataOptions:
     root: Path | None = None
     """Folder of the data set's files, or of the images that a CSV names."""
     labels: Literal["observed", "complete"] | None = None
-    """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
+    """What an absent label means: unknown, or negative. Default: complete for benchmarks and digits, else observed."""
     val: Path | None = None
     """File of the validation rows, beside DATA. Default: those marked val in DATA, else a fifth of its rows."""
     test: Path | None = None

@@ -43,7 +43,7 @@ class Predict:
     batch_size: int | None = None
     """Items at a time. Default: 64 on a GPU, 32 on a CPU."""
     threads: int | None = None
-    """Threads that decode. Default: as many as there are cores, up to eight; two less on a GPU."""
+    """Threads that decode. Default: as many as there are cores (on a GPU two less), up to eight."""
 
     def run(self) -> None:
         """Predict and say what could not be read."""

@@ -33,7 +33,7 @@ class RunsCommand(DataOptions, Settings):
     devices: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
     nodes: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = ""
-    """digits, digits-many, voc, coco, nuswide, cub, or the path of a CSV or .npz file."""
+    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table (CSV, TSV, Parquet), a folder, .npz or .npy."""
     resamples: int = 1000
     """Of the test images, by which runs are compared."""
     jobs: int = 1

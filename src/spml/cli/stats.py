@@ -20,11 +20,11 @@ class Stats:
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """digits, digits-many, voc, coco, nuswide, cub, or the path of a file of labels."""
+    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table, a folder or arrays."""
     root: Path | None = None
     """Folder of the data set's files, or of the images that a table names."""
     labels: Literal["observed", "complete"] | None = None
-    """What an absent label means: unknown, or negative. Default: complete for the benchmarks, else observed."""
+    """What an absent label means: unknown, or negative. Default: complete for benchmarks and digits, else observed."""
     classes: str | None = None
     """File with one class name a line, or names joined by commas: fixes the classes and their order."""
     observe: str = "uniform"

@@ -30,7 +30,7 @@ class Options:
 
     Attributes:
         batch_size: items at a time; when None, 64 on a GPU, 32 on a CPU.
-        threads: that decode; when None, as many as there are cores, two less on a GPU.
+        threads: that decode; when None, as many as there are cores (two less on a GPU), up to eight.
         thresholds: 0.3 for all classes, NAME=0.3 for one, or FILE.json; later ones count.
         top_k: tag so many of the most probable classes, in place of thresholds.
         at_least: tag so many of the most probable classes where fewer reach their thresholds.
