@@ -49,7 +49,7 @@ class Settings:
     batch_size: int | None = None
     """Default: what the benchmark's protocol says; 16 for one's own pictures; 32 for digits; 64 for features."""
     lr: float | None = None
-    """Of the backbone. Default: the benchmark protocol's; 5e-5 for one's own pictures; 3e-3 for digits; 1e-4 for features."""
+    """Learning rate of the backbone. Default: the protocol's; one's own pictures 5e-5; digits 3e-3; features 1e-4."""
     head_lr: float | None = None
     """The head learns this many times as fast. Default: 10; 1 for a query head on digits."""
     linear_init: int = 0
