@@ -40,13 +40,16 @@ def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
     [
         ("calibration", "assert set(record['overall']['macro_f1']) >= {'value', 'low', 'high'}"),
         ("explain", "assert maps.shape[:2] == logits.shape == (2, len(info.classes))"),
+        ("predict", "assert len(probabilities) == len(info.classes)"),
     ],
 )
 def test_the_example_of_a_page_runs_as_pasted(page, more, finished, tmp_path, monkeypatch):
     import torch
+    from PIL import Image
 
     example = "\n".join(blocks(f"docs/{page}.md", "python"))
     shutil.copytree(finished, tmp_path / "runs" / "photos")
+    Image.new("RGB", (30, 20)).save(tmp_path / "photo.jpg")
     monkeypatch.chdir(tmp_path)
     exec(f"{example}\n{more}", {"pictures": torch.zeros(2, 3, 40, 40, dtype=torch.uint8)})
 
