@@ -103,9 +103,33 @@ def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("focal", {"gamma": True}, "gamma is a number, not True"),
+        ("focal", {"gamma": None}, "gamma is a number, not None"),
+        ("taylor_ce", {"order": 2.0}, "order is a whole number, not 2.0"),
+        ("taylor_ce", {"order": True}, "order is a whole number, not True"),
+        ("asl", {"detach": 1}, "detach is true or false, not 1"),
+        ("splc", {"margin_on_pseudo": "no"}, "margin_on_pseudo is one of true or false, none, not 'no'"),
+        ("splc", {"negative": "hil"}, "negative is one of focal, hill, none, not 'hil'"),
+        ("em_apl", {"base": 3}, "base is text, not 3"),
+    ],
+)
+def test_values_of_another_kind_are_refused(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.check_options(name, options)
+
+
+def test_values_of_their_kind_are_taken() -> None:
+    losses.check_options("focal", {"gamma": 2})
+    losses.check_options("splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3})
+
+
+@pytest.mark.parametrize(
     ("name", "options"),
     [
         ("hill", {"variant": "grr"}),
+        ("an_ls", {"smoothing": -0.1}),
         ("splc", {"variant": "x"}),
         ("an_ls", {"smoothing": 2}),
         ("taylor_ce", {"order": 0}),

@@ -156,6 +156,12 @@ def test_maps_that_are_not_square_keep_their_height_and_width():
     torch.testing.assert_close(last[1], maps)
 
 
+def test_features_that_cannot_be_pooled_are_refused():
+    model = Classifier.build("tiny", 4)
+    with pytest.raises(UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled; choose another"):
+        model.head_input(torch.zeros(2, 64, 1, 3, 3))
+
+
 def test_feature_vectors_are_given_as_they_are():
     model = Classifier.build("linear", 3, features=4).eval()
     model.standardise(torch.randn(50, 4) * 3 + 1)
