@@ -25,6 +25,18 @@ def test_what_is_missing_is_named(name):
         losses.create(name, **given(observed))(torch.zeros(2, 3), observed[:2], **CALL)
 
 
+@pytest.mark.parametrize("missing", ["items", "classes", "observed"])
+@pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"])
+def test_each_of_them_is_needed(name, missing):
+    spared = {"ll_cp": ("observed",), "gr_learnable": ("items", "observed")}.get(name, ())
+    told = {key: value for key, value in given(torch.zeros(4, 3, dtype=torch.int8)).items() if key != missing}
+    if missing in spared:
+        losses.create(name, **told)
+    else:
+        with pytest.raises(ValueError, match=f"{name} needs items"):
+            losses.create(name, **told)
+
+
 @pytest.mark.parametrize(("name", "option"), [("ll_cp", "delta"), ("em_apl", "theta")])
 def test_what_is_no_share_is_refused(name, option):
     table = given(torch.zeros(4, 3, dtype=torch.int8))
