@@ -64,7 +64,11 @@ def test_gr_has_the_papers_table(
         ("asl", "gamma_pos", (1, 0, 1, 1)),
         ("asl", "clip", (0.05,) * 4),
         ("hill", "lam", (1.5,) * 4),
+        ("hill", "margin", (1,) * 4),
+        ("hill", "gamma", (2,) * 4),
         ("splc", "tau", (0.6,) * 4),
+        ("splc", "margin", (1,) * 4),
+        ("splc", "gamma", (2,) * 4),
         ("splc", "from_epoch", (2,) * 4),
         ("em", "alpha", (0.2, 0.1, 0.1, 0.01)),
         ("em_apl", "alpha", (0.2, 0.1, 0.1, 0.01)),
@@ -76,13 +80,44 @@ def test_gr_has_the_papers_table(
         ("ll_cp", "delta", (0.001, 0.002, 0.002, 0.002)),
         ("boostlu", "delta", (0.005,) * 4),
         ("crisp", "tau", (0.01,) * 4),
+        ("crisp", "delta", (0.01,) * 4),
+        ("en", "expected_positives", (1.5, 2.9, 1.9, 31.4)),
+        ("en", "momentum", (0.8,) * 4),
+        ("en", "power", (2,) * 4),
         ("gce", "q", (0.7,) * 4),
+        ("sce", "alpha", (0.1,) * 4),
+        ("sce", "beta", (1,) * 4),
         ("sce", "A", (-4,) * 4),
         ("taylor_ce", "order", (2,) * 4),
     ],
 )
 def test_published_values_of_the_others(name: str, option: str, values: tuple[float, ...]) -> None:
     assert tuple(losses.preset(name, dataset).options[option] for dataset in DATASETS) == values
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "values"),
+    [
+        ("em_apl", "batch_size", (8, 16, 16, 8)),
+        ("em_apl", "lr", (1e-5, 1e-5, 1e-5, 1e-4)),
+        ("em_apl", "epochs", (10,) * 4),
+        ("em_apl", "head_lr", (1,) * 4),
+        ("ll_ct", "batch_size", (16,) * 4),
+        ("ll_ct", "lr", (5e-3, 1e-5, 1e-5, 7.5e-5)),
+        ("ll_ct", "epochs", (10,) * 4),
+        ("ll_ct", "head_lr", (10,) * 4),
+        ("ll_ct", "optimizer", ("sgd", "adam", "adam", "adam")),
+        ("ll_ct", "weight_decay", (1e-3, 0, 0, 0)),
+        ("ll_ct", "patience_drop", (3,) * 4),
+        ("boostlu", "batch_size", (16,) * 4),
+        ("boostlu", "lr", (1e-5,) * 4),
+        ("boostlu", "epochs", (10,) * 4),
+        ("boostlu", "head_lr", (10,) * 4),
+        ("crisp", "epochs", (10,) * 4),
+    ],
+)
+def test_published_training(name: str, setting: str, values: tuple[float | str, ...]) -> None:
+    assert tuple(losses.preset(name, dataset).training[setting] for dataset in DATASETS) == values
 
 
 def test_training_settings_of_em_and_large_loss() -> None:

@@ -72,7 +72,7 @@ def test_the_losses_of_the_framework_exist() -> None:
 def test_every_option_has_a_default_or_is_a_need_and_is_explained(name: str) -> None:
     for option in losses.options(name):
         assert option.help, f"{name}.{option.name} is not explained"
-    assert summary(name).endswith(".") or summary(name)
+    assert summary(name).endswith(".")
     assert isinstance(losses.needs(name), frozenset)
     assert losses.needs(name) <= {"items", "index", "features", "views", "pass"}
 
@@ -83,6 +83,40 @@ def test_options_come_from_the_signature() -> None:
     assert found["w"].default == (0.0, 2.0)
     assert found["schedule"].help.startswith('"official": w and b have gone (epoch - 1) / epochs of their way, mu')
     assert losses.needs("gr") == frozenset()
+
+
+PUBLISHED = {
+    "an_ls": {"smoothing": 0.1},
+    "epr": {"expected_positives": 1.5},
+    "role": {"expected_positives": 1.5},
+    "focal": {"gamma": 2},
+    "asl": {"gamma_neg": 4, "gamma_pos": 1, "clip": 0.05, "detach": True},
+    "hill": {"variant": "original", "lam": 1.5, "margin": 1, "gamma": 2},
+    "splc": {"variant": "original", "tau": 0.6, "margin": 1, "gamma": 2, "lam": 1.5, "from_epoch": 2},
+    "ll_r": {"delta": 0.002},
+    "ll_ct": {"delta": 0.002},
+    "ll_cp": {"delta": 0.001, "variant": "meant"},
+    "boostlu": {"delta": 0.005},
+    "em": {"alpha": 0.2},
+    "em_apl": {"alpha": 0.2, "beta": 0.02, "theta": 0.9, "warmup": 5, "base": "em"},
+    "en": {"momentum": 0.8, "count": "observed", "start": "observed", "cl": 0, "scl": 0, "power": 2},
+    "mime": {"rule": "add", "theta": 0.95, "warmup": 2, "beta": 1e-4, "sample": True},
+    "crisp": {"positive_weight": 2, "prior_weight": 1, "delta": 0.01, "tau": 0.01},
+    "lagc": {"tau": 0.6, "tau_second": 0.9, "temperature": 0.5, "queue": 512, "size": 128, "first": 0.5},
+    "smile": {"k": 3, "gamma": 1e-3, "delta": 1, "temperature": 1, "kl": "correct", "own_lr": 1e-3, "sample": True}
+    | {"alpha": 0.1, "beta": 0.01, "theta": 0.01, "lam": 0.1, "kl_embedding": 1e-5, "kl_beta": 1e-5, "warmup": 2}
+    | {"queue": 512, "queue_temperature": 0.5},
+    "gr_learnable": {"w": 0, "b": -2, "own_lr": 0.1, "own_momentum": 0.9, "own_decay": 1e-3, "learn_alpha": True},
+    "gce": {"q": 0.7},
+    "sce": {"alpha": 0.1, "beta": 1, "A": -4},
+    "taylor_ce": {"order": 2},
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_defaults_are_those_published(name: str) -> None:
+    defaults = {option.name: option.default for option in losses.options(name)}
+    assert {option: defaults[option] for option in PUBLISHED[name]} == PUBLISHED[name]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +137,33 @@ def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("focal", {"gamma": True}, "gamma is a number, not True"),
+        ("focal", {"gamma": None}, "gamma is a number, not None"),
+        ("taylor_ce", {"order": 2.0}, "order is a whole number, not 2.0"),
+        ("taylor_ce", {"order": True}, "order is a whole number, not True"),
+        ("asl", {"detach": 1}, "detach is true or false, not 1"),
+        ("splc", {"margin_on_pseudo": "no"}, "margin_on_pseudo is one of true or false, none, not 'no'"),
+        ("splc", {"negative": "hil"}, "negative is one of focal, hill, none, not 'hil'"),
+        ("em_apl", {"base": 3}, "base is text, not 3"),
+    ],
+)
+def test_values_of_another_kind_are_refused(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.check_options(name, options)
+
+
+def test_values_of_their_kind_are_taken() -> None:
+    losses.check_options("focal", {"gamma": 2})
+    losses.check_options("splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3})
+
+
+@pytest.mark.parametrize(
     ("name", "options"),
     [
         ("hill", {"variant": "grr"}),
+        ("an_ls", {"smoothing": -0.1}),
         ("splc", {"variant": "x"}),
         ("an_ls", {"smoothing": 2}),
         ("taylor_ce", {"order": 0}),

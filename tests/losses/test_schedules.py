@@ -129,6 +129,10 @@ def test_a_parameter_of_another_shape_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"w": "steep"}, "'steep' is not a number"),
+        ({"w": True}, "True is not a number"),
+        ({"w": (0, None)}, "None is not a number"),
+        ({"w": [0, 1, "x"]}, "is not a number, .start, end. or one number per class"),
         ({"sigma": (2, 0)}, "sigma must be positive"),
         ({"sigma": [1.0, -1.0, 1.0]}, "sigma must be positive"),
         ({"q3": -0.5}, "q is 0 or more"),

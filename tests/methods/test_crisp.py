@@ -78,7 +78,10 @@ class TestPriors:
         ("scores", "options", "message"),
         [
             (torch.zeros(3, 2), {}, "must both be items by classes"),
+            (torch.zeros(2), {}, "must both be items by classes"),
             (torch.zeros(2, 2), {"delta": 0}, "delta is a probability"),
+            (torch.zeros(2, 2), {"delta": 1}, "delta is a probability"),
+            (torch.zeros(2, 2), {"tau": -0.1}, "tau not negative"),
             (torch.full((2, 2), math.nan), {}, "NaN"),
         ],
     )
@@ -122,7 +125,10 @@ def test_what_is_missing_or_makes_no_sense_is_named():
         ({"warmup": 0}, "warmup must be at least 1"),
         ({"momentum": 1.0}, "momentum is the share"),
         ({"priors": [0.1]}, "priors are 7 shares"),
+        ({"momentum": -0.1}, "momentum is the share"),
         ({"priors": [0.0] * 7}, "priors are 7 shares"),
+        ({"priors": [1.1] * 7}, "priors are 7 shares"),
+        ({"priors": [0.5] * 7, "warmup": -1}, "warmup must be at least"),
     ):
         with pytest.raises(ValueError, match=message):
             method(observed, **options)

@@ -187,7 +187,9 @@ def test_mistakes_are_named():
     table = torch.zeros(4, 3)
     for options, message in (
         ({"momentum": 1.1}, "momentum is the share"),
+        ({"momentum": -0.1}, "momentum is the share"),
         ({"power": 0.5}, "power is 1 or more"),
+        ({"power": math.inf}, "power is 1 or more"),
         ({"cl": -1.0}, "cl is 0 or more"),
         ({"scl": math.inf}, "scl is 0 or more"),
         ({"expected_positives": -1}, "expected_positives is 0 or more"),

@@ -43,6 +43,7 @@ def test_it_needs_the_number_of_classes():
         ({"constraint": "x"}, "constraint is one of class, batch, none"),
         ({"variant": "x"}, "variant is one of official, paper"),
         ({"sigma": 0.1}, "above sigma_min"),
+        ({"sigma_min": -0.1}, "itself not below 0"),
         ({"w": [1.0, 2.0]}, "w starts as a number, or one for each of 7 classes"),
     ],
 )

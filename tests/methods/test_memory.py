@@ -61,3 +61,11 @@ def test_memory_is_what_a_method_keeps(name, options):
     stored = size(method.state_dict().values())
     assert stored <= losses.memory(name, ITEMS, CLASSES, **options)
     assert bool(stored) == bool(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "learned"), [("em_apl", {"targets"}), ("crisp", {"priors", "running"}), ("mime", {"marked"})]
+)
+def test_a_checkpoint_has_nothing_that_the_labels_tell(name, learned):
+    given = {"items": ITEMS, "classes": CLASSES, "observed": torch.zeros(ITEMS, CLASSES, dtype=torch.int8)}
+    assert set(losses.create(name, **given).state_dict()) == learned

@@ -350,6 +350,7 @@ def test_the_memory_is_told():
     ("options", "message"),
     [
         ({"theta": 1.5}, "theta is a probability, not 1.5"),
+        ({"theta": -0.1}, "theta is a probability, not -0.1"),
         ({"warmup": 0}, "warmup is an epoch, counted from 1, not 0"),
         ({"mean_inverse_positives": 0.0}, "mean_inverse_positives is above 0 and up to 1, not 0.0"),
         ({"mean_inverse_positives": 2.0}, "mean_inverse_positives is above 0 and up to 1, not 2.0"),

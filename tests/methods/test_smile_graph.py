@@ -34,6 +34,13 @@ class TestGraph:
         method = table_form(items=items)
         assert method(logits[:items], observed[:items], index=torch.arange(items)).isfinite()
 
+    def test_numbers_far_from_0_and_whole_ones_lose_nothing(self):
+        x = torch.randint(0, 2000, (60, 4), generator=torch.Generator().manual_seed(0)) + 1_000_000
+        near = NearestNeighbors(n_neighbors=4).fit(x.numpy()).kneighbors(x.numpy(), return_distance=False)
+        for kind in (torch.float32, torch.int64):
+            part = table_form(items=60, x=x.to(kind), standardise=False).form.enhancement
+            assert part.near.tolist() == near.tolist()
+
     def test_features_are_standardised_as_the_classifier_has_them(self):
         x = features() * torch.tensor([1, 1, 50, 1e-3, 0], dtype=torch.float64)
         part = table_form(x=x).form.enhancement

@@ -153,3 +153,7 @@ class TestOnPictures:
     def test_its_layers_learn_as_fast_as_the_head(self):
         (group,) = image_form().parameter_groups(0.25)
         assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(2, 4, 3), (2, 4)]
+
+    def test_its_layers_start_as_linear_ones_do(self):
+        for values in image_form(classes=50, size=16).form.parameters():
+            assert 0.2 < values.max() <= 0.25 and -0.25 <= values.min() < -0.2

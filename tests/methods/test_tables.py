@@ -25,6 +25,28 @@ def test_what_is_missing_is_named(name):
         losses.create(name, **given(observed))(torch.zeros(2, 3), observed[:2], **CALL)
 
 
+@pytest.mark.parametrize("missing", ["items", "classes", "observed"])
+@pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"])
+def test_each_of_them_is_needed(name, missing):
+    spared = {"ll_cp": ("observed",), "gr_learnable": ("items", "observed")}.get(name, ())
+    told = {key: value for key, value in given(torch.zeros(4, 3, dtype=torch.int8)).items() if key != missing}
+    if missing in spared:
+        losses.create(name, **told)
+    else:
+        with pytest.raises(ValueError, match=f"{name} needs items"):
+            losses.create(name, **told)
+
+
+@pytest.mark.parametrize(("name", "option"), [("ll_cp", "delta"), ("em_apl", "theta")])
+def test_what_is_no_share_is_refused(name, option):
+    table = given(torch.zeros(4, 3, dtype=torch.int8))
+    for share in (0.0, 1.0):
+        losses.create(name, **{option: share}, **table)
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=f"{option} is (a|the) share of"):
+            losses.create(name, **{option: wrong}, **table)
+
+
 @pytest.mark.parametrize("name", ["role", "em_apl", "en"])
 def test_a_label_table_serves_as_well_as_an_array(name):
     observed = np.array([[1, 0, -1], [0, 1, 0], [0, 0, 1]], np.int8)

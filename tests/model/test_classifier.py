@@ -1,5 +1,6 @@
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from spml.errors import UserError
 from spml.model import Classifier
@@ -73,8 +74,13 @@ def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
     torch.save(source, tmp_path / "named.pth")
     torch.save({f"x{i}": value for i, value in enumerate(source.values())}, tmp_path / "ordered.pth")
     torch.save({"state_dict": source}, tmp_path / "wrapped.pth")
-    for name, how in {"named": "by name", "ordered": "by order", "wrapped": "by name"}.items():
-        backbone = build_backbone("tiny", str(tmp_path / f"{name}.pth"))
+    torch.save({"model": {"head.bias": torch.ones(3), **source}}, tmp_path / "whole.pth")  # with a head of its own
+    torch.save({f"x{i}": value for i, value in enumerate([*source.values(), torch.ones(3)])}, tmp_path / "longer.pth")
+    save_file(source, tmp_path / "plain.safetensors")
+    named = {"named.pth", "wrapped.pth", "whole.pth", "plain.safetensors"}
+    for name in [*named, "ordered.pth", "longer.pth"]:
+        how = "by name" if name in named else "by order"
+        backbone = build_backbone("tiny", str(tmp_path / name))
         assert how in backbone.note
         assert all(
             torch.equal(a, b) for a, b in zip(backbone.network.state_dict().values(), source.values(), strict=True)
@@ -90,12 +96,15 @@ def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
     source = build_backbone("tiny", "none").network.state_dict()
     torch.save(dict(list(source.items())[:5]), tmp_path / "few.pth")
     torch.save({**source, "0.weight": torch.zeros(1)}, tmp_path / "shape.pth")
+    turned = [source["0.weight"].transpose(0, 1), *list(source.values())[1:]]
+    torch.save({f"x{i}": value for i, value in enumerate(turned)}, tmp_path / "turned.pth")
     torch.save({"a": Malicious()}, tmp_path / "code.pth")
     (tmp_path / "text.safetensors").write_text("hello")
     torch.save([1, 2], tmp_path / "list.pth")
     expected = {
         "few.pth": "not weights of this backbone",
-        "shape.pth": "has shape",
+        "shape.pth": r"'0.weight' has shape \(1,\), not \(16, 3, 3, 3\)",
+        "turned.pth": "not weights of this backbone: .* are not there, first '0.weight'",
         "code.pth": "not a file of weights",
         "text.safetensors": "not a file of weights",
         "list.pth": "holds no table of tensors",
@@ -104,6 +113,16 @@ def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
         with pytest.raises(UserError, match=message):
             build_backbone("tiny", str(tmp_path / name))
     assert "executed" not in capsys.readouterr().out
+
+
+def test_what_libraries_say_is_kept_quiet_for_that_long_only():
+    import logging
+
+    logging.getLogger("timm").setLevel(logging.INFO)
+    with pytest.raises(UserError, match="cannot be reached"):
+        build_backbone("resnet18", "pretrained")
+    assert logging.getLogger("timm").level == logging.INFO
+    logging.getLogger("timm").setLevel(logging.NOTSET)
 
 
 def test_a_packaged_file_serves_as_pretrained_weights(tmp_path, monkeypatch):
@@ -154,6 +173,12 @@ def test_maps_that_are_not_square_keep_their_height_and_width():
     last = model.detailed(features.permute(0, 2, 3, 1))  # the same map, channels last
     torch.testing.assert_close(last[0], logits)
     torch.testing.assert_close(last[1], maps)
+
+
+def test_features_that_cannot_be_pooled_are_refused():
+    model = Classifier.build("tiny", 4)
+    with pytest.raises(UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled; choose another"):
+        model.head_input(torch.zeros(2, 64, 1, 3, 3))
 
 
 def test_feature_vectors_are_given_as_they_are():

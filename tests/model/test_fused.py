@@ -23,8 +23,14 @@ def test_kernels_and_whole_networks_give_what_torch_gives() -> None:
     assert done.stdout.strip() == "as torch has it"
 
 
-def test_on_a_cpu_everything_is_as_without() -> None:
-    model = Classifier.build("test_resnet", 3).eval()
+@pytest.mark.parametrize("backbone", ["tiny", "test_resnet", "resnet10t", "resnet14t", "test_efficientnet"])
+def test_on_a_cpu_everything_is_as_without(backbone: str) -> None:
+    torch.manual_seed(0)
+    model = Classifier.build(backbone, 3).eval()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):  # no two of them alike
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.uniform_(module.bias)
     x = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
     expected = model(x)
     with fused_norms(model):

@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
+from spml.model.store import read_info
 
 PREPROCESSING = {"kind": "pictures", "size": 40, "upright": True, "features": None}
 
@@ -68,10 +70,24 @@ def test_truncated_or_missing_weights_are_refused(folder):
     ("change_to", "message"),
     [
         ({"classes": "ab"}, "list of names"),
+        ({"classes": []}, "list of names"),
+        ({"classes": [1, 2]}, "list of names"),
         ({"classes": ["a", "a"]}, "stands twice"),
         ({"thresholds": [None, 0.5]}, "probabilities"),
+        ({"thresholds": [-0.1, 0.5]}, "probabilities"),
+        ({"thresholds": [1.1, 0.5]}, "probabilities"),
+        ({"thresholds": 0.5}, "probabilities"),
+        ({"calibration": [[[0, 1], [0, 1]]]}, "a line for each of 2 classes"),
         ({"backbone": 5}, "backbone must be a name"),
+        ({"backbone": "tinny"}, r"model\.json: no backbone 'tinny'"),
+        ({"preprocessing": 3}, "preprocessing a table"),
         ({"preprocessing": {}}, "preprocessing must say"),
+        ({"preprocessing": {**PREPROCESSING, "kind": "sounds"}}, "preprocessing must say"),
+        ({"preprocessing": {"kind": "pictures", "size": 40}}, "preprocessing must say"),
+        ({"preprocessing": {**PREPROCESSING, "kind": "features"}}, "features must be a whole number"),
+        ({"preprocessing": {**PREPROCESSING, "size": True}}, "size must be a whole number"),
+        ({"preprocessing": {**PREPROCESSING, "size": 0}}, "size must be a whole number"),
+        ({"format": "first"}, "not a model description"),
         ({"preprocessing": {**PREPROCESSING, "size": "abc"}}, "size must be a whole number"),
         ({"preprocessing": {**PREPROCESSING, "size": -4}}, "size must be a whole number"),
     ],
@@ -80,3 +96,31 @@ def test_a_description_that_was_tampered_with_is_refused(folder, change_to, mess
     change(folder, **change_to)
     with pytest.raises(UserError, match=message):
         load_model(folder)
+
+
+def test_thresholds_may_be_0_and_1(folder):
+    change(folder, thresholds=[0, 1])
+    assert load_model(folder)[1].thresholds == [0, 1]
+
+
+@pytest.mark.parametrize(("text", "message"), [("[]", "no JSON object"), ('{"format": 1}', "no 'classes'")])
+def test_what_is_no_description_says_what_is_missing(folder, text, message):
+    (folder / "best" / "model.json").write_text(text)
+    with pytest.raises(UserError, match=f"not a model description .{message}"):
+        read_info(folder)
+
+
+def test_a_folder_that_is_not_there_differs_from_one_without_a_model(folder, tmp_path):
+    with pytest.raises(UserError, match="it is not a folder"):
+        read_info(tmp_path / "nowhere")
+    (folder / "best" / "model.json").unlink()
+    with pytest.raises(UserError, match=r"no model\.json"):
+        read_info(folder)
+
+
+def test_a_class_reaches_its_threshold_at_its_cut():
+    info = ModelInfo(["a", "b"], "tiny", PREPROCESSING, [0.5, 0.25], calibration=[[[0, 1], [-1, 1]], [[0, 1], [0, 1]]])
+    cuts = info.cuts()
+    torch.testing.assert_close(info.calibrate()(cuts).sigmoid(), torch.tensor([0.5, 0.25]))
+    assert cuts[0].item() == pytest.approx(0.5)
+    assert replace(info, thresholds=[0.0, 1.0], calibration=None).cuts().abs().max() == pytest.approx(13.8155, abs=0.1)

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from spml import losses
 from spml.data import load
 from spml.errors import UserError
+from spml.model import Classifier
 from spml.train import Settings, fit
 from spml.train.linear_init import LinearInit
 from spml.train.loop import Training
@@ -48,8 +50,6 @@ def after_stage(scenes, settings, folder, monkeypatch, options=None):
 
 
 def test_the_head_alone_changes(scenes, init, tmp_path, monkeypatch):
-    from spml.model import Classifier
-
     models = []
     build = Classifier.build
     monkeypatch.setattr(Classifier, "build", lambda *given: models.append(build(*given)) or models[-1])
@@ -211,6 +211,43 @@ def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path
     fit(scenes, settings, tmp_path / "run", options={"warmup": 1}, quiet=True)
     assert modes["_scores"] == {(False, False, True)}  # before it turns gradients off
     assert modes["_detailed"] == {(True, False, True), (False, False, False)}
+
+
+def stage(model, method, settings):
+    """One that can be asked, on no device in particular."""
+    fabric = SimpleNamespace(setup_optimizers=lambda optimizer: optimizer)
+    return LinearInit(model, method, settings, fabric, None, None, None)
+
+
+def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_elsewhere(scenes, init):
+    settings = resolve(replace(init, linear_lr=0.02, head_lr=7.0), scenes)
+    model = Classifier.build("tiny", 3)
+    given = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
+    (only,) = stage(model, losses.create("role", **given), settings)._optimizers()
+    assert [group["lr"] for group in only.param_groups] == [0.02, pytest.approx(0.14)]
+    assert [p.shape for p in only.param_groups[0]["params"]] == [(3, 64), (3,)]
+    both = stage(model, losses.create("gr_learnable", **given), settings)._optimizers()
+    assert len(both) == 2 and isinstance(both[1], torch.optim.SGD)
+
+
+def test_the_wish_to_stop_is_heard_even_where_every_batch_is_left_out(scenes, init, tmp_path, monkeypatch):
+    begun = []
+    original = LinearInit._train_epoch
+
+    def asked(self, epoch, *given):
+        begun.append(epoch)
+        self.stop.asked = True
+        original(self, epoch, *given)
+
+    monkeypatch.setattr(LinearInit, "_train_epoch", asked)
+    settings = replace(init, method="tests.train.test_linear_init:never_finite", on_nan="skip")
+    with pytest.raises(KeyboardInterrupt):
+        fit(scenes, settings, tmp_path / "run", quiet=True)
+    assert begun == [1] and not (tmp_path / "run").exists()
+
+
+def never_finite(logits, observed):
+    return logits.mean() * torch.nan
 
 
 def test_defaults_are_those_of_the_head(scenes, init):

@@ -54,6 +54,23 @@ def test_digits_rates_fit_the_head(digits, method, rates):
 def test_features_take_a_linear_model():
     settings = resolve(Settings(), experiment("mine.npz", np.zeros((3, 5), np.float32)))
     assert (settings.backbone, settings.weights, settings.selection) == ("linear", "none", "observed")
+    assert (settings.epochs, settings.batch_size, settings.lr, settings.head_lr) == (30, 64, 1e-4, 10)
+    assert settings.flip is False and settings.size is None
+
+
+def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_wants():
+    own = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
+    settings = resolve(Settings(method="boostlu"), own)
+    assert (settings.backbone, settings.size, settings.head, settings.flip) == ("resnet50", None, "boostlu", True)
+    assert resolve(Settings(method="boostlu", head="query"), own).head == "query"
+    assert resolve(Settings(method="smile"), own).head == "query-normal:128"
+    assert resolve(Settings(method="smile"), experiment("mine.npz", np.zeros((3, 5), np.float32))).head == "linear"
+
+
+def test_the_small_backbone_has_no_pretrained_weights_to_begin_with():
+    assert resolve(Settings(backbone="tiny"), experiment("voc")).weights == "none"
+    assert resolve(Settings(backbone="resnet18"), experiment("voc")).weights == "pretrained"
+    assert resolve(Settings(backbone="tiny", weights="mine.pth"), experiment("voc")).weights == "mine.pth"
 
 
 def test_what_is_given_stays_given():
@@ -63,10 +80,26 @@ def test_what_is_given_stays_given():
     assert resolve(given, experiment("voc")) == replace(given, selection="observed")
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": -1}, {"lr": 0.0}, {"size": 0}, {"seed": -1}])
-def test_impossible_values_are_refused(digits, wrong):
-    with pytest.raises(UserError, match=next(iter(wrong))):
-        resolve(Settings(**wrong), digits)
+ABOVE_0 = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
+AND_MORE = ("devices", "nodes", "eval_batch_size", "checkpoint_minutes")
+NOT_NEGATIVE = ("seed", "linear_init", "patience_drop")
+
+
+@pytest.mark.parametrize("name", [*ABOVE_0, *AND_MORE, *NOT_NEGATIVE])
+def test_impossible_values_are_refused(digits, name):
+    for value in (0, -1, float("nan")):
+        if value == 0 and name in NOT_NEGATIVE:
+            assert getattr(resolve(Settings(**{name: value}), digits), name) == 0
+        elif value == value or name not in ("seed", "linear_init"):  # those are whole numbers
+            with pytest.raises(UserError, match=f"^{name} must"):
+                resolve(Settings(**{name: value}), digits)
+
+
+def test_labels_that_choose_the_epoch_must_be_there():
+    with pytest.raises(UserError, match="needs complete validation labels, which these data lack"):
+        resolve(Settings(selection="complete"), experiment("mine.csv"))
+    with pytest.raises(UserError, match="selection must be 'complete' or 'observed', not 'all'"):
+        resolve(Settings(selection="all"), experiment("mine.csv"))
 
 
 def test_a_benchmark_takes_the_methods_published_options():

@@ -40,7 +40,7 @@ def test_the_first_view_stays_as_it_is(pictures):
 
 def chosen(number, sign):
     """Random numbers that pick an operation and its direction."""
-    return Mock(choice=lambda _: sign, integers=lambda _: number)
+    return Mock(choice=lambda signs: signs[signs.index(sign)], integers=lambda count: range(count)[number])
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])

@@ -46,6 +46,22 @@ def test_an_error_is_raised_where_the_writer_is_next_asked():
         Writer(beside=False).do(fail)
 
 
+def test_what_an_earlier_call_has_raised_the_next_raises():
+    writer = Writer(beside=True)
+    writer.do(int, "no number")
+    assert writer._waiting[0].exception(timeout=10)
+    with pytest.raises(ValueError, match="no number"):
+        writer.do(int, "1")
+
+
+def test_what_was_begun_is_finished_whatever_ended_the_run():
+    done, gate = [], threading.Event()
+    with pytest.raises(KeyboardInterrupt), Writer(beside=True) as writer:
+        writer.do(lambda: done.append(gate.wait(0.3)))
+        raise KeyboardInterrupt
+    assert done == [False]
+
+
 def test_after_a_failure_nothing_more_is_written():
     def fail():
         gate.wait(10)

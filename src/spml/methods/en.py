@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -91,9 +91,6 @@ class en(Method):  # noqa: N801  (methods are called by their names)
                 raise ValueError(f"{name} is 0 or more, not {number}")
         if not 1 <= power < math.inf:
             raise ValueError(f"power is 1 or more, not {power}: below, values that agree have no gradient")
-        for name, value, choices in (("count", count, Count), ("start", start, Start), ("ties", ties, Ties)):
-            if value not in get_args(choices):
-                raise ValueError(f"{name} is {' or '.join(get_args(choices))}, not {value!r}")
         self.momentum, self.start, self.ties = momentum, start, ties
         self.cl, self.scl, self.power = cl, scl, power
         self.log, self.reduction = Log(eps), reduction

@@ -46,8 +46,6 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError("ll_cp needs items and classes: it remembers which labels it corrected")
         if not 0 <= delta <= 1:
             raise ValueError(f"delta is the share of entries corrected in each step, not {delta}")
-        if variant not in ("meant", "released"):
-            raise ValueError(f"variant is meant or released, not {variant!r}")
         self.delta, self.variant = delta, variant
         self.loss = an(reduction=reduction) if variant == "meant" else temporary(delta, reduction)
         self.register_buffer("corrected", torch.zeros(items, classes, dtype=torch.bool))

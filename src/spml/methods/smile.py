@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -93,8 +93,6 @@ class smile(Method):  # noqa: N801  (methods are called by their names)
         super().__init__()
         if items is None or classes is None or observed is None:
             raise ValueError("smile needs items, classes and observed: it may join each item to those near it")
-        if reduction not in get_args(Reduction):
-            raise ValueError(f"reduction is one of {', '.join(get_args(Reduction))}, not {reduction!r}")
         self.reduction: Reduction = reduction
         self.salt = 0
         x = _features(observed) if x is None else x

@@ -86,8 +86,6 @@ class TableForm(nn.Module):
                 raise ValueError(f"{name} must be from 0 to 1, not {share}")
         if k < 1 or not temperature > 0:
             raise ValueError(f"k must be at least 1 and temperature above 0, not {k} and {temperature}")
-        if kl not in ("correct", "released"):
-            raise ValueError(f"kl is correct or released, not {kl!r}")
         table = feature_table(x, items)
         table = standardised(table) if standardise else table
         self.enhancement = Enhancement(table.float(), nearest(table, k), classes)

@@ -102,6 +102,7 @@ class LinearInit:
                 self.fabric.backward(loss)
             if not good or (self.skip and not finite_gradients(optimizers, self.fabric._precision.precision)):
                 self.skipped += 1
+                self._advance(len(rows))
                 continue
             for optimizer in optimizers:
                 optimizer.step()

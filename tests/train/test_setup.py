@@ -1,0 +1,59 @@
+"""The parts of a run: what training is given of the data, and how fast each part learns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml import losses
+from spml.errors import UserError
+from spml.model import Classifier
+from spml.train import Settings
+from spml.train.settings import resolve
+from spml.train.setup import example, given, make_model, optimizer_for, train_labels
+from tests.train.test_settings import experiment
+
+
+def test_an_example_is_an_item_as_training_is_given_it(scenes):
+    vectors = experiment("mine.npz", np.zeros((3, 5), np.float32))
+    array = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
+    shapes = {
+        (1, 5): example(vectors, resolve(Settings(), vectors)),
+        (1, 3, 8, 8): example(array, resolve(Settings(), array)),
+        (1, 3, 6, 6): example(array, resolve(Settings(size=6), array)),
+        (1, 3, 448, 448): example(experiment("mine.csv"), resolve(Settings(), experiment("mine.csv"))),
+    }
+    assert all(tuple(item.shape) == shape for shape, item in shapes.items())
+    assert [item.dtype for item in shapes.values()] == [torch.float32] + [torch.uint8] * 3
+
+
+def test_feature_vectors_are_standardised_by_the_training_rows_alone():
+    x = np.array([[1.0, 7], [3, 7], [100, -5]], np.float32)  # the last row is for validation
+    vectors = experiment("mine.npz", x)
+    model = make_model(vectors, resolve(Settings(), vectors))
+    assert model.mean.tolist() == [[2, 7]] and model.std.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_backbone_head_and_method_learn_at_their_rates(frozen):
+    model = Classifier.build("tiny", 3)
+    model.frozen_norm = frozen
+    method = losses.create("role", items=5, classes=3, observed=torch.zeros(5, 3))
+    groups = optimizer_for(model.train(), method, Settings(lr=0.01, head_lr=5.0)).param_groups
+    assert [group["lr"] for group in groups] == [0.01, pytest.approx(0.05), pytest.approx(0.05)]
+    assert [len(group["params"]) for group in groups] == [4 if frozen else 12, 2, 1]
+
+
+def test_a_method_is_told_of_the_training_rows_and_only_where_it_asks(scenes):
+    told = given(scenes, "role")
+    assert (told["items"], told["classes"]) == (len(scenes.train_rows), 10)
+    assert np.array_equal(told["observed"].labels, scenes.observed.take(scenes.train_rows).labels)
+    assert given(scenes, "gr") == {}
+
+
+def test_complete_labels_are_for_the_method_that_wants_them(scenes):
+    observed, complete = (train_labels(scenes, losses.create(name), name).labels for name in ("an", "full"))
+    assert (observed == 1).sum() == len(scenes.train_rows) < (complete == 1).sum()
+    with pytest.raises(UserError, match="full trains on complete labels, which these data lack; give another --method"):
+        train_labels(replace(scenes, complete=None), losses.create("full"), "full")

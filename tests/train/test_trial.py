@@ -1,0 +1,72 @@
+"""What is tried before a run begins."""
+
+import pytest
+import torch
+
+from spml import losses
+from spml.errors import UserError
+from spml.model import Classifier
+from spml.train import trial
+from spml.train.trial import memory_note, try_method, try_model
+
+PICTURE = torch.zeros(1, 3, 16, 16, dtype=torch.uint8)
+
+
+class Noting(losses.Method):
+    """Notes what it is shown, and refuses it where it is told to."""
+
+    needs = frozenset({"features"})
+
+    def __init__(self, refuse=False):
+        super().__init__()
+        self.refuse, self.shown = refuse, []
+
+    def prepare(self, features):
+        self.shown.append(features)
+        if self.refuse:
+            raise ValueError("not such features")
+
+    def forward(self, logits, observed, **more):
+        raise AssertionError("a trial would be remembered")
+
+
+def test_memory_is_told_from_a_gigabyte_on_and_refused_where_it_is_not_free(monkeypatch):
+    for free in (None, 2**40):
+        monkeypatch.setattr(trial, "free_memory", lambda device, free=free: free)
+        assert memory_note("ll_cp", 2**20 - 1, 2**10, {}) is None
+        assert memory_note("ll_cp", 2**20, 2**10, {}) == "ll_cp keeps 1.1 GB for 1,048,576 items of 1,024 classes"
+        assert "9.7 GB" in memory_note("em_apl", 2**20, 2**10, {"beta": 0.1})
+    size = losses.memory("ll_cp", 100, 10)
+    monkeypatch.setattr(trial, "free_memory", lambda device: size / trial.MEMORY_SHARE)
+    assert memory_note("ll_cp", 100, 10, {}) is None
+    with pytest.raises(UserError, match="of memory are free; give other options or another --method"):
+        memory_note("ll_cp", 101, 10, {})
+
+
+def test_a_method_with_memory_is_not_tried_and_another_must_give_one_number():
+    try_method(Noting(), "noting", 3, 5)
+    try_method(losses.create("gr"), "gr", 3, 5)
+    with pytest.raises(UserError, match="an gives no single number to minimise"):
+        try_method(losses.create("an", reduction="none"), "an", 3, 5)
+    with pytest.raises(UserError, match="gr cannot be used with these options on 3 classes"):
+        try_method(losses.create("gr", w=[0.0, 1.0, 2.0, 3.0]), "gr", 3, 5)
+
+
+def test_a_method_that_needs_features_is_shown_those_of_an_item_and_may_refuse_them():
+    model, method = Classifier.build("tiny", 4), Noting()
+    try_model(model, method, PICTURE, "noting", "tiny")
+    assert [tuple(shown.shape) for shown in method.shown] == [(1, 4, 4, 4)]
+    assert method.shown[0].dtype == torch.float32 and not method.shown[0].is_inference()
+    with pytest.raises(UserError, match="not such features"):
+        try_model(model, Noting(refuse=True), PICTURE, "noting", "tiny")
+    method.needs = frozenset({"index"})
+    try_model(model, method, PICTURE, "noting", "tiny")
+    assert len(method.shown) == 1
+
+
+def test_two_views_are_of_pictures():
+    method = Noting()
+    method.needs = frozenset({"views"})
+    try_model(Classifier.build("tiny", 4), method, PICTURE, "noting", "tiny")
+    with pytest.raises(UserError, match="noting needs views: two looks at each picture"):
+        try_model(Classifier.build("linear", 4, features=5), method, torch.zeros(1, 5), "noting", "linear")
