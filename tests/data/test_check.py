@@ -12,6 +12,7 @@ from spml.data import check_files as files
 from spml.data.check import check
 from spml.data.check_fix import clean, write_table
 from spml.data.check_kinds import KINDS, Place, count_kinds, counted
+from spml.data.check_labels import positives_seen
 from spml.errors import DataError, UserError
 
 
@@ -256,6 +257,17 @@ def test_the_smallest_data_that_training_takes_have_no_errors(table):
         assert check(read(csv)).errors == []
 
 
+def test_of_complete_labels_those_are_counted_that_training_draws(table):
+    from spml.data import load
+
+    rows = "".join(f"{i}.png,{'dog|cat' if i < 9 else ''},{'val' if i > 8 else 'train'}\n" for i in range(12))
+    csv = table("image,label,split\n" + rows)
+    tables = read(csv, labels="complete")
+    drawn = load(csv, labels="complete").observed.labels[:9]
+    assert positives_seen(tables).tolist() == (drawn == 1).sum(axis=0).tolist() != [9, 9]
+    assert check(tables, min_positives=0).errors == []  # validation rows without a positive are complete all the same
+
+
 def test_arrays_are_compared_where_they_are_pictures():
     x = np.random.default_rng(0).integers(0, 255, (6, 3, 4, 4), dtype=np.uint8)
     x[5] = x[1]
@@ -263,6 +275,7 @@ def test_arrays_are_compared_where_they_are_pictures():
     tables = {split: LabelTable(list("abc"), ["dog"], labels, x=x[at]) for split, at in parts(x)}
     found = check(tables)
     assert kinds(found) == {"leak": 1} and only(found, "leak").message.startswith("'b' in train")
+    assert found.copies == [(Place("train", 1), Place("test", 2))]
 
     flat = {split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32)) for split, _ in parts(x)}
     assert check(flat).errors == []

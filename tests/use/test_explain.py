@@ -166,6 +166,10 @@ def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
     (out / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="something else"):
         explain(folder, [photo], out, overwrite=True)
+    for other in (tmp_path / "file", tmp_path / "link"):
+        other.write_text("mine") if other.name == "file" else other.symlink_to(out)
+        with pytest.raises(UserError, match="something else"):
+            explain(folder, [photo], other, overwrite=True)
     mine = tmp_path / "album"
     mine.mkdir()
     (mine / "a.png").write_bytes(photo.read_bytes())
