@@ -208,10 +208,10 @@ def test_copies_with_the_same_labels_are_said(table, picture):
 def test_classes_that_cannot_be_learned(table):
     csv = table(
         "image,often,none,rare,tested,validated,split\na.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"
-        "d.png,0,0,0,0,1,val\ne.png,0,0,0,1,0,test\n"
+        "d.png,0,0,0,0,1,val\ne.png,0,0,1,1,0,test\nf.png,0,0,1,0,0,test\n"
     )
     found = check(read(csv), min_positives=3)
-    assert kinds(found) == {}
+    assert kinds(found) == {} and found.warnings == found.problems
     assert only(found, "no_positive").message == "'none'"
     assert "'tested' has 1 in test" in only(found, "test_only").message
     assert [one.message.split()[0] for one in found.by_kind()["few_positives"]] == ["'rare'", "'validated'"]
@@ -276,6 +276,9 @@ def test_arrays_are_compared_where_they_are_pictures():
     found = check(tables)
     assert kinds(found) == {"leak": 1} and only(found, "leak").message.startswith("'b' in train")
     assert found.copies == [(Place("train", 1), Place("test", 2))]
+    assert {one.severity for one in found.warnings} == {"warning"} and len(found.errors + found.warnings) == len(
+        found.problems
+    )
 
     flat = {split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32)) for split, _ in parts(x)}
     assert check(flat).errors == []

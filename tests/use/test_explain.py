@@ -124,6 +124,14 @@ def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pic
     assert any(f"-{name}.png" in page for name in ("red", "green", "blue"))
 
 
+def test_names_are_text_on_the_page(make_model, pictures, tmp_path):
+    photo = pictures.with_name("a<i>&.png")
+    photo.write_bytes((pictures.parent / "photos" / "3.png").read_bytes())
+    explain(make_model(classes=["<script>x"]), [photo], tmp_path / "m")
+    page = (tmp_path / "m" / "index.html").read_text()
+    assert "<script>x" not in page and "&lt;script&gt;x" in page and "a&lt;i&gt;&amp;.png" in page
+
+
 def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, tmp_path, capsys):
     folder, photo = make_model(classes=["red", "a, b"]), pictures.parent / "photos" / "3.png"
     assert main(["explain", str(folder), str(photo), "--out", str(tmp_path / "m"), "--classes", "a, b"]) == 0
