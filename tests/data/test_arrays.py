@@ -96,6 +96,7 @@ def with_value(key, row, value):
         ({"classes": np.array(["dog"])}, ["classes", "1 entries for 2 columns"]),
         ({"classes": np.array(["dog", "dog"])}, ["classes", "'dog' stands twice"]),
         ({"classes": np.array([1, 2])}, ["classes", "list of strings"]),
+        ({"classes": np.array([["dog"], ["cat"]])}, ["classes", "(2, 1); give a list of strings"]),
         ({"items": np.array(["a"])}, ["items", "1 entries for 4 rows"]),
         ({"split": np.array(["train"])}, ["split", "1 entries for 4 rows"]),
         ({"split": np.array(["train", "train", "tst", "val"])}, ["split", "'tst' in row 2", "did you mean 'test'"]),

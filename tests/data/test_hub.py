@@ -241,6 +241,7 @@ def test_columns_that_do_not_fit(tmp_path, columns, message):
         ({"dataset_dict.json": "{"}, "dataset_dict.json: no JSON"),
         ({"dataset_dict.json": "[]"}, "dataset_dict.json: no JSON object"),
         ({"dataset_dict.json": "{}"}, "no list of splits"),
+        ({"dataset_dict.json": '{"splits": [1]}'}, "no list of splits"),
         ({"dataset_dict.json": '{"splits": ["train"]}'}, "no Arrow or Parquet files"),
         ({"dataset_dict.json": '{"splits": ["extra"]}', "extra/x.arrow": ""}, "split 'extra' is not known"),
         ({"data/train-00000-of-00001.parquet": "x", "data/odd-00000-of-00001.parquet": "x"}, "split 'odd'"),

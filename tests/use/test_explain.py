@@ -99,9 +99,9 @@ def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_pat
 
 
 def test_enlarging_stays_within_the_map_and_keeps_places():
-    maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]]])
+    maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]], [[-1.0, -1.0], [-1.0, -1.0]]])
     large = enlarged(maps, 40, 60)
-    assert large.shape == (1, 40, 60) and large.min() >= 0 and large.max() <= 9
+    assert large.shape == (2, 40, 60) and large[0].min() >= 0 and large.max() <= 9 and large[1].eq(-1).all()
     assert large[0, -1, -1] == 9 and large[0, 0, 0] < 0.5
     assert enlarged(torch.ones(1, 1, 1), 5, 7).eq(1).all()
 
