@@ -174,6 +174,16 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
     column = pa.array([{"bytes": None, "path": "/x/a.jpg"}, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
     assert rows(read(folder)["train"]) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
+    export(folder, tmp_path / "out")  # which writes pictures only where there are some
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.csv"]
+    assert set(read(tmp_path / "out/labels.csv")["train"].items) == {"/x/a.jpg", str(folder / "b.jpg")}
+
+
+def test_a_row_without_a_picture_is_told_and_the_rest_read(tmp_path):
+    told = []
+    column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
+    folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
+    assert read(folder, on_error=told.append)["train"].items == ["b.jpg"] and "row 1: " in str(told[0])
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from spml.report.cutoffs import threshold_effects
 from spml.report.missed import most_missed
 from spml.report.model import Model, read_model
 from spml.report.run import Run, read_run
+from spml.report.svg import COLOURS
 
 TRUTH = np.array([[1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, -1]], np.int8)
 LOGITS = np.array([[2, 2, -2], [2, 0.5, -2], [-2, 2, -2], [2, -2, -2]], np.float16)
@@ -37,6 +38,7 @@ def test_each_class_at_its_own_threshold(run: Path) -> None:
     model = Model(np.array([0.5, 0.8, 0.5]))
     found = threshold_effects(read_run(run), model)
     assert found is not None and found["kind"] == "complete" and found["marked"]
+    assert all(COLOURS[2] in figure for figure in found["figures"])  # the ticks of stored thresholds
     assert found["classes"]["rows"] == [  # best F1 first
         ("cat", ["0.500", "66.7", "100.0", "80.0", "3", "2"]),
         ("dog", ["0.800", "50.0", "50.0", "50.0", "2", "2"]),
@@ -52,6 +54,7 @@ def test_thresholds_that_nobody_has_set_are_not_called_stored(run: Path) -> None
     found = threshold_effects(read_run(run), read_model(read_run(run)))
     assert found is not None and not found["marked"] and len(found["rows"]) == 2
     assert [figure.count("<svg") for figure in found["figures"]] == [1, 1]
+    assert not any(COLOURS[2] in figure for figure in found["figures"])
 
 
 def test_of_known_positives_alone_recall_and_tags_are_told(run: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 from spml.cli import main
 from spml.errors import UserError
 from spml.model import Classifier, load_model, save_model
-from spml.use.class_maps import enlarged, from_threshold, full_colour
+from spml.use.class_maps import enlarged, from_threshold, full_colour, meaning
 from spml.use.explain import class_maps, explain, explain_worst
 from spml.use.mistakes import rank_mistakes
 from spml.use.overlay import rounded
@@ -89,6 +89,7 @@ def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model
     query, info = load_model(make_model("query", head="query", thresholds=[0.3] * 3))
     one = maps[0]
     assert from_threshold(query, info, one) is one
+    assert meaning(model).startswith("evidence in logits") and meaning(query).startswith("attention of")
 
 
 def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_path):
