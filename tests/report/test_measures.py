@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from spml.data import LabelTable
+from spml.errors import UserError
 from spml.report import measures, text
 from spml.report.groups import Summary, group_runs
 from spml.report.pictures import Pictures, unread
@@ -102,7 +103,7 @@ def test_the_reference_is_the_named_the_baseline_or_the_first(make_run: Make, sm
     assert reference(groups, runs[0], None, "an").method == "an"
     assert reference(groups, runs[1], None, "gr").runs == [runs[1]]  # two of that name: that of the first run
     assert reference(groups, runs[2], "gr, lr = 2", "an").runs == [runs[1]]
-    with pytest.raises(Exception, match="several methods of that name; give one of 'gr, lr"):
+    with pytest.raises(UserError, match="several methods of that name; give one of 'gr, lr"):
         reference(groups, runs[0], "gr", "an")
 
 
