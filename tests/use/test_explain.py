@@ -115,7 +115,8 @@ def test_values_of_a_map_are_rounded_to_two_digits(value, text):
 def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pictures, tmp_path):
     Image.new("RGB", (40, 10), "red").save(tmp_path / "wide.png")
     out = tmp_path / "maps"
-    assert explain(make_model(), [tmp_path / "wide.png", pictures.parent / "photos"], out, top=2) == 13
+    given, told = [tmp_path / "wide.png", pictures.parent / "photos"], []
+    assert explain(make_model(), given, out, top=2, advance=told.append) == 13 and told == [*range(1, 14)]
     page = (out / "index.html").read_text()
     named = re.findall(r'src="([^"]+)"', page)
     assert len(named) == 13 * 3 and all((out / name).is_file() for name in named)
