@@ -38,6 +38,7 @@ def test_sparse_rows_may_hold_zeros_and_be_in_any_order():
     ("y", "classes", "message"),
     [
         ([["a"], [None]], None, "None in row 1"),
+        ([1.0, float("nan")], None, "NaN, infinity or None in row 1"),
         ([["a|b"]], None, "row 0 of y: 'a.b' is several names"),
         ([0.5, 1.0], None, "continuous, 0.5 in row 0"),
         ([["a", 1]], None, "names and numbers"),
