@@ -147,6 +147,10 @@ def test_attempts_end_and_what_arrived_is_kept(files, remote, tmp_path):
     with pytest.raises(DataError, match=r"HTTP 502.*50,000 of 300,000 bytes are kept: run again to go on"):
         download(remote(), tmp_path, attempts=3, wait=0)
     assert len(files.seen) == 3
+    files.faults = [502] * 9
+    with pytest.raises(DataError, match="HTTP 502"):
+        download(remote(), tmp_path / "new", attempts=3, wait=0)
+    assert len(files.seen) == 6
     files.faults = []
     assert download(remote(), tmp_path).read_bytes() == CONTENT
 
