@@ -119,6 +119,12 @@ def test_class_lists_that_do_not_fit(save, classes, message):
         read(save(), classes=classes)
 
 
+@pytest.mark.parametrize("classes", [None, ["dog", "cat"]])
+def test_a_class_that_stands_twice_is_refused_with_and_without_a_class_list(save, classes):
+    with pytest.raises(DataError, match="class 'dog' stands twice; give each class one column"):
+        read(save(classes=np.array(["dog", "dog"])), classes=classes)
+
+
 def saved(array):
     buffer = io.BytesIO()
     np.save(buffer, array)
