@@ -16,7 +16,7 @@ from spml.data import LabelTable
 from spml.errors import UserError
 from spml.report import measures, text
 from spml.report.groups import Summary, group_runs
-from spml.report.pictures import Pictures, unread
+from spml.report.pictures import CHANGED, Pictures, unread
 from spml.report.run import Observed, read_run
 from spml.report.significance import reference, significance
 
@@ -123,5 +123,8 @@ def test_pictures_are_of_a_size_that_can_be_seen(shape: tuple[int, int], shown: 
     uri = pictures.uri("test", 0).removeprefix("data:image/jpeg;base64,")
     assert Image.open(io.BytesIO(base64.b64decode(uri))).size == shown
     assert pictures.uri("validation", 0) == "" and unread(pictures) is None
+    assert pictures.name("validation", 3) == "row 3" and pictures.name("test", 0) == "row 0"
+    assert (pictures.reason("test"), pictures.reason("validation")) == ("", CHANGED)
+    assert Pictures(why_not="gone").reason("test") == "gone"
     pictures.unread += ["a.jpg: gone", "b.jpg: gone", "c.jpg: gone"]
     assert unread(pictures) == "Not every picture could be read: a.jpg: gone, and 2 more."
