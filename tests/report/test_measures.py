@@ -103,8 +103,9 @@ def test_the_reference_is_the_named_the_baseline_or_the_first(make_run: Make, sm
     assert reference(groups, runs[0], None, "an").method == "an"
     assert reference(groups, runs[1], None, "gr").runs == [runs[1]]  # two of that name: that of the first run
     assert reference(groups, runs[2], "gr, lr = 2", "an").runs == [runs[1]]
-    with pytest.raises(UserError, match="several methods of that name; give one of 'gr, lr"):
+    with pytest.raises(UserError, match="several methods of that name; give one of 'gr, lr") as refused:
         reference(groups, runs[0], "gr", "an")
+    assert "'an'" not in str(refused.value)
 
 
 def test_scores_that_are_not_numbers_are_not_compared(make_run: Make, small: dict[str, Any]) -> None:

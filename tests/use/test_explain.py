@@ -14,6 +14,7 @@ from spml.use.class_maps import enlarged, from_threshold, full_colour, meaning
 from spml.use.explain import class_maps, explain, explain_worst
 from spml.use.mistakes import rank_mistakes
 from spml.use.overlay import rounded
+from spml.use.sheet import sheet
 from tests.use.conftest import huge_png
 
 
@@ -187,6 +188,15 @@ def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
     with pytest.raises(UserError, match="something else"):
         explain(folder, [photo], mine, overwrite=True)
     assert (mine / "a.png").exists() and (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with sheet(tmp_path / "link", "title", "hint", overwrite=False):
+        pass
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "index.html").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
 def test_mistakes_are_ranked_by_how_wrong_they_are():

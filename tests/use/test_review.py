@@ -139,6 +139,15 @@ def test_nothing_is_overwritten_unasked_and_nothing_else_is_removed(run, tmp_pat
     assert (tmp_path / "file").read_text() == "x"
 
 
+def test_a_link_to_a_folder_is_written_through(run, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    for count in (3, 2):
+        assert review(run, tmp_path / "link", count=count, overwrite=True) == count
+        assert (tmp_path / "link").is_symlink() and len(table(tmp_path / "real")) == count
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
 def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
     def broken(name, change):
         other = shutil.copytree(run, tmp_path / name)
