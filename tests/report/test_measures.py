@@ -95,6 +95,8 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(make_run: Make, small
     assert band.epochs == [0, 1, 2]
     assert band.low == [min(c[e] for c in curves) for e in band.epochs]
     assert band.mean == pytest.approx([np.mean([c[e] for c in curves]) for e in band.epochs])
+    groups[1].runs[0].history.pop()  # a run that has not got so far
+    assert groups[1].band("val_map").mean[-1] == curves[1][2]
 
 
 def test_the_reference_is_the_named_the_baseline_or_the_first(make_run: Make, small: dict[str, Any]) -> None:
