@@ -62,3 +62,29 @@ def test_a_table_of_methods_has_means_and_where_it_can_deviations(capsys):
         ["an", "51.00", "±", "1.41", "2"],
         ["gr", "61.00", "1"],
     ]
+
+
+def test_methods_and_seeds_are_trained_each_in_its_folder_and_reported(tmp_path, monkeypatch, capsys):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from spml.cli import compare as module
+
+    made, pages = [], []
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda workers, context: ThreadPoolExecutor(workers))
+    monkeypatch.setattr("spml.report.write_report", lambda runs, page: pages.append(runs) or page)
+
+    def train(data, method, seed, epochs, folder, workers):
+        made.append((data, method, seed, epochs, folder.name, workers))
+        return {"test_map": 50.0 + seed + 10 * (method == "gr")}
+
+    monkeypatch.setattr(module, "_train", train)
+    found = module.compare("digits", ["an", "gr"], 2, tmp_path, epochs=4, jobs=3)
+    names = ["an-0", "gr-0", "an-1", "gr-1"]
+    assert {m: sorted(r["test_map"] for r in results) for m, results in found.items()} == {
+        "an": [50, 51],
+        "gr": [60, 61],
+    }
+    assert sorted(made) == sorted(("digits", n[:2], int(n[3]), 4, n, 3) for n in names)
+    assert [[run.name for run in runs] for runs in pages] == [names]
+    out = capsys.readouterr().out
+    assert "gr     seed 1: test mAP 61.00" in out and f"report: {tmp_path / 'report.html'}" in out
