@@ -19,6 +19,7 @@ from spml.report.groups import Summary, group_runs
 from spml.report.pictures import CHANGED, Pictures, unread
 from spml.report.run import Observed, read_run
 from spml.report.significance import reference, significance
+from spml.report.svg import Look
 
 Make = Callable[..., Path]
 
@@ -131,3 +132,9 @@ def test_pictures_are_of_a_size_that_can_be_seen(shape: tuple[int, int], shown: 
     assert Pictures(why_not="gone").reason("test") == "gone"
     pictures.unread += ["a.jpg: gone", "b.jpg: gone", "c.jpg: gone"]
     assert unread(pictures) == "Not every picture could be read: a.jpg: gone, and 2 more."
+
+
+def test_methods_look_apart_however_many_there_are() -> None:
+    looks = [Look(number) for number in range(100)]
+    assert len({(look.colour, look.line) for look in looks[:28]}) == 28
+    assert len({look.marker for look in looks[:12]}) == 12 and looks[99].marker and looks[99].line
