@@ -1,6 +1,11 @@
+import errno
+import os
+from types import SimpleNamespace
+
 import pytest
 
-from spml.atomic import replacing, write_json, write_text
+from spml.atomic import replacing, unwritten, write_json, write_text
+from spml.errors import UserError
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
@@ -14,5 +19,46 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
 
 
 def test_json_is_written_into_new_folders(tmp_path):
-    write_json(tmp_path / "x" / "y.json", {"ä": 1})
-    assert (tmp_path / "x" / "y.json").read_text() == '{\n  "ä": 1\n}\n'
+    write_json(tmp_path / "w" / "x" / "y.json", {"ä": 1})
+    assert (tmp_path / "w" / "x" / "y.json").read_text() == '{\n  "ä": 1\n}\n'
+
+
+def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
+    path, seen = tmp_path / "a.txt", []
+    monkeypatch.setattr(os, "fsync", lambda number: seen.append((os.fstat(number).st_size, path.exists())))
+    write_text(path, "whole")
+    assert seen == [(5, False)] and path.read_text() == "whole"
+
+
+@pytest.mark.parametrize(
+    "error,told",
+    [
+        (OSError(errno.ENOSPC, "No space left"), "the disk is full"),
+        (OSError(errno.EDQUOT, "Quota exceeded"), "the disk is full"),
+        (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
+        (OSError("no number"), "no number"),
+    ],
+)
+def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path, error, told):
+    path = tmp_path / "a.txt"
+    for kept in ("", "; the one written before is whole"):
+        with pytest.raises(UserError) as raised, replacing(path):
+            raise error
+        assert str(raised.value) == f"{path} cannot be written: {told}{kept}"
+        path.write_text("before")
+
+
+def test_an_error_of_another_file_is_not_said_of_this_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match="other"), replacing(tmp_path / "a.txt"):
+        (tmp_path / "other").read_text()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="folder cannot be written: Is a directory"):
+        write_text(tmp_path / "folder", "")
+
+
+def test_a_librarys_error_is_a_full_disk_only_where_little_is_left(tmp_path, monkeypatch):
+    for free, told in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
+        monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        assert (
+            str(unwritten(tmp_path / "a", RuntimeError("it\nbroke"))) == f"{tmp_path / 'a'} cannot be written: {told}"
+        )

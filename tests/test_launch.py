@@ -14,6 +14,7 @@ CASES = {  # variables; processes on each machine and machines; whether it is th
     "SLURM, the first": ({**SLURM, "SLURM_PROCID": "0"}, (8, 4), True),
     "SLURM, the first of another machine": ({**SLURM, "SLURM_PROCID": "8"}, (8, 4), False),
     "in a shell that SLURM gave": ({**SLURM, "SLURM_JOB_NAME": "bash", "SLURM_PROCID": "0"}, None, True),
+    "a job whose tasks SLURM does not count": ({"SLURM_JOB_NAME": "spml"}, None, True),
     "torchrun within SLURM": ({**SLURM, **TORCHRUN, "SLURM_PROCID": "1", "RANK": "0"}, (8, 4), True),
     "--devices, the first": ({"NODE_RANK": "0"}, None, True),
     "--devices, another": ({"NODE_RANK": "0", "LOCAL_RANK": "1"}, None, False),

@@ -247,3 +247,20 @@ def test_a_bar_is_shown_only_on_a_terminal_after_a_while(monkeypatch, capsys):
     with check_output.bar() as advance:
         advance("decoding pictures", 1, 2)
     assert capsys.readouterr().err == ""
+
+
+def test_a_long_line_stays_one_and_errors_are_red(capsys):
+    from rich.console import Console
+
+    from spml.cli.check_output import print_problems, print_warnings
+    from spml.data.check_kinds import Findings, problem
+
+    long = "photos.csv, line 3: " + "a folder/" * 20 + "x.png"
+    print_problems(Console(width=40), Findings([problem("missing", long), problem("repeated", long)]))
+    print_warnings(Console(width=40), [long])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.count(f"  {long}") == 2 and f"warning: {long} " in lines  # so that it can be searched and copied
+    colours = Console(force_terminal=True, color_system="standard", width=200, no_color=False)
+    print_problems(colours, Findings([problem("missing", "m"), problem("repeated", "r")]))
+    out = capsys.readouterr().out
+    assert "\x1b[1;31merror: " in out and "\x1b[1;33mwarning: " in out

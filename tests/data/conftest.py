@@ -1,4 +1,8 @@
+import os
+
+import numpy as np
 import pytest
+from PIL import Image
 
 
 @pytest.fixture
@@ -23,3 +27,32 @@ def positives():
         return {item: [name for name, there in zip(table.classes, row, strict=True) if there] for item, row in rows}
 
     return names
+
+
+@pytest.fixture
+def picture(tmp_path):
+    """Writes a small picture; the same shade of the same kind is the same bytes."""
+
+    def writer(name, shade=0, **options):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(shade).integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path, **options)
+        return path
+
+    return writer
+
+
+@pytest.fixture
+def table(write, picture, tmp_path):
+    """Writes a CSV, and a picture of its own for each item that is not there yet."""
+
+    def writer(text, name="my.csv"):
+        path = write(text, name)
+        for shade, line in enumerate(text.splitlines()[1:]):
+            image = path.parent / line.partition(",")[0]
+            if not os.path.lexists(image):
+                picture(image.relative_to(tmp_path), 1000 + shade)
+        return path
+
+    return writer

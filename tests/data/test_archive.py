@@ -64,6 +64,12 @@ def test_unpacking(tmp_path, folder, kind):
     assert told[-1] == (f"unpacking x.{kind}", 3006, 1_000_000)
 
 
+def test_what_is_just_within_the_limits_is_unpacked_into_a_new_folder(tmp_path):
+    path = make_zip(tmp_path / "x.zip", {"a": b"x" * 2000, "b": b"y" * 1000})
+    unpack(path, tmp_path / "new" / "out", Limits(size=3000, files=2))
+    assert set(contents(tmp_path / "new" / "out")) == {"a", "b", ".x.zip.unpacked"}
+
+
 def test_a_second_call_does_nothing(tmp_path, folder):
     path = make_tar(tmp_path / "x.tar", FILES)
     unpack(path, folder, LIMITS)
@@ -80,8 +86,9 @@ OUTSIDE = ["../x", "a/../../x", "/etc/x", "a/b/../../../x", "..", "//x"]
 def test_members_outside_the_folder(tmp_path, folder, name, kind):
     make = {"tar": make_tar, "zip": make_zip}[kind]
     path = make(tmp_path / f"x.{kind}", {"good.txt": b"1", name: b"bad"})
-    with pytest.raises(DataError, match="points outside the folder"):
+    with pytest.raises(DataError, match="points outside the folder") as refused:
         unpack(path, folder, LIMITS)
+    assert "download it again" not in str(refused.value)  # which would bring the same
     assert contents(tmp_path) == {f"x.{kind}": path.read_bytes()}
 
 

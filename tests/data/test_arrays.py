@@ -96,6 +96,7 @@ def with_value(key, row, value):
         ({"classes": np.array(["dog"])}, ["classes", "1 entries for 2 columns"]),
         ({"classes": np.array(["dog", "dog"])}, ["classes", "'dog' stands twice"]),
         ({"classes": np.array([1, 2])}, ["classes", "list of strings"]),
+        ({"classes": np.array([["dog"], ["cat"]])}, ["classes", "(2, 1); give a list of strings"]),
         ({"items": np.array(["a"])}, ["items", "1 entries for 4 rows"]),
         ({"split": np.array(["train"])}, ["split", "1 entries for 4 rows"]),
         ({"split": np.array(["train", "train", "tst", "val"])}, ["split", "'tst' in row 2", "did you mean 'test'"]),
@@ -116,6 +117,12 @@ def test_malformed_arrays(save, change, parts):
 def test_class_lists_that_do_not_fit(save, classes, message):
     with pytest.raises(DataError, match=message):
         read(save(), classes=classes)
+
+
+@pytest.mark.parametrize("classes", [None, ["dog", "cat"]])
+def test_a_class_that_stands_twice_is_refused_with_and_without_a_class_list(save, classes):
+    with pytest.raises(DataError, match="class 'dog' stands twice; give each class one column"):
+        read(save(classes=np.array(["dog", "dog"])), classes=classes)
 
 
 def saved(array):

@@ -90,9 +90,18 @@ def test_without_a_mark_of_the_version_the_checksum_decides(files, remote, tmp_p
     assert files.seen == [("bytes=1000-", None)]
 
 
+@pytest.mark.parametrize("mark", [None, 'W/"one"'])
+def test_a_mark_that_vouches_for_no_bytes_is_not_kept(files, remote, tmp_path, mark):
+    files.etag, files.faults = mark, [("cut", 1000)]
+    (tmp_path / "file.bin.part.etag").write_text('"older"')
+    assert download(remote(), tmp_path, wait=0).read_bytes() == CONTENT
+    assert files.seen == [(None, None), ("bytes=1000-", None)] and names(tmp_path) == ["file.bin"]
+    assert download(remote(), tmp_path / "again").read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize("length", [300_000, 300_001])
 def test_parts_that_are_as_long_as_the_file_or_longer(files, remote, tmp_path, length):
-    (tmp_path / "file.bin.part").write_bytes((CONTENT + b"x")[:length])
+    (tmp_path / "file.bin.part").write_bytes(CONTENT if length == len(CONTENT) else b"x" * length)
     assert download(remote(), tmp_path, wait=0).read_bytes() == CONTENT
     assert len(files.seen) == (0 if length == 300_000 else 2)
 
@@ -138,6 +147,10 @@ def test_attempts_end_and_what_arrived_is_kept(files, remote, tmp_path):
     with pytest.raises(DataError, match=r"HTTP 502.*50,000 of 300,000 bytes are kept: run again to go on"):
         download(remote(), tmp_path, attempts=3, wait=0)
     assert len(files.seen) == 3
+    files.faults = [502] * 9
+    with pytest.raises(DataError, match="HTTP 502"):
+        download(remote(), tmp_path / "new", attempts=3, wait=0)
+    assert len(files.seen) == 6
     files.faults = []
     assert download(remote(), tmp_path).read_bytes() == CONTENT
 

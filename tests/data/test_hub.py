@@ -174,6 +174,16 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
     column = pa.array([{"bytes": None, "path": "/x/a.jpg"}, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
     assert rows(read(folder)["train"]) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
+    export(folder, tmp_path / "out")  # which writes pictures only where there are some
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.csv"]
+    assert set(read(tmp_path / "out/labels.csv")["train"].items) == {"/x/a.jpg", str(folder / "b.jpg")}
+
+
+def test_a_row_without_a_picture_is_told_and_the_rest_read(tmp_path):
+    told = []
+    column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
+    folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
+    assert read(folder, on_error=told.append)["train"].items == ["b.jpg"] and "row 1: " in str(told[0])
 
 
 @pytest.fixture
@@ -241,6 +251,7 @@ def test_columns_that_do_not_fit(tmp_path, columns, message):
         ({"dataset_dict.json": "{"}, "dataset_dict.json: no JSON"),
         ({"dataset_dict.json": "[]"}, "dataset_dict.json: no JSON object"),
         ({"dataset_dict.json": "{}"}, "no list of splits"),
+        ({"dataset_dict.json": '{"splits": [1]}'}, "no list of splits"),
         ({"dataset_dict.json": '{"splits": ["train"]}'}, "no Arrow or Parquet files"),
         ({"dataset_dict.json": '{"splits": ["extra"]}', "extra/x.arrow": ""}, "split 'extra' is not known"),
         ({"data/train-00000-of-00001.parquet": "x", "data/odd-00000-of-00001.parquet": "x"}, "split 'odd'"),

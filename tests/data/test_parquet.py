@@ -47,6 +47,8 @@ def test_long_form(save, labels):
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, -1], "c": [0, -1, 0]}
     assert table.root == path.parent
+    path = save(image=["a", "b", "c"], label=[["dog"], ["cat"], []], negative=[None, ["dog"], ["cat", "dog"]])
+    assert rows(read(path)["train"]) == {"a": [0, 1], "b": [1, -1], "c": [-1, -1]}
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.int64()])
@@ -65,6 +67,13 @@ def test_wide_form(save, kind, monkeypatch):
     assert rows(tables["train"]) == {"a": [1, 0, 0, 1], "b": [0, 1, 0, 0]}
     assert rows(tables["val"]) == {"c": [-1, 0, 0, 0]}
     assert rows(read(path, labels="complete")["val"]) == {"c": [-1, -1, -1, -1]}
+
+
+def test_the_labels_of_a_row_that_is_left_out_go_to_no_other(save):
+    told = []
+    path = save(image=["a", "b", None, "d"], cat=[1, 7, 0, 0], dog=[0, 1, 1, 0], owl=[0, -1, -1, 1])
+    assert rows(read(path, on_error=told.append)["train"]) == {"a": [1, 0, 0], "d": [0, 0, 1]}
+    assert [str(error).partition(": ")[0].rpartition(" ")[2] for error in told] == ["2", "3"]
 
 
 def test_class_list(save):

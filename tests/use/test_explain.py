@@ -10,10 +10,11 @@ from PIL import Image
 from spml.cli import main
 from spml.errors import UserError
 from spml.model import Classifier, load_model, save_model
-from spml.use.class_maps import enlarged, from_threshold, full_colour
+from spml.use.class_maps import enlarged, from_threshold, full_colour, meaning
 from spml.use.explain import class_maps, explain, explain_worst
 from spml.use.mistakes import rank_mistakes
 from spml.use.overlay import rounded
+from spml.use.sheet import sheet
 from tests.use.conftest import huge_png
 
 
@@ -89,6 +90,7 @@ def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model
     query, info = load_model(make_model("query", head="query", thresholds=[0.3] * 3))
     one = maps[0]
     assert from_threshold(query, info, one) is one
+    assert meaning(model).startswith("evidence in logits") and meaning(query).startswith("attention of")
 
 
 def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_path):
@@ -99,9 +101,9 @@ def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_pat
 
 
 def test_enlarging_stays_within_the_map_and_keeps_places():
-    maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]]])
+    maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]], [[-1.0, -1.0], [-1.0, -1.0]]])
     large = enlarged(maps, 40, 60)
-    assert large.shape == (1, 40, 60) and large.min() >= 0 and large.max() <= 9
+    assert large.shape == (2, 40, 60) and large[0].min() >= 0 and large.max() <= 9 and large[1].eq(-1).all()
     assert large[0, -1, -1] == 9 and large[0, 0, 0] < 0.5
     assert enlarged(torch.ones(1, 1, 1), 5, 7).eq(1).all()
 
@@ -114,7 +116,8 @@ def test_values_of_a_map_are_rounded_to_two_digits(value, text):
 def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pictures, tmp_path):
     Image.new("RGB", (40, 10), "red").save(tmp_path / "wide.png")
     out = tmp_path / "maps"
-    assert explain(make_model(), [tmp_path / "wide.png", pictures.parent / "photos"], out, top=2) == 13
+    given, told = [tmp_path / "wide.png", pictures.parent / "photos"], []
+    assert explain(make_model(), given, out, top=2, advance=told.append) == 13 and told == [*range(1, 14)]
     page = (out / "index.html").read_text()
     named = re.findall(r'src="([^"]+)"', page)
     assert len(named) == 13 * 3 and all((out / name).is_file() for name in named)
@@ -122,6 +125,14 @@ def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pic
     plain, first = Image.open(out / named[0]), Image.open(out / named[1])
     assert plain.size == (480, 120) and first.size[0] == 480 and first.size[1] > 120
     assert any(f"-{name}.png" in page for name in ("red", "green", "blue"))
+
+
+def test_names_are_text_on_the_page(make_model, pictures, tmp_path):
+    photo = pictures.with_name("a<i>&.png")
+    photo.write_bytes((pictures.parent / "photos" / "3.png").read_bytes())
+    explain(make_model(classes=["<script>x"]), [photo], tmp_path / "m")
+    page = (tmp_path / "m" / "index.html").read_text()
+    assert "<script>x" not in page and "&lt;script&gt;x" in page and "a&lt;i&gt;&amp;.png" in page
 
 
 def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, tmp_path, capsys):
@@ -166,6 +177,10 @@ def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
     (out / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="something else"):
         explain(folder, [photo], out, overwrite=True)
+    for other in (tmp_path / "file", tmp_path / "link"):
+        other.write_text("mine") if other.name == "file" else other.symlink_to(out)
+        with pytest.raises(UserError, match="something else"):
+            explain(folder, [photo], other, overwrite=True)
     mine = tmp_path / "album"
     mine.mkdir()
     (mine / "a.png").write_bytes(photo.read_bytes())
@@ -173,6 +188,15 @@ def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
     with pytest.raises(UserError, match="something else"):
         explain(folder, [photo], mine, overwrite=True)
     assert (mine / "a.png").exists() and (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with sheet(tmp_path / "link", "title", "hint", overwrite=False):
+        pass
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "index.html").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
 def test_mistakes_are_ranked_by_how_wrong_they_are():

@@ -82,6 +82,9 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
     short = [name.removeprefix(f"{tmp_path}/p/") for name in found]
     assert short == ["a/1.jpg", "b/2.jpg", "b/a/1.jpg", "c/3.jpg", "self.jpg"]
     assert len(notes) == 3 and all("already read; not followed" in note for note in notes)
+    tree(tmp_path / "q", "z/1.jpg")
+    (tmp_path / "q" / "a").symlink_to("z")  # a folder itself is read, whatever has led to it before
+    assert [name.removeprefix(f"{tmp_path}/q/") for name in names([tmp_path / "q"], info)] == ["a/1.jpg", "z/1.jpg"]
 
 
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):
@@ -178,6 +181,9 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
         names([tmp_path / "v.npy"], info)
     with pytest.raises(UserError, match="takes x of 4 features"):
         names([tmp_path / "p.npz"], features)
+    for other in ("a.jpg", "-", tmp_path):
+        with pytest.raises(UserError, match=f"npy files with x of 4 features; {other} is something else"):
+            Inputs([tmp_path / "v.npy", other], features)  # before anything is read
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan
     np.savez(tmp_path / "nan.npz", x=x)

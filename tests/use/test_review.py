@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from spml.cli import main
-from spml.data import load
+from spml.data import LabelTable, load
 from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
-from spml.use.review import review
+from spml.use.review import _known, review
 from tests.use import browser as chromium
 
 
@@ -139,6 +139,15 @@ def test_nothing_is_overwritten_unasked_and_nothing_else_is_removed(run, tmp_pat
     assert (tmp_path / "file").read_text() == "x"
 
 
+def test_a_link_to_a_folder_is_written_through(run, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    for count in (3, 2):
+        assert review(run, tmp_path / "link", count=count, overwrite=True) == count
+        assert (tmp_path / "link").is_symlink() and len(table(tmp_path / "real")) == count
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
 def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
     def broken(name, change):
         other = shutil.copytree(run, tmp_path / name)
@@ -189,6 +198,26 @@ def test_a_picture_that_cannot_be_read_is_told_and_left_out(pictures, tmp_path, 
     with pytest.raises(DataError):
         review(Path("run"), Path("none"))
     assert not Path("none").exists()
+
+
+def test_what_is_known_of_an_item_is_listed_and_of_many_negatives_three():
+    labels = np.array([[1, 1, -1, -1, -1], [0, -1, -1, -1, -1]], np.int8)
+    known = LabelTable(["x", "y"], list("abcde"), labels)
+    assert _known(known, 0) == ["a", "b", "not c", "not d", "not e"]
+    assert _known(known, 1) == ["not b", "not c", "not d", "…"]
+
+
+def test_items_are_scored_in_batches_and_refused_where_they_are_too_many(tmp_path, monkeypatch):
+    x, told = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), []
+    np.savez(tmp_path / "f.npz", x=x, labels=(x > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"]))
+    fit(load(tmp_path / "f.npz"), Settings(method="gr", epochs=1, accelerator="cpu"), tmp_path / "run", quiet=True)
+    monkeypatch.setattr("spml.use.suggest.DENSE_LIMIT", 32 * 3)
+    words = {"count": 1, "per_class": 1, "batch_size": 12, "advance": lambda *what: told.append(what)}
+    assert review(tmp_path / "run", tmp_path / "new" / "out", **words) == 1
+    assert told[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
+    monkeypatch.setattr("spml.use.suggest.DENSE_LIMIT", 32 * 3 - 1)
+    with pytest.raises(UserError, match="32 items x 3 classes are too many"):
+        review(tmp_path / "run", tmp_path / "none")
 
 
 def test_features_have_cards_without_pictures(tmp_path):

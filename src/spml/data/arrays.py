@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tokenize import TokenError
@@ -173,10 +174,12 @@ def _not_finite(row: int) -> str:
 
 def _in_order(path: Path, sparse: SparseLabels, names: list[str], classes: ClassList) -> SparseLabels:
     """The labels with their columns in the order of the class list, which has the same names."""
-    for name in names:
+    for name, count in Counter(names).items():
         if name not in classes.display:
             raise DataError(f"{path}: classes: {name!r} {classes.lacking(name)}")
-    if len(names) != sparse.num_classes or len(classes.display) != sparse.num_classes:
+        if count > 1:
+            raise DataError(f"{path}: classes: class {name!r} stands twice; give each class one column")
+    if len(classes.display) != sparse.num_classes:
         given = f"{len(classes.display)} names in the class list ({classes.source})"
         raise DataError(f"{path}: classes: {given} for {sparse.num_classes} columns of labels; give one each")
     place = {name: i for i, name in enumerate(classes.display)}

@@ -63,10 +63,8 @@ def positives_per_row(labels: SparseLabels) -> Counts:
 
 
 def positives_seen(tables: dict[str, LabelTable]) -> Counts:
-    """Positives of each class that training sees in the train list: of complete labels, one a row is drawn."""
+    """Positives of each class that training sees in the train list of complete labels, of which one a row is drawn."""
     lists = joined({part: tables[part] for part in ("train", "val") if part in tables})
-    if lists.sparse.fill == 0:
-        return tables["train"].sparse.counts(1)
     return draw(lists.sparse).take(np.arange(len(tables["train"]))).counts(1)
 
 

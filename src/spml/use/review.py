@@ -152,6 +152,7 @@ def _write_table(path: Path, table: LabelTable, found: Sequence[Suggestion], inf
 @contextmanager
 def _folder(out: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `out` when the block ends well and vanishes when it does not."""
+    out = out.resolve()  # a link to a folder stays one
     out.parent.mkdir(parents=True, exist_ok=True)
     beside, old = (out.with_name(f".{out.name}.{os.getpid()}.{end}") for end in ("part", "old"))
     try:

@@ -70,6 +70,7 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
         overwrite: whether `out` may be replaced.
     """
     refuse_other(out, overwrite)
+    out = out.resolve()  # a link to an empty folder stays one
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:

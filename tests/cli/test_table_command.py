@@ -1,0 +1,61 @@
+"""What `spml bench` and `spml ablate` have in common, without any run."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from spml.bench.search import Grid, Tune
+from spml.cli import main
+from spml.cli.table_command import TableCommand
+from spml.errors import UserError
+
+
+def test_rows_are_compared_with_the_one_asked_for_or_with_gr():
+    assert TableCommand()._against(["an", "gr"]) == "gr" and TableCommand()._against(["an", "hill"]) is None
+    assert TableCommand()._against(["AN", "k̂ ✓, v ✓, L ✓"]) == "k̂ ✓, v ✓, L ✓"
+    assert TableCommand(against="an")._against(["an", "gr"]) == "an"
+    with pytest.raises(UserError, match="--against gg: no such row; there are an, gr"):
+        TableCommand(against="gg")._against(["an", "gr"])
+
+
+def test_rates_of_a_grid_are_those_given_or_multiples_of_the_datas(scenes):
+    assert TableCommand(lr=0.01)._grid(scenes) == Grid((0.004, 0.01, 0.02))
+    assert TableCommand(rates=(0.3,))._grid(scenes) == Grid((0.3,))
+    own = TableCommand()._lr(scenes)
+    assert own > 0 and TableCommand()._grid(scenes).rates[1] == own
+    assert TableCommand(trials=4, lr=0.01)._tune(scenes) == Tune(4, 0.01)
+
+
+def test_every_file_that_is_written_is_known():
+    assert TableCommand().tables() == ["bench.json", "table.md", "table.csv", "table.tex", "table.html"]
+
+
+@pytest.mark.parametrize("agrees,quiet,lines,code", [(True, False, 2, 0), (True, True, 0, 0), (False, True, 1, 1)])
+def test_verifying_tells_all_or_what_differs(tmp_path, monkeypatch, capsys, agrees, quiet, lines, code):
+    class Check(SimpleNamespace):
+        def __str__(self):
+            return "a check"
+
+    asked = []
+    monkeypatch.setattr(
+        "spml.bench.verify.verify", lambda *folders: asked.append(folders) or [Check(agrees=True), Check(agrees=agrees)]
+    )
+    monkeypatch.setattr("spml.bench.verify.without_scores", lambda *folders: 3)
+    words = ["bench", "--verify", "--out", str(tmp_path), *(["--quiet"] if quiet else [])]
+    assert main(words) == code
+    told = capsys.readouterr()
+    assert told.out.count("a check") == lines and "recorded without scores, so not checked: 3 runs" in told.err
+    (tmp_path / "scores").mkdir()
+    main(words)
+    assert asked == [(tmp_path / "runs", tmp_path / "records"), (tmp_path / "scores", tmp_path)]
+
+
+def test_a_stored_table_is_printed_in_the_format_asked_for(tmp_path, capsys):
+    row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
+    (tmp_path / "b.json").write_text(json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}}))
+    starts = {"md": "|", "csv": "row,", "tex": "%", "html": "<"}
+    for name in ("text", "md", "csv", "tex", "html"):
+        assert main(["bench", "--from", str(tmp_path / "b.json"), "--format", name]) == 0
+        shown = capsys.readouterr().out
+        assert "an" in shown and (name == "text") != (starts.get(name, "\0") in shown)

@@ -1,0 +1,78 @@
+"""What the labels of a data set alone show."""
+
+import pytest
+
+from spml.data import read
+from spml.data.check import check
+from spml.data.check_labels import positives_seen
+from spml.errors import DataError
+from tests.data.test_check import kinds, only
+
+
+def test_labels_that_are_joined_by_a_comma_are_named(table):
+    found = check(read(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n')), min_positives=0)
+    assert only(found, "joined_names").message == "'dog, cat': 'dog' and 'cat' are classes too"
+    assert kinds(found, "warning") == {"joined_names": 1}
+
+
+def test_classes_that_cannot_be_learned(table):
+    csv = table(
+        "image,often,none,rare,tested,validated,split\na.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"
+        "d.png,0,0,0,0,1,val\ne.png,0,0,1,1,0,test\nf.png,0,0,1,0,0,test\n"
+    )
+    found = check(read(csv), min_positives=3)
+    assert kinds(found) == {} and found.warnings == found.problems
+    assert only(found, "no_positive").message == "'none'"
+    assert "'tested' has 1 in test" in only(found, "test_only").message
+    assert [one.message.split()[0] for one in found.by_kind()["few_positives"]] == ["'rare'", "'validated'"]
+    assert "few_positives" not in check(read(csv), min_positives=0).by_kind()
+
+
+def test_near_class_names_are_counted_over_all_splits(table):
+    found = check(read(table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n")))
+    assert only(found, "near_names").message == "'Dog' (1) and 'dog' (2)"
+
+
+def test_rows_without_a_positive(table):
+    found = check(read(table("image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n")))
+    assert [(one.split, one.row) for one in found.by_kind()["unlabelled"]] == [("train", 1), ("test", 0)]
+    assert "my.csv, line 3: 'b.png'" in found.by_kind()["unlabelled"][0].message
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
+        ("a.png,dog,train\nb.png,dog,val\n", "1 rows in train are too few"),
+        ("a.png,dog,train\nb.png,dog,\n", "2 rows in train are too few"),
+        ("a.png,dog,\nb.png,dog,\nc.png,,val\n", "the validation rows have no label"),
+        ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
+    ],
+)
+def test_what_training_would_refuse_is_an_error(table, rows, said):
+    from spml.data import load
+
+    csv = table(f"image,label,split\n{rows}")
+    assert said in only(check(read(csv)), "untrainable").message
+    with pytest.raises(DataError):
+        load(csv)
+
+
+def test_the_smallest_data_that_training_takes_have_no_errors(table):
+    from spml.data import load
+
+    for text in ("image,label\na.png,x\nb.png,x\nc.png,x\n", "image,label,split\na.png,x,\nb.png,x,\nc.png,x,val\n"):
+        csv = table(text)
+        load(csv)
+        assert check(read(csv)).errors == []
+
+
+def test_of_complete_labels_those_are_counted_that_training_draws(table):
+    from spml.data import load
+
+    rows = "".join(f"{i}.png,{'dog|cat' if i < 9 else ''},{'val' if i > 8 else 'train'}\n" for i in range(12))
+    csv = table("image,label,split\n" + rows)
+    tables = read(csv, labels="complete")
+    drawn = load(csv, labels="complete").observed.labels[:9]
+    assert positives_seen(tables).tolist() == (drawn == 1).sum(axis=0).tolist() != [9, 9]
+    assert check(tables, min_positives=0).errors == []  # validation rows without a positive are complete all the same

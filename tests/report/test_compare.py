@@ -1,0 +1,88 @@
+"""The rows of several runs, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spml.report.compare import _classes, _notes, _warnings, results
+from spml.report.groups import Group, group_runs
+from spml.report.run import read_run
+
+Make = Callable[..., Path]
+GIVEN = (
+    ("full", 0, 90.0, 80.0),
+    ("gr", 0, 60.0, 71.0),
+    ("role", 0, 60.001, 70.0),
+    ("an", 0, 50.0, 70.0),
+    ("an", 1, 52.0, 60.0),
+)
+
+
+@pytest.fixture
+def groups(make_run: Make, small: dict[str, Any], edit: Any) -> list[Group]:
+    folders = []
+    for method, seed, test, val in GIVEN:
+        folders.append(make_run(f"{method}-{seed}", method, seed, **small))
+        edit(folders[-1] / "result.json", test_map=test, val_map=val)
+    folders.append(make_run("an-2", "an", 2, **small))
+    (folders[-1] / "result.json").unlink()
+    return group_runs([read_run(folder) for folder in folders])
+
+
+def cells(found: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in ("label", *names)) for row in found["rows"]]
+
+
+def test_the_best_is_marked_where_it_can_be_printed_apart_and_the_bound_does_not_compete(groups: list[Group]) -> None:
+    found = results(groups, comparable=True, one_selection=True)
+    assert cells(found, "test", "test_best", "val_best", "bound", "difference") == [
+        ("full", "90.00", False, False, True, "+39.00"),
+        ("role", "60.00", True, False, False, "+9.00"),
+        ("gr", "60.00", True, True, False, "+9.00"),  # the same as printed
+        ("an", "51.00 ± 1.41", False, False, False, "–"),
+    ]
+    assert cells(found, "seeds", "open")[-1] == ("an", "2", 1)
+    assert found["has_base"] and found["ranked"] and found["key"] == "test" and not found["mixed_selection"]
+
+
+def test_what_does_not_compare_is_not_ranked(groups: list[Group]) -> None:
+    found = results(groups, comparable=False, one_selection=False)
+    assert not found["has_base"] and not found["ranked"] and found["mixed_selection"]
+    assert not any(best for row in cells(found, "test_best", "val_best") for best in row[1:])
+    mixed = results(groups, comparable=True, one_selection=False)
+    assert [row[1:] for row in cells(mixed, "test_best", "val_best")][1:3] == [(True, False), (True, False)]
+    assert not results(groups[1:2], comparable=True, one_selection=True)["ranked"]  # one alone is not the best
+
+
+def test_without_test_figures_validation_is_compared(groups: list[Group], edit: Any) -> None:
+    folders = [run.folder for group in groups for run in group.finished]
+    for folder in folders:
+        edit(folder / "result.json", test_map=None)
+    found = results(group_runs([read_run(folder) for folder in folders]), comparable=True, one_selection=True)
+    assert found["key"] == "val" and ("gr", "+6.00", "–") in cells(found, "difference", "test")
+
+
+def test_notes_name_the_runs_and_warnings_tell_of_seeds(groups: list[Group], make_run: Make, small: Any) -> None:
+    runs = [run for group in groups for run in group.runs]
+    (note,) = _notes(runs)
+    assert note.startswith("an-2: This run has not finished")
+    assert _warnings(runs, groups) == []
+    again = [*runs, read_run(make_run("gr-again", "gr", 0, **small))]
+    (warning,) = _warnings(again, group_runs(again))
+    assert warning.startswith("gr: several runs have the same seed")
+
+
+def test_the_ap_of_a_class_is_the_mean_of_its_runs(make_run: Make, small: dict[str, Any], edit: Any) -> None:
+    folders = [make_run(f"an-{s}", "an", s, classes=("cat", "dog"), **small) for s in range(2)]
+    for folder, value in zip(folders, (10.0, 30.0), strict=True):
+        edit(folder / "result.json", per_class_ap={"cat": value, "dog": 2 * value})
+    groups = group_runs([read_run(folder) for folder in folders])
+    found = _classes(groups)
+    assert found is not None and not found["many"]
+    assert "20.0" in str(found["table"]) and "40.0" in str(found["table"])
+    other = read_run(make_run("gr", "gr", classes=("cat", "owl"), **small))
+    assert _classes([*groups, *group_runs([other])]) is None

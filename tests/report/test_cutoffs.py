@@ -1,0 +1,78 @@
+"""What thresholds do, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spml.report.cutoffs import threshold_effects
+from spml.report.missed import most_missed
+from spml.report.model import Model, read_model
+from spml.report.run import Run, read_run
+from spml.report.svg import COLOURS
+
+TRUTH = np.array([[1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, -1]], np.int8)
+LOGITS = np.array([[2, 2, -2], [2, 0.5, -2], [-2, 2, -2], [2, -2, -2]], np.float16)
+
+
+@pytest.fixture
+def run(make_run: Callable[..., Path], small: dict[str, Any]) -> Path:
+    """Three classes; the last has no positive and gets no tag."""
+    folder = make_run(classes=("cat", "dog", "owl"), **{**small, "items": (60, 30, 4)})
+    np.savez(folder / "labels.npz", **dict(np.load(folder / "labels.npz")) | {"test_truth": TRUTH})
+    np.savez(folder / "scores" / "test.npz", logits=LOGITS)
+    return folder
+
+
+def unknown(run: Run) -> Run:
+    """The same where absent labels are not known."""
+    return replace(run, test_truth=np.where(TRUTH == 1, 1, 0).astype(np.int8))
+
+
+def test_each_class_at_its_own_threshold(run: Path) -> None:
+    model = Model(np.array([0.5, 0.8, 0.5]))
+    found = threshold_effects(read_run(run), model)
+    assert found is not None and found["kind"] == "complete" and found["marked"]
+    assert all(COLOURS[2] in figure for figure in found["figures"])  # the ticks of stored thresholds
+    assert found["classes"]["rows"] == [  # best F1 first
+        ("cat", ["0.500", "66.7", "100.0", "80.0", "3", "2"]),
+        ("dog", ["0.800", "50.0", "50.0", "50.0", "2", "2"]),
+        ("owl", ["0.500", "–", "–", "–", "0", "0"]),
+    ]
+    half, best, stored = found["rows"]
+    assert half == ("0.50 for all", ["44.4", "66.7", "53.3", "66.7", "100.0", "80.0"])
+    assert best[0].endswith("for all, the best single one here") and best[1] == half[1]
+    assert stored == ("stored, one per class", ["38.9", "50.0", "43.3", "60.0", "75.0", "66.7"])
+
+
+def test_thresholds_that_nobody_has_set_are_not_called_stored(run: Path) -> None:
+    found = threshold_effects(read_run(run), read_model(read_run(run)))
+    assert found is not None and not found["marked"] and len(found["rows"]) == 2
+    assert [figure.count("<svg") for figure in found["figures"]] == [1, 1]
+    assert not any(COLOURS[2] in figure for figure in found["figures"])
+
+
+def test_of_known_positives_alone_recall_and_tags_are_told(run: Path) -> None:
+    found = threshold_effects(unknown(read_run(run)), Model(np.full(3, 0.5)))
+    assert found is not None and found["kind"] == "known" and found["classes"] is None
+    assert found["rows"] == [("0.50 for all", ["100.0", "1.50"])]  # six tags of four items
+    calibrated = Model(np.full(3, 0.5), knots=[[[-20.0, 20.0], [-20.0, 20.0]]] * 3)
+    assert threshold_effects(unknown(read_run(run)), calibrated)["kind"] == "estimated"  # type: ignore[index]
+
+
+def test_missed_classes_are_ordered_and_counted(run: Path) -> None:
+    given = read_run(run)
+    found = most_missed(given, Model(np.array([0.9, 0.7, 0.5])))
+    assert found is not None and (found["missed"], found["total"], found["classes"]) == ("3", "4", "2")
+    cat, dog = found["rows"]
+    assert (cat["name"], cat["share"], cat["width"], cat["instead"], cat["nothing"]) == (
+        "cat", "100.0", 100.0, "dog (1)", "1",
+    )  # fmt: skip
+    assert (dog["name"], dog["missed"], dog["total"], dog["share"]) == ("dog", "1", "2", "50.0")
+    assert dog["instead"] == "–" and found["complete"] and found["split"] == "test"
+    assert not most_missed(unknown(given), Model(np.full(3, 0.5)))["complete"]  # type: ignore[index]

@@ -1,0 +1,46 @@
+"""What calibration.json says, held against the labels and scores of the run."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from spml.metrics import threshold_metrics
+from spml.model.store import read_info
+from spml.use.calibrate import calibrate
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def test_classes_of_fewer_than_five_known_positives_are_named(run):
+    with np.load(run / "observed.npz") as file:
+        arrays = dict(file)
+    observed, rows = arrays["observed"], arrays["val_rows"]
+    observed[rows[:, None], [3, 4]] = 0
+    observed[rows[:4], 3] = observed[rows[:5], 4] = 1
+    np.savez(run / "observed.npz", **arrays)
+    record = calibrate(run, labels="observed", positives_per_item=1.5)
+    names, seen = [one["name"] for one in record["classes"]], (observed[rows] == 1).sum(axis=0)
+    assert names == read_info(run).classes and seen[3:5].tolist() == [4, 5]
+    assert [one["known_positives"] for one in record["classes"]] == seen.tolist()
+    assert record["few_positives"] == [name for name, count in zip(names, seen, strict=True) if count < 5]
+    assert record["positives_per_item_given"] == 1.5
+    for one, count in zip(record["classes"], seen, strict=True):
+        assert one["propensity"] == pytest.approx(min(count / record["items"] / one["prior"]["value"], 1))
+        for figure in ("threshold", "precision", "recall", "f1", "ap"):
+            assert one[figure]["low"] <= one[figure]["high"]
+
+
+def test_of_complete_labels_the_figures_before_are_those_of_the_model_as_it_was(run):
+    labels, info = np.load(run / "labels.npz")["val_truth"], read_info(run)
+    logits = np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz")["logits"]
+    record = calibrate(run, labels="complete")
+    before = threshold_metrics(logits, labels, threshold=0.5)
+    assert record["items"] == len(labels) and record["items_left_out"] == 0
+    assert record["positives_per_item_given"] is None and "drawn" not in record["reliability"]
+    told = record["overall_before"]
+    assert told["macro_f1"] == pytest.approx(before.macro_f1, abs=1e-6)
+    assert record["overall"]["macro_f1"]["value"] >= told["macro_f1"] - 1e-9

@@ -1,0 +1,57 @@
+"""A class map as it is drawn."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from spml.use.overlay import NARROWEST, STRENGTH, STRIP, _fitted, _font, colours, overlay, plain, shown
+
+
+def test_the_longer_side_is_480_and_none_is_thinner_than_8():
+    for given, size in (((3, 60, 120), (240, 480)), ((3, 960, 480), (480, 240)), ((3, 1, 1000), (8, 480))):
+        assert tuple(shown(torch.zeros(given, dtype=torch.uint8)).shape[-2:]) == size
+
+
+def test_colour_stands_where_the_evidence_is_and_grey_where_there_is_none():
+    picture = torch.full((3, 40, 500), 100, dtype=torch.uint8)
+    picture[0] = 200  # which is 130 in grey
+    values = torch.full((1, 2), -3.0)
+    values[0, 1] = 8.0
+    drawn = np.asarray(overlay(picture, values, 4.0, "dog", "0.90", "note"))
+    assert drawn.shape == (40 + STRIP, 500, 3)
+    assert drawn[20, 2].tolist() == [130, 130, 130]
+    full = (1 - STRENGTH) * 130 + STRENGTH * colours(np.ones(1, np.float32))[0]
+    assert drawn[20, -2].tolist() == np.rint(full).astype(int).tolist()
+    assert plain(picture).getpixel((3, 3)) == (200, 100, 100)
+
+
+def test_weak_evidence_is_seen_too():
+    picture = torch.full((3, 40, 480), 130, dtype=torch.uint8)
+    drawn = np.asarray(overlay(picture, torch.full((1, 1), 0.4), 4.0, "dog", "0.90", "note"), float)
+    tenth = colours(np.full(1, 0.1, np.float32))[0]
+    assert 0.15 < ((130 - drawn[20, 9]) / (130 - tenth)).mean() < 0.2  # of the colour that stands for a tenth
+
+
+def test_a_narrow_picture_stands_in_the_middle_over_its_legend():
+    drawn = np.asarray(overlay(torch.zeros(3, 480, 90, dtype=torch.uint8), torch.zeros(1, 1), 1.0, "a", "0.1", ""))
+    assert drawn.shape[1] == NARROWEST and np.flatnonzero((drawn[0] == 0).all(axis=-1)).tolist() == [*range(150, 240)]
+
+
+@pytest.mark.parametrize("name", ["dog", "a very long name of a class " * 9])
+def test_the_legend_keeps_the_scale_and_the_probability_clear(name):
+    picture = torch.zeros(3, 100, 480, dtype=torch.uint8)
+    drawn = [overlay(picture, torch.zeros(1, 1), 1.0, one, "0.90", one) for one in (name, "")]
+    legends = [image.crop((371, 100, 480, 168)) for image in drawn]
+    assert legends[0].tobytes() == legends[1].tobytes()  # from the scale on, nothing of the name
+    scale = colours(np.linspace(0, 1, 90, dtype=np.float32)).astype(np.uint8)
+    for row in (114, 129):
+        assert np.array_equal(np.asarray(drawn[0])[row, 380:470], scale)
+
+
+def test_text_is_cut_to_the_room_it_has():
+    draw, font = ImageDraw.Draw(Image.new("RGB", (9, 9))), _font(16)
+    assert _fitted(draw, "two\n words", font, 500) == "two words"
+    cut = _fitted(draw, "x" * 99, font, 100)
+    assert cut.endswith("x…") and 85 < draw.textlength(cut, font) <= 100
+    assert _fitted(draw, "x", font, 0) == "…"

@@ -1,0 +1,63 @@
+"""The validation items of a run, as calibration is given them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from spml.errors import UserError
+from spml.model.store import read_info
+from spml.use.validation import read_validation
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def change(path, **arrays):
+    with np.load(path) as file:
+        kept = dict(file)
+    np.savez(path, **kept | arrays)
+
+
+def test_scores_and_labels_are_those_that_the_run_has_stored(run):
+    labels, seen = np.load(run / "labels.npz"), np.load(run / "observed.npz")
+    epoch = read_info(run).training["epoch"]
+    complete, observed = read_validation(run), read_validation(run, "observed")
+    assert complete.kind == "complete" and observed.kind == "observed"
+    assert np.array_equal(complete.labels, labels["val_truth"])
+    assert np.array_equal(observed.labels, seen["observed"][seen["val_rows"]])
+    scores = np.load(run / "scores" / f"val-{epoch:02d}.npz")["logits"]
+    assert np.array_equal(complete.logits, scores) and complete.logits.dtype == np.float64
+    assert complete.source == f"scores/val-{epoch:02d}.npz (float16)"
+
+
+def test_labels_that_do_not_fit_or_are_not_all_known_are_refused(run):
+    truth = np.load(run / "labels.npz")["val_truth"]
+    unknown = truth.copy()
+    unknown[3, 2] = 0
+    for wrong in (unknown, truth[:-1]):
+        change(run / "labels.npz", val_truth=wrong)
+        with pytest.raises(UserError, match="labels that are not known; give --labels observed"):
+            read_validation(run, "complete")
+        assert len(read_validation(run, "observed").labels) == len(truth)
+    change(run / "labels.npz", val_truth=truth, classes=np.array([f"c{i}" for i in range(10)]))
+    with pytest.raises(UserError, match="mixes two runs"):
+        read_validation(run)
+
+
+def test_observed_labels_of_other_classes_are_refused(run):
+    change(run / "observed.npz", observed=np.load(run / "observed.npz")["observed"][:, :9])
+    with pytest.raises(UserError, match="has labels of 9 classes, the model 10"):
+        read_validation(run)
+
+
+def test_a_run_of_observed_labels_is_read_with_them_and_one_that_does_not_say_is_damaged(run):
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"selection": "observed"}))
+    assert read_validation(run).kind == "observed"
+    (run / "config.json").write_text(json.dumps({name: config[name] for name in config if name != "selection"}))
+    with pytest.raises(UserError, match="lacks selection"):
+        read_validation(run)

@@ -1,0 +1,60 @@
+"""When an exported model counts as the model."""
+
+import pytest
+import torch
+
+from spml.errors import UserError
+from spml.model import load_model
+from spml.use.export import Portable
+from spml.use.verify import verify
+
+
+def test_batches_and_sizes_of_many_kinds_are_tried(make_model, tmp_path):
+    model, info = load_model(make_model())
+    portable, given = Portable(model, info).eval(), []
+
+    def run(x):
+        given.append(x)
+        return portable(x)
+
+    assert verify(model, info, run, tmp_path / "m") < 1e-6
+    assert [tuple(x.shape) for x in given] == [
+        (batch, *shape, 3) for batch in (1, 2, 5) for shape in ((16, 16), (1, 1), (37, 90), (480, 360))
+    ]
+    assert all(x.dtype == torch.uint8 for x in given)
+    assert given[3].min() < 60 and given[3].max() > 190 and given[3].float().std() > 20  # pictures, not one grey
+    assert not torch.equal(given[4][0], given[4][1])
+    features, about = load_model(make_model("features", features=4))
+    assert verify(features, about, Portable(features, about).eval(), tmp_path / "m") < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("bias", "part", "off", "refused"),
+    [
+        (0.0, 1, 5e-5, False),
+        (0.0, 1, -5e-5, False),
+        (0.0, 1, 2e-4, True),
+        (0.0, 1, -2e-4, True),
+        (0.0, 0, 5e-5, False),
+        (0.0, 0, 2e-4, True),
+        (100.0, 0, 5e-3, False),  # a ten-thousandth of a large logit is more
+        (100.0, 0, 2e-2, True),
+    ],
+)
+def test_a_ten_thousandth_is_allowed(make_model, tmp_path, bias, part, off, refused):
+    model, info = load_model(make_model(features=4))
+    with torch.no_grad():
+        model.head.weight.mul_(0.01)
+        model.head.bias.fill_(bias)
+    portable = Portable(model, info).eval()
+
+    def run(x):
+        found = list(portable(x))
+        found[part] = found[part] + off * (torch.arange(3) == 2)  # one class of three
+        return tuple(found)
+
+    if refused:
+        with pytest.raises(UserError, match="not written, as it differs from the model"):
+            verify(model, info, run, tmp_path / "m")
+    else:
+        assert verify(model, info, run, tmp_path / "m") == pytest.approx(abs(off) * part, abs=1e-6)
