@@ -145,6 +145,24 @@ def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(scenes, quick, 
         fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
 
 
+def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them_there(pictures, quick, tmp_path):
+    here, there, run = pictures.parent, tmp_path / "elsewhere", tmp_path / "run"
+    settings = replace(quick, backbone="tiny", size=16, batch_size=4, epochs=1)
+    fit(load(pictures), settings, run, quiet=True, extra_config={"root": str(here), "val": None})
+    before = contents(run, without=("config.json",))
+    shutil.copytree(here / "photos", there / "photos")
+    shutil.copy(pictures, there)
+    moved = load(there / pictures.name)
+    fit(moved, settings, run, quiet=True, resume=True, extra_config={"root": str(there), "val": None})
+    config = json.loads((run / "config.json").read_text())
+    assert (config["root"], config["data"]) == (str(there), moved.name)
+    assert contents(run, without=("config.json",)) == before
+    text = (there / pictures.name).read_text().splitlines()
+    (there / pictures.name).write_text("\n".join([*text[:1], *text[2:]]) + "\n")
+    with pytest.raises(UserError, match="was begun with other data"):
+        fit(load(there / pictures.name), settings, run, quiet=True, resume=True, extra_config={"root": str(there)})
+
+
 def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
     before = contents(finished, without=())
     with pytest.raises(UserError, match=r"already holds a run; give --resume, --overwrite"):

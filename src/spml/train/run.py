@@ -27,8 +27,12 @@ FILES = (
 FOLDERS = ("best", "scores", "tensorboard")
 WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
 NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
-OTHER = {"data_sha256": "other data", "method_sha256": "other code of its method"}
-MAY_CHANGE = (*NOT_OF_THE_RUN, "on_nan")  # what a run that ended at such a loss is told to go on with
+OTHER = {
+    **dict.fromkeys(("observed_sha256", "data_sha256"), "other data"),
+    "method_sha256": "other code of its method",
+}
+PLACES = ("data", "root", "val", "test")  # of the data, which may have moved: by data_sha256 they are the same
+MAY_CHANGE = (*NOT_OF_THE_RUN, *PLACES, "on_nan")  # the last is what a run that ended at such a loss may go on with
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class RunFolder:
         there = (self.path / "config.json").exists()
         if there and resume:
             self._check_same(config)
+            self._note_places(config)
             return True
         if there and not overwrite:
             raise UserError(f"{self.path} already holds a run; give --resume, --overwrite or another --out")
@@ -147,6 +152,14 @@ class RunFolder:
                 raise UserError(
                     f"{self.path} was begun with {was}; resume it with the same settings and data, or give --overwrite"
                 )
+
+    def _note_places(self, config: dict[str, Any]) -> None:
+        """Where the data lie now, for all who read them later."""
+        stored = read_json(self.path / "config.json")
+        now = {name: config[name] for name in PLACES if name in config}
+        if any(stored.get(name) != place for name, place in now.items()):
+            write_json(self.path / "config.json", stored | now)
+            self._claim()
 
     def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
         """observed.npz, and labels.npz with what reports compare scores with."""
