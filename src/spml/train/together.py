@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -49,6 +50,14 @@ def follow(parent: int) -> None:
     threading.Thread(target=watch, daemon=True, name="follow-parent").start()
 
 
+def _leave() -> None:
+    """Leave the group of processes before Python ends: threads of the group that are left then may abort it."""
+    import torch.distributed
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 class Together:
     """A block that the processes of a run are in together. Where one of them ends, so do the others.
 
@@ -67,6 +76,8 @@ class Together:
         self._over = threading.Event()
 
     def __enter__(self) -> Together:
+        if self.processes.count > 1:
+            atexit.register(_leave)
         if self.children:
             for thread in threading.enumerate():
                 if thread.name == "child-process-observer":  # Lightning's, which kills all without a word
