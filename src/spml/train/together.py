@@ -51,7 +51,7 @@ def follow(parent: int) -> None:
 
 
 def _leave() -> None:
-    """Leave the group of processes before Python ends: threads of the group that are left then may abort it."""
+    """Leave the group of processes before Python ends, where all went well: threads that are left then may abort it."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
@@ -76,8 +76,6 @@ class Together:
         self._over = threading.Event()
 
     def __enter__(self) -> Together:
-        if self.processes.count > 1:
-            atexit.register(_leave)
         if self.children:
             for thread in threading.enumerate():
                 if thread.name == "child-process-observer":  # Lightning's, which kills all without a word
@@ -90,6 +88,8 @@ class Together:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
+        if error is None and self.processes.count > 1:
+            atexit.register(_leave)
         if self.processes.count == 1 or not isinstance(error, Exception):
             return
         if not self.processes.first:
