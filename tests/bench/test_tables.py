@@ -67,7 +67,7 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
 
 
 @pytest.mark.parametrize(
-    ("weights", "kept"), [("/home/me/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)]
+    ("weights", "kept"), [("downloads/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)]
 )
 def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
     folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")

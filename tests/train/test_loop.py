@@ -1,18 +1,16 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from spml import losses, metrics
-from spml.data import LabelTable, load
+from spml import metrics
+from spml.data import load
 from spml.errors import Interruption, UserError
 from spml.train import fit
 from spml.train.loop import Training
-from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
 RESULT_KEYS = {
@@ -123,80 +121,6 @@ def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, c
         said.append("the last epoch is the best: with more --epochs or a higher --lr" in capsys.readouterr().out)
         assert said[-1] == (result["best_epoch"] == epochs > 1)
     assert any(said) and not all(said)
-
-
-def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
-    before = contents(finished, without=())
-    fit(scenes, quick, finished, resume=True, quiet=True)
-    assert contents(finished, without=()) == before
-
-
-def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(scenes, quick, tmp_path, monkeypatch):
-    file, text = tmp_path / "edited.py", "def loss(logits, observed):\n    return (logits * logits).mean()\n"
-    file.write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    own = replace(quick, method="edited:loss", epochs=1)
-    fit(scenes, own, tmp_path / "run", quiet=True)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["method_sha256"] == losses.code("edited:loss")
-    fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
-    file.write_text(text.replace("logits * logits", "logits.exp()"))
-    losses.code.cache_clear()  # as another process
-    with pytest.raises(UserError, match="was begun with other code of its method; resume it with the same"):
-        fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
-
-
-def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them_there(pictures, quick, tmp_path):
-    here, there, run = pictures.parent, tmp_path / "elsewhere", tmp_path / "run"
-    settings = replace(quick, backbone="tiny", size=16, batch_size=4, epochs=1)
-    fit(load(pictures), settings, run, quiet=True, extra_config={"root": str(here), "val": None})
-    before = contents(run, without=("config.json",))
-    shutil.copytree(here / "photos", there / "photos")
-    shutil.copy(pictures, there)
-    moved = load(there / pictures.name)
-    fit(moved, settings, run, quiet=True, resume=True, extra_config={"root": str(there), "val": None})
-    config = json.loads((run / "config.json").read_text())
-    assert (config["root"], config["data"]) == (str(there), moved.name)
-    assert contents(run, without=("config.json",)) == before
-    text = (there / pictures.name).read_text().splitlines()
-    (there / pictures.name).write_text("\n".join([*text[:1], *text[2:]]) + "\n")
-    with pytest.raises(UserError, match="was begun with other data"):
-        fit(load(there / pictures.name), settings, run, quiet=True, resume=True, extra_config={"root": str(there)})
-
-
-def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
-    before = contents(finished, without=())
-    with pytest.raises(UserError, match=r"already holds a run; give --resume, --overwrite"):
-        fit(scenes, quick, finished, quiet=True)
-    with pytest.raises(UserError, match=r"was begun with lr = 0.003, not 0.1"):
-        fit(scenes, replace(quick, lr=0.1), finished, resume=True, quiet=True)
-    assert contents(finished, without=()) == before
-
-
-def test_a_folder_with_other_things_is_refused(scenes, quick, tmp_path):
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(UserError, match="not empty and holds no run"):
-        fit(scenes, quick, tmp_path, overwrite=True, quiet=True)
-    assert (tmp_path / "thesis.tex").read_text() == "mine"
-
-
-def test_overwrite_replaces_the_run_and_keeps_what_is_not_its_own(scenes, quick, tmp_path):
-    short = replace(quick, epochs=1)
-    fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    fit(scenes, short, tmp_path / "run", overwrite=True, quiet=True)
-    assert outcome(tmp_path / "run")["epochs"] == 1
-    assert not (tmp_path / "run" / "scores" / "val-02.npz").exists()
-    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
-
-
-def test_a_broken_checkpoint_is_refused(scenes, quick, tmp_path):
-    fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True)
-    (tmp_path / "run" / "result.json").unlink()
-    checkpoint = tmp_path / "run" / "last.ckpt"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    with pytest.raises(UserError, match="cannot be read"):
-        fit(scenes, replace(quick, epochs=1), tmp_path / "run", resume=True, quiet=True)
-    assert checkpoint.exists()
 
 
 def noisy(experiment, seed):
@@ -313,67 +237,3 @@ def test_the_first_losses_are_those_recorded(scenes, quick, tmp_path):
 
 
 RECORDED = [0.471912, 0.294512]
-
-
-@pytest.mark.parametrize("moment", ["__init__", "_train_epoch"])
-def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
-    finished, scenes, quick, tmp_path, monkeypatch, moment
-):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    before = contents(run, without=())
-
-    def broken(self, *given):
-        raise UserError("no")
-
-    with monkeypatch.context() as patch, pytest.raises(UserError):
-        patch.setattr(Training, moment, broken)
-        fit(scenes, quick, run, overwrite=True, quiet=True)
-    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_a_run_that_was_killed_while_replacing_another_gives_it_back(finished, scenes, quick, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    before = contents(run, without=())
-    RunFolder(run).begin({"half": "written"})  # and killed before its first checkpoint
-    with pytest.raises(UserError, match="already holds a run"):
-        fit(scenes, quick, run, quiet=True)
-    assert contents(run, without=()) == before
-
-
-def test_resuming_on_other_data_is_refused(finished, scenes, quick):
-    swapped = [scenes.observed.items[1], scenes.observed.items[0], *scenes.observed.items[2:]]
-    table = LabelTable(swapped, scenes.classes, scenes.observed.sparse, x=scenes.observed.x)
-    with pytest.raises(UserError, match="begun with other data"):
-        fit(replace(scenes, observed=table), quick, finished, resume=True, quiet=True)
-
-
-def test_resuming_with_another_option_names_it(finished, scenes, quick):
-    with pytest.raises(UserError, match=r"begun with options.q3 = 1.0, not 2; "):
-        fit(scenes, quick, finished, options={"q3": 2}, resume=True, quiet=True)
-
-
-@pytest.mark.parametrize("moves", [1, 3, 6])
-def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(finished, scenes, quick, tmp_path, monkeypatch, moves):
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    before = contents(run, without=())
-    original, left = Path.rename, 0
-
-    def killed(self, target):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise KeyboardInterrupt
-        return original(self, target)
-
-    away, back = (lambda: RunFolder(run).begin({})), (lambda: RunFolder(run).check({}, resume=False, overwrite=True))
-    for work, allowed in ((away, moves), (back, moves - 1)):
-        left = allowed
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Path, "rename", killed)
-            work()
-    with pytest.raises(UserError, match="already holds a run"):
-        fit(scenes, quick, run, quiet=True)
-    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]

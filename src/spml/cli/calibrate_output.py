@@ -26,7 +26,7 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
     if record["aim"] == "f1" and now["value"] < before:
         told = "within its range" if before <= now["high"] else "beyond its range"
         console.print(
-            f"macro-F1 is lower than before, {told}: the thresholds before did as well; --undo brings them back"
+            f"macro-F1 is lower than before, {told}: the old ones do at least as well; --undo brings them back"
         )
 
 

@@ -9,6 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from spml.data import Experiment
+from spml.train.settings import Settings
+
 
 class Display:
     """Bars on a terminal, lines elsewhere, nothing when told to be quiet."""
@@ -61,3 +64,11 @@ class Display:
         """A line that stays."""
         if not self.quiet:
             self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def headline(experiment: Experiment, settings: Settings) -> str:
+    """The first line of a run: data, method and model."""
+    e, s = experiment, settings
+    counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
+    model = f"{s.backbone}" if s.head == "linear" else f"{s.backbone} with head {s.head}"
+    return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}"

@@ -21,7 +21,7 @@ from spml.train import randomness, record
 from spml.train.board import Board
 from spml.train.card import write_card
 from spml.train.device import described, eval_batch, how_to_run
-from spml.train.display import Display
+from spml.train.display import Display, headline
 from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
@@ -105,7 +105,7 @@ class Training:
             return self._run_all()
 
     def _run_all(self) -> dict[str, Any]:
-        self.display.line(f"{self._headline()}; {self.how}")
+        self.display.line(f"{headline(self.experiment, self.settings)}; {self.how}")
         last = self._restore()
         if last is None:
             if self.processes.first:
@@ -337,12 +337,6 @@ class Training:
         if len(self.val) and self.at.best["epoch"] == _epochs(self.settings) > 1:
             self.display.line("the last epoch is the best: with more --epochs or a higher --lr it may get better still")
         return result
-
-    def _headline(self) -> str:
-        e, s = self.experiment, self.settings
-        counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
-        model = f"{s.backbone}" if s.head == "linear" else f"{s.backbone} with head {s.head}"
-        return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}"
 
 
 def _epochs(settings: Settings) -> int:

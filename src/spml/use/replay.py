@@ -6,6 +6,7 @@ Threads that decode share Python and the processor with the one that starts the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -51,12 +52,9 @@ class Replayed:
         """Record for pictures in batches of this shape, before threads that decode take Python for themselves."""
         if self.device.type != "cuda":
             return
-        try:
-            with torch.inference_mode():
-                x = torch.zeros(*shape, dtype=torch.uint8, device=self.device)
-                self.fast, self.shape = self.record(self.score, x), x.shape
-        except Exception:  # a backbone that waits for the device, or no room; as it was, it may still run
-            self.fast, self.shape = self.score, None
+        with suppress(Exception), torch.inference_mode():  # a backbone that waits for the device, or no room
+            x = torch.zeros(*shape, dtype=torch.uint8, device=self.device)
+            self.fast, self.shape = self.record(self.score, x), x.shape
 
     def __call__(self, x: Tensor) -> Tensor:
         """What `score` gives for the batch."""
