@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
+from timm.layers.conv2d_same import Conv2dSame
 from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
-from spml.model import Classifier, fused
+from spml.model import Classifier, fused, norm_kernels
 from spml.model.backbones import Backbone
 from spml.model.norm_kernels import NormAct
 
@@ -49,6 +51,24 @@ def kernels() -> None:
             torch.testing.assert_close(ours.grad.float(), theirs.grad, **near)
 
 
+def kept_statistics() -> None:
+    """While pictures are scored, without gradient, those that the norm keeps count."""
+    fused._runs_on = lambda device: True
+    shapes = [(2, 5, 3, 3), (1, 70, 9, 7)]
+    for shape, act, add in itertools.product(shapes, (nn.Identity(), nn.ReLU(), nn.ReLU6()), (False, True)):
+        norm = nn.BatchNorm2d(shape[1]).eval()
+        for part in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+            nn.init.uniform_(part, 0.5, 2)
+        before = norm.running_mean.clone(), norm.running_var.clone()
+        x, residual = (torch.randn(shape).mul(5).to(memory_format=torch.channels_last) for _ in range(2))
+        with torch.inference_mode(), mock.patch.object(norm_kernels, "scored", wraps=norm_kernels.scored) as used:
+            y = fused.norm_act(norm, x, act, residual if add else None)
+        assert used.call_count == 1
+        torch.testing.assert_close(y, act(norm(x) + residual * add))
+        assert torch.equal(norm.running_mean, before[0]) and torch.equal(norm.running_var, before[1])
+        assert fused.norm_act(norm, x, act).requires_grad  # where a gradient is wanted, torch's own is used
+
+
 def large_mean() -> None:
     """Sums are measured from a value of the batch: a mean far from 0 does not eat the deviation."""
     x = as_pictures(torch.randn(2, 8, 16, 16) + 3000, torch.float32)
@@ -68,10 +88,83 @@ def not_a_number() -> None:
         assert y[:, 1].isnan().all() and y[:, [0, 2]].isfinite().all()
 
 
+def convolutions() -> None:
+    """Value and gradients, with zeros at all sides or as many as halve the picture, over odd and even shapes."""
+    fused._runs_on = lambda device: True
+    kinds = (nn.Conv2d, 1), (nn.Conv2d, 2), (Conv2dSame, 2)
+    shapes, dtypes = [(2, 5, 9, 7), (1, 40, 6, 11), (3, 3, 8, 8)], (torch.float32, torch.bfloat16)
+    for shape, side, (kind, stride), dtype in itertools.product(shapes, (3, 5), kinds, dtypes):
+        conv = kind(shape[1], shape[1], side, stride, padding=side // 2, groups=shape[1], bias=False)
+        assert fused._is_depthwise(conv)
+        x = as_pictures(torch.randn(shape), dtype)
+        y = fused.convolve(conv, x)
+        plain = x.detach().float().requires_grad_()
+        weight = conv.weight.detach().to(dtype).float().requires_grad_()
+        zeros = [side // 2] * 4 if kind is nn.Conv2d else _same(shape[3], side) + _same(shape[2], side)
+        z = F.conv2d(F.pad(plain, zeros), weight, stride=stride, groups=shape[1])
+        gradient = torch.randn_like(z).to(dtype)
+        z.backward(gradient.float())
+        y.backward(gradient)
+        exact = dtype == torch.float32
+        near = {"rtol": 1e-4, "atol": 1e-4} if exact else {"rtol": 0.02, "atol": 0.05}
+        torch.testing.assert_close(y.float(), z, **near)
+        torch.testing.assert_close(x.grad.float(), plain.grad, **near)
+        ours = exact or stride == 2 or side == 3  # else torch rounds the sums
+        near = {"rtol": 1e-4, "atol": 1e-3} if ours else {"rtol": 0.02, "atol": 0.05}
+        torch.testing.assert_close(conv.weight.grad, weight.grad, **near)
+    narrow = nn.Conv2d(4, 4, 3, 1, 0, groups=4, bias=False), nn.Conv2d(4, 8, 3, 2, 1, groups=4, bias=False)
+    for other in (*narrow, nn.Conv2d(4, 4, 3, 2, 1, groups=4), nn.Conv2d(4, 4, 7, 2, 3, groups=4, bias=False)):
+        assert not fused._is_depthwise(other)
+
+
+def stems() -> None:
+    """Value and gradient of a network's first convolution."""
+    fused._runs_on = lambda device: True
+    kinds, dtypes = (
+        (nn.Conv2d, Conv2dSame),
+        (torch.float32, torch.float16),
+    )  # the interpreter has no products of bfloat16
+    for shape, out, kind, dtype in itertools.product([(2, 3, 9, 26), (3, 1, 20, 11)], (5, 32), kinds, dtypes):
+        conv = kind(shape[1], out, 3, 2, padding=1, bias=False)
+        assert fused._is_stem(conv) and not fused._is_depthwise(conv)
+        x = torch.randn(shape).to(dtype).to(memory_format=torch.channels_last)
+        y = fused.convolve(conv, x)
+        weight = conv.weight.detach().to(dtype).float().requires_grad_()
+        zeros = [1] * 4 if kind is nn.Conv2d else _same(shape[3], 3) + _same(shape[2], 3)
+        z = F.conv2d(F.pad(x.float(), zeros), weight, stride=2)
+        gradient = torch.randn_like(z).to(dtype)
+        z.backward(gradient.float())
+        y.backward(gradient)
+        near = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.05}
+        torch.testing.assert_close(y.float(), z, **near)
+        torch.testing.assert_close(conv.weight.grad, weight.grad, rtol=1e-4, atol=1e-3)
+    pictures = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last).requires_grad_()
+    fused.convolve(nn.Conv2d(3, 8, 3, 2, bias=False), pictures).sum().backward()
+    assert pictures.grad.abs().sum() > 0  # by torch: ours has no such gradient
+    for other in (
+        nn.Conv2d(4, 8, 3, 2, bias=False),
+        nn.Conv2d(3, 8, 3, bias=False),
+        nn.Conv2d(3, 65, 3, 2, bias=False),
+    ):
+        assert not fused._is_stem(other)
+
+
+def _same(size: int, side: int) -> list[int]:
+    zeros = max(2 * ((size + 1) // 2 - 1) + side - size, 0)
+    return [zeros // 2, zeros - zeros // 2]
+
+
 def networks() -> None:
     """Whole backbones give what they give without, and are left as they were."""
     fused._runs_on = lambda device: True
-    layers = nn.Conv2d(3, 8, 3), BatchNormAct2d(8, act_layer=nn.ReLU6), nn.Conv2d(8, 4, 3), BatchNormAct2d(4)
+    halved = Conv2dSame(8, 8, 5, 2, groups=8, bias=False)
+    layers = (
+        nn.Conv2d(3, 8, 3, 2, 1, bias=False),
+        BatchNormAct2d(8, act_layer=nn.ReLU6),
+        halved,
+        nn.Conv2d(8, 4, 3),
+        BatchNormAct2d(4),
+    )
     inside = Classifier(Backbone(nn.Sequential(*layers), 4, (0.5,) * 3, (0.2,) * 3), 3)
     for name, plain in {"inside": inside, **{n: Classifier.build(n, 3) for n in ("resnet10t", "resnet14t")}}.items():
         torch.manual_seed(0)
@@ -79,7 +172,7 @@ def networks() -> None:
         x = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
         expected = plain(x)
         expected.sum().backward()
-        with fused.fused_norms(other) as count:
+        with fused.our_kernels(other) as count:
             assert count > 0, name
             got = other(x)
         got.sum().backward()
@@ -90,13 +183,17 @@ def networks() -> None:
             size_of = b.grad.norm() + 1e-3
             assert (a.grad - b.grad).norm() / size_of < 0.05, (name, key)
         assert not [module for module in other.modules() if "forward" in vars(module)]
+        plain.eval()
+        other.eval().load_state_dict(plain.state_dict())
+        with torch.inference_mode(), fused.our_kernels(other):
+            torch.testing.assert_close(other(x), plain(x), rtol=1e-3, atol=1e-4)
 
 
 def ahead() -> None:
     """Kernels are compiled beside the caller, and waited for by whoever uses them."""
     fused.compile_ahead(torch.float32, "cpu")
     thread = fused._compiling[0]
-    with fused.fused_norms(Classifier.build("resnet10t", 3)):
+    with fused.our_kernels(Classifier.build("resnet10t", 3)):
         assert not thread.is_alive() and not fused._compiling
 
 
@@ -104,7 +201,10 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     ahead()
     kernels()
+    kept_statistics()
     large_mean()
     not_a_number()
+    convolutions()
+    stems()
     networks()
     print("as torch has it")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from spml.model import Classifier
-from spml.model.fused import fused_norms, norm_act
+from spml.model.fused import norm_act, our_kernels
 
 PROGRAM = Path(__file__).with_name("interpreted.py")
 
@@ -33,14 +33,14 @@ def test_on_a_cpu_everything_is_as_without(backbone: str) -> None:
             nn.init.uniform_(module.bias)
     x = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
     expected = model(x)
-    with fused_norms(model):
+    with our_kernels(model):
         assert torch.equal(model(x), expected)
     assert not [module for module in model.modules() if "forward" in vars(module)]
 
 
 def test_modules_are_set_back_when_recording_fails() -> None:
     model = Classifier.build("test_resnet", 3)
-    with pytest.raises(RuntimeError, match="out of memory"), fused_norms(model):
+    with pytest.raises(RuntimeError, match="out of memory"), our_kernels(model):
         raise RuntimeError("out of memory")
     assert not [module for module in model.modules() if "forward" in vars(module)]
 

@@ -1,4 +1,7 @@
-"""Batch norms together with the sum and activation that follow them, while a training step is recorded on a GPU."""
+"""Batch norms with the sum and activation that follow them, and convolutions of each channel by itself, on a GPU.
+
+Our kernels take their place while a training step is recorded, and while pictures are scored.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,12 @@ def compile_ahead(dtype: torch.dtype, device: torch.device | str = "cuda") -> No
 
 
 @contextmanager
-def fused_norms(classifier: Classifier) -> Iterator[int]:
-    """Run the backbone's batch norms by our kernels inside of this block; gives how many.
+def our_kernels(classifier: Classifier) -> Iterator[int]:
+    """Run what our kernels can do of the backbone by these inside of this block; gives how many modules that is.
 
     Weights, names and results stay what they are, apart from rounding. Launched one by one the kernels would keep the
-    host busy for longer than torch's own, so this is meant for what is recorded once and replayed.
+    host busy for longer than torch's own, so this is meant for what is recorded once and replayed, and for large
+    batches.
     """
     while _compiling:
         _compiling.pop().join()  # a graph cannot be recorded while another thread uses the device
@@ -62,6 +66,8 @@ def fused_norms(classifier: Classifier) -> Iterator[int]:
                     change(module, lambda x, norm=module: norm_act(norm, x))
                 elif _is_norm_act(module):
                     change(module, lambda x, norm=module: norm_act(norm, x, norm.act))
+                elif _is_depthwise(module) or _is_stem(module):
+                    change(module, lambda x, conv=module: convolve(conv, x))
         yield len(changed)
     finally:
         for module in changed:
@@ -72,18 +78,85 @@ def fused_norms(classifier: Classifier) -> Iterator[int]:
 def norm_act(norm: Any, x: Tensor, act: nn.Module | None = None, residual: Tensor | None = None) -> Tensor:
     """act(norm(x) + residual), by our kernels where these fit the case."""
     kind = nn.Identity if act is None else type(act)
-    if _fits(norm, x, residual):
+    if norm.training and norm.momentum is not None and _fits(norm, x, residual):
         from spml.model.norm_kernels import NormAct
 
         moved = norm.running_mean, norm.running_var, norm.num_batches_tracked
         y: Tensor = NormAct.apply(x, residual, norm.weight, norm.bias, *moved, norm.momentum, norm.eps, CODES[kind])
         return y
+    if not norm.training and not torch.is_grad_enabled() and _fits(norm, x, residual):
+        from spml.model.norm_kernels import scored
+
+        return scored(x, residual, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.eps, CODES[kind])
     y = nn.BatchNorm2d.forward(norm, x)
     return ACTIVATIONS[kind](y if residual is None else y + residual)
 
 
+def convolve(conv: Any, x: Tensor) -> Tensor:
+    """A first convolution, or one of each channel by itself, by our kernels where these fit the case."""
+    x, first = _rounded(x), _is_stem(conv)
+    if not _fits_conv(conv, x) or (first and x.requires_grad):  # there is no kernel for the gradient of a picture
+        plain: Tensor = type(conv).forward(conv, x)
+        return plain
+    from spml.model.depthwise_kernels import Depthwise
+    from spml.model.stem_kernels import Stem
+
+    ours: Any = Stem if first else Depthwise
+    y: Tensor = ours.apply(x, conv.weight, _window(conv, x))
+    return y
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """As a convolution takes it under autocast."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+
+
+def _fits_conv(conv: Any, x: Tensor) -> bool:
+    order = x.is_contiguous(memory_format=torch.channels_last)
+    return bool(_runs_on(x.device) and order and conv.weight.dtype == torch.float32)
+
+
+def _window(conv: Any, x: Tensor) -> Any:
+    from spml.model.stem_kernels import Window
+
+    (side, _), (stride, _), sizes, zeros = conv.kernel_size, conv.stride, x.shape[2:], list(conv.padding)
+    out = [(size + 2 * n - side) // stride + 1 for size, n in zip(sizes, zeros, strict=True)]
+    if type(conv) is not nn.Conv2d:  # as many zeros as make the outcome half as large, the odd one at the end
+        out = [(size + 1) // 2 for size in sizes]
+        zeros = [max(2 * (n - 1) + side - size, 0) // 2 for size, n in zip(sizes, out, strict=True)]
+    return Window(side, stride, *zeros, *out)
+
+
+def _is_plain(module: Any, *sides: int) -> bool:
+    """A convolution without bias, its window one of these squares, with zeros around the picture."""
+    from timm.layers.conv2d_same import Conv2dSame
+
+    if type(module) not in (nn.Conv2d, Conv2dSame) or module.bias is not None or isinstance(module.padding, str):
+        return False
+    square = module.kernel_size[0] == module.kernel_size[1] and module.kernel_size[0] in sides
+    return square and module.dilation == (1, 1) and module.padding_mode == "zeros"
+
+
+def _is_stem(module: Any) -> bool:
+    """A convolution of pictures: of stride 2, 3 x 3, from three channels or fewer to some."""
+    if not _is_plain(module, 3):
+        return False
+    few = module.in_channels <= 3 and module.groups == 1 and module.out_channels <= 64
+    return bool(few and module.stride == (2, 2))
+
+
+def _is_depthwise(module: Any) -> bool:
+    """A convolution that our kernels can do: of stride 2, or of stride 1 where it keeps a picture's size."""
+    if not _is_plain(module, 3, 5):
+        return False
+    alone = module.groups == module.in_channels == module.out_channels
+    keeps = type(module) is nn.Conv2d and module.padding == (module.kernel_size[0] // 2,) * 2
+    return alone and (module.stride == (2, 2) or (module.stride == (1, 1) and keeps))
+
+
 def _fits(norm: Any, x: Tensor, residual: Tensor | None) -> bool:
-    whole = norm.training and norm.affine and norm.track_running_stats and norm.momentum is not None
+    whole = norm.affine and norm.track_running_stats
     order = x.is_contiguous(memory_format=torch.channels_last) and x.numel() > x.shape[1]
     alike = residual is None or (
         residual.dtype == x.dtype

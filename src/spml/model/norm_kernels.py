@@ -79,15 +79,19 @@ def _statistics(
 
 @triton.jit
 def _normalise(
-    x, residual, y, mean, scale, weight, bias, rows, channels, low, high,
-    ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    x, residual, y, mean, scale, weight, bias, rows, channels, low, high, eps,
+    ADD: tl.constexpr, KEPT: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
+    """By the batch's statistics, or by those that are kept, of which the variance stands in place of the scale."""
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = c < channels
     mask = (r < rows)[:, None] & inside[None, :]
     at = r[:, None].to(tl.int64) * channels + c[None, :]
-    factor = tl.load(scale + c, mask=inside, other=0) * tl.load(weight + c, mask=inside, other=0)
+    factor = tl.load(scale + c, mask=inside, other=1)
+    if KEPT:
+        factor = 1 / tl.sqrt(factor + eps)
+    factor *= tl.load(weight + c, mask=inside, other=0)
     offset = tl.load(bias + c, mask=inside, other=0) - tl.load(mean + c, mask=inside, other=0) * factor
     z = tl.load(x + at, mask=mask, other=0).to(tl.float32) * factor[None, :] + offset[None, :]
     if ADD:
@@ -201,8 +205,8 @@ class NormAct(torch.autograd.Function):
             BP=GATHERED, BC=NARROW,
         )  # fmt: skip
         _normalise[(triton.cdiv(rows, ROWS), blocks)](
-            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act],
-            ADD=add, **tile, num_warps=FEWER,
+            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act], eps,
+            ADD=add, KEPT=False, **tile, num_warps=FEWER,
         )  # fmt: skip
         ctx.save_for_backward(x, y if add else None, weight, bias, mean, scale)
         ctx.act, ctx.add = act, add
@@ -232,6 +236,19 @@ class NormAct(torch.autograd.Function):
             to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], **how, num_warps=FEWER,
         )  # fmt: skip
         return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
+
+
+def scored(
+    x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, act: int
+) -> Tensor:
+    """The same by the statistics that are kept, without gradient."""
+    y, add, channels = torch.empty_like(x), residual is not None, x.shape[1]
+    rows, wide = x.numel() // channels, min(WIDE, triton.next_power_of_2(channels))
+    _normalise[(triton.cdiv(rows, ROWS), triton.cdiv(channels, wide))](
+        x, residual if add else x, y, mean, var, weight, bias, rows, channels, *BOUNDS[act], eps,
+        ADD=add, KEPT=True, BM=ROWS, BC=wide, num_warps=FEWER,
+    )  # fmt: skip
+    return y
 
 
 def compile_kernels(dtype: torch.dtype, device: torch.device | str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spml.launch import launched
 from spml.model import Classifier
-from spml.model.fused import compile_ahead, fused_norms
+from spml.model.fused import compile_ahead, our_kernels
 from spml.train.device import how_to_run, uses_cuda
 from spml.train.display import Display
 from spml.train.settings import Settings
@@ -35,7 +35,7 @@ class Forward:
         precision: of Fabric.
         detailed: features are wanted.
         display: told where a graph cannot be had.
-        fused: in graphs, batch norm and what follows it are run by our kernels.
+        fused: in graphs, what our kernels can do is run by these.
     """
 
     def __init__(
@@ -77,9 +77,14 @@ class Forward:
         if self.how == "compile":
             self.fast = torch.compile(step, mode="reduce-overhead" if x.is_cuda else None, dynamic=False)
             return
-        self.fast = self._record(step, x, fused_norms(self.classifier)) if self.fused else None
+        self.fast = self._record(step, x, our_kernels(self.classifier)) if self.fused else None
+        self.fused = self.fast is not None
         if self.fast is None:
             self.fast = self._record(step, x, _PLAIN)
+
+    def scoring(self) -> AbstractContextManager[Any]:
+        """In which pictures are scored: by our kernels too, once these have been seen to work."""
+        return our_kernels(self.classifier) if self.fused and self.how == "graphs" and self.fast is not None else _PLAIN
 
     def _record(self, step: nn.Module, x: Tensor, ways: AbstractContextManager[Any]) -> Any:
         """The step as a graph; None where it cannot be had."""
@@ -93,7 +98,7 @@ class Forward:
             return graph
         except Exception as error:  # a compiler of kernels has errors of many kinds
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-            self.display.line(f"no CUDA graph {'' if ways is _PLAIN else 'with fused norms '}({reason})")
+            self.display.line(f"no CUDA graph {'' if ways is _PLAIN else 'with our kernels '}({reason})")
             return None
         finally:
             for buffer, value in zip(self.classifier.buffers(), kept, strict=True):

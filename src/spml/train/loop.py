@@ -247,7 +247,8 @@ class Training:
 
     def _scored(self, feed: Feed) -> Any:
         batch = eval_batch(self.settings, self.fabric.device) * self.processes.count
-        return score_batches(self.model, feed, batch, self.fabric.device, self.processes)
+        with self.step.forward.scoring():
+            yield from score_batches(self.model, feed, batch, self.fabric.device, self.processes)
 
     def _logits(self, feed: Feed, what: str, epoch: int = 0) -> Any:
         self.display.begin(what, len(feed))

@@ -91,7 +91,7 @@ class Settings:
     compile: Literal["auto", "none", "graphs", "compile"] = "auto"
     """Run the model eager, from CUDA graphs, or compiled. Default: graphs on one GPU, compiled if training is long."""
     fused_norm: bool = True
-    """In CUDA graphs, run batch norm with the sum and activation after it as few kernels of our own."""
+    """With CUDA graphs, run batch norm with what follows it, and channelwise convolutions, by kernels of our own."""
     eval_batch_size: int | None = None
     """Items scored together. Default: four times the batch size, on a GPU at least 128."""
     on_nan: Literal["stop", "skip"] = "stop"

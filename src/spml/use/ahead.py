@@ -19,6 +19,7 @@ from spml.use.inputs import Item
 
 AHEAD = 4  # batches being made ready while one is used
 MOST = 512  # items in them, beyond two batches
+BEGUN = 2  # batches that a GPU has been given while what became of an earlier one is written
 IN_A_ROW = 8  # pictures, at most, that a thread decodes before it asks for more: asking takes time from all
 
 Batch = tuple[list[Item], Tensor]
@@ -121,8 +122,8 @@ def _good(group: list[Item], x: Tensor, filling: list[Future[Errors]], on_error:
 def answers(
     score: Callable[[Tensor], Tensor], batches: Iterable[Batch], device: torch.device | str
 ) -> Iterator[tuple[list[Item], Tensor]]:
-    """What `score` gives for each batch, on the CPU; on a GPU the next batch is begun before the last one is given."""
-    waiting: tuple[list[Item], Tensor, torch.cuda.Event | None] | None = None
+    """What `score` gives for each batch, on the CPU; a GPU has the next batches before the answer of one is given."""
+    waiting: deque[tuple[list[Item], Tensor, torch.cuda.Event | None]] = deque()
     for group, x in batches:
         with torch.inference_mode():
             result = score(x.to(device, non_blocking=True))
@@ -131,11 +132,11 @@ def answers(
             result = torch.empty_like(result, device="cpu", pin_memory=True).copy_(result, non_blocking=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record()
-        if waiting is not None:
-            yield _arrived(*waiting)
-        waiting = (group, result, done)
-    if waiting is not None:
-        yield _arrived(*waiting)
+        waiting.append((group, result, done))
+        if len(waiting) > (BEGUN if done is not None else 0):
+            yield _arrived(*waiting.popleft())
+    while waiting:
+        yield _arrived(*waiting.popleft())
 
 
 def _arrived(group: list[Item], result: Tensor, done: torch.cuda.Event | None) -> tuple[list[Item], Tensor]:
