@@ -32,7 +32,7 @@ KINDS = {  # the first that a kernel's name has a part of
     ),
     "convolution and matrix products": (
         *("conv", "fprop", "dgrad", "wgrad", "gemm", "cutlass", "cudnn", "xmma", "winograd", "splitk", "cublas"),
-        "nvjet",
+        *("nvjet", "_stem", "_weights"),  # the last two ours
     ),
     "elementwise, pooling and sums": ("elementwise", "pool", "reduce", "triton", "vectorized", "index", "softmax"),
 }

@@ -119,10 +119,30 @@ def first_epoch() -> str:
 
 def side_by_side() -> str:
     """Runs of a small backbone on one GPU."""
-    lines = ["| processes | NVIDIA's MPS | steps/s in all |", "|---|---|---|"]
+    lines = ["| processes | NVIDIA's MPS | channelwise convolutions | steps/s in all |", "|---|---|---|---|"]
     for row in load("side-by-side-h200.json")["rows"]:
-        total = sum(row["steps_per_second"])
-        lines.append(f"| {row['processes']} | {'yes' if row['mps'] else 'no'} | {total:.0f} |")
+        total, mark = sum(row["steps_per_second"]), " *" if row["copied"] else ""
+        ways = f"{'yes' if row['mps'] else 'no'} | {row['convolutions']}"
+        lines.append(f"| {row['processes']} | {ways} | {total:.0f}{mark} |")
+    return "\n".join(lines)
+
+
+def kernels() -> str:
+    """Our kernels against torch's: scoring, and convolutions where they are recorded."""
+    data = load("kernels-h200.json")
+    ways, given = data["scoring"], data["settings"]
+    lines = ["| pictures/s scored in bfloat16 | torch | ours | × as fast |", "|---|---|---|---|"]
+    figures = f"{ways['torch']:,.0f} | {ways['ours']:,.0f} | {ways['ours'] / ways['torch']:.2f}"
+    lines.append(f"| {given['backbone']} at {given['size']} px | {figures} |")
+    if data["rows"]:
+        lines += ["", "| convolution of | times | forward, µs | with gradients, µs | × as fast | error |", "|---" * 6 + "|"]
+    for row in data["rows"]:
+        theirs, ours = (row["microseconds"][way] for way in ("torch", "ours"))
+        channels, height, width = row["shape"]
+        what = f"{channels} × {height} × {width}, {row['side']} × {row['side']}, stride {row['stride']}"
+        times = " | ".join(f"{theirs[part]:.0f} → {ours[part]:.0f}" for part in ("forward", "with gradients"))
+        ratio = theirs["with gradients"] / ours["with gradients"]
+        lines.append(f"| {what} | {row['times']} | {times} | {ratio:.2f} | {row['error']:.4f} |")
     return "\n".join(lines)
 
 
@@ -229,6 +249,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "throughput": throughput,
     "first_epoch": first_epoch,
     "side_by_side": side_by_side,
+    "kernels": kernels,
     "throughput_cpu": throughput_cpu,
     "agreement": agreement,
     "review": review,

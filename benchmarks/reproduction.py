@@ -63,8 +63,8 @@ class Page:
             return []
 
     def blocks(self) -> dict[str, Callable[[], str]]:
-        names = ("state", "claims", "table_a", "table_b", "table_3", "switches", "below_an", "pixels", "backbones")
-        own = {name.replace("_", "-"): getattr(self, name) for name in names}
+        names = ("state", "claims", "table_a", "table_b", "query_heads", "table_3", "switches", "below_an", "pixels")
+        own = {name.replace("_", "-"): getattr(self, name) for name in (*names, "backbones")}
         return own | {
             "command": lambda: f"```\n{shell_function()}\n```",
             "sensitivity": lambda: sensitivity(self.known),
@@ -142,6 +142,9 @@ class Page:
     def below_an(self) -> str:
         plan = self.known.plan("below an on digits")
         return result_table(self.known, plan, thirds=True, base="none")
+
+    def query_heads(self) -> str:
+        return result_table(self.known, self.known.plan("query heads"), base="none")
 
     def pixels(self) -> str:
         parts = []

@@ -61,6 +61,15 @@ SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one learning rate": ({}, {"head_lr": 1.0}),
     "early stop": ({}, {"patience_drop": 2.0}),
 }
+QUERY_HEADS: dict[str, tuple[str, dict[str, Any]]] = {  # their heads are transformers: ten times the rate may be too much
+    "smile, one learning rate": ("smile", {"head_lr": 1.0}),
+    "smile, trained as published": ("smile", {"head_lr": 1.0, "lr": 1e-5, "epochs": 10}),
+    "mime, one learning rate": ("mime", {"head_lr": 1.0}),
+    "mime, trained as published": (
+        "mime",
+        {"optimizer": "adamax", "lr": 1e-4, "frozen_norm": True, "batch_size": 32, "epochs": 10},
+    ),
+}
 RANDOM = {"weights": "none", "lr": 5e-4}  # from random weights, 5e-5 would hardly move anything in eight epochs
 BACKBONES: dict[str, dict[str, Any]] = {
     "Lite2": {"backbone": "tf_efficientnet_lite2"},
@@ -83,6 +92,7 @@ def plans(pixels: str) -> list[Plan]:
         Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
         *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
+        Plan("query heads", data, _query_heads(), (0,), AT_LR),
         Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
         Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
         *(Plan(f"sensitivity, {study.name}", data, study.cases, (0,), AT_LR) for study in STUDIES),
@@ -92,6 +102,10 @@ def plans(pixels: str) -> list[Plan]:
 
 def _pixels(method: str) -> tuple[Case, ...]:
     return tuple(Case(f"{method}, {pixels}", method, data=f"voc@{pixels}") for pixels in PIXELS)
+
+
+def _query_heads() -> tuple[Case, ...]:
+    return tuple(Case(row, method, settings=settings) for row, (method, settings) in QUERY_HEADS.items())
 
 
 def _others(settings: dict[str, Any]) -> tuple[Case, ...]:

@@ -109,7 +109,7 @@ def convolutions() -> None:
         near = {"rtol": 1e-4, "atol": 1e-4} if exact else {"rtol": 0.02, "atol": 0.05}
         torch.testing.assert_close(y.float(), z, **near)
         torch.testing.assert_close(x.grad.float(), plain.grad, **near)
-        ours = exact or stride == 2 or side == 3  # else torch rounds the sums
+        ours = exact or stride == 2 or (side == 3 and shape[1] <= 32)  # else torch rounds the sums
         near = {"rtol": 1e-4, "atol": 1e-3} if ours else {"rtol": 0.02, "atol": 0.05}
         torch.testing.assert_close(conv.weight.grad, weight.grad, **near)
     narrow = nn.Conv2d(4, 4, 3, 1, 0, groups=4, bias=False), nn.Conv2d(4, 8, 3, 2, 1, groups=4, bias=False)

@@ -45,6 +45,13 @@ def test_pictures_of_ones_own_are_trained_at_a_rate_that_moves_them_in_few_steps
     assert (settings.epochs, settings.batch_size, settings.lr, settings.size) == (10, 16, 5e-5, 448)
 
 
+@pytest.mark.parametrize(("given", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)])
+def test_on_them_a_transformer_learns_no_faster_than_the_backbone(given, times):
+    assert resolve(Settings(**given), experiment("mine.csv")).head_lr == times
+    assert resolve(Settings(**given, head_lr=3.0), experiment("mine.csv")).head_lr == 3
+    assert resolve(Settings(**given), experiment("voc")).head_lr == 10  # the protocol's
+
+
 @pytest.mark.parametrize(("method", "rates"), [("gr", (3e-3, 10)), ("mime", (1e-3, 1)), ("lagc", (1e-3, 1))])
 def test_digits_rates_fit_the_head(digits, method, rates):
     settings = resolve(Settings(method=method), digits)

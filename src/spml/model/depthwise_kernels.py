@@ -17,6 +17,7 @@ from spml.model.stem_kernels import Window
 
 ROWS, WIDE, WARPS = 64, 32, 4  # a tile: positions, channels, and the warps that work on it
 FEWER = 32  # positions of a tile of which several are kept
+FEW = 32  # channels up to which our gradient of the weights of stride 1 is the faster one
 PROGRAMS = 1056  # that share the sums of a gradient
 GATHERED = 64  # partial sums that are brought together at a time
 
@@ -215,7 +216,8 @@ class Depthwise(torch.autograd.Function):
         if window.stride == 2:
             return _halved_to_x(gradient, x, weight, window), _to_weight(gradient, x, window), None
         to_x = _moved(gradient, weight.flip(2, 3), window)  # faster than torch's own gradient
-        return to_x, _to_weight(gradient, x, window) if window.side == 3 else _torchs(gradient, x, weight), None
+        ours = window.side == 3 and x.shape[1] <= FEW
+        return to_x, _to_weight(gradient, x, window) if ours else _torchs(gradient, x, weight), None
 
 
 def _moved(x: Tensor, weight: Tensor, window: Window) -> Tensor:

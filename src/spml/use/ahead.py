@@ -130,7 +130,7 @@ def answers(
         done = None
         if result.is_cuda:
             result = torch.empty_like(result, device="cpu", pin_memory=True).copy_(result, non_blocking=True)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # who waits for it leaves its core to a thread that decodes
             done.record()
         waiting.append((group, result, done))
         if len(waiting) > (BEGUN if done is not None else 0):
