@@ -17,6 +17,7 @@ from spml.model.stem_kernels import Window
 
 ROWS, WIDE, WARPS = 64, 32, 4  # a tile: positions, channels, and the warps that work on it
 FEWER = 32  # positions of a tile of which several are kept
+SUMMED, SUMMING, STAGES = 32, 4, 1  # of a loop over tiles: their positions, warps, and how many are loaded ahead
 FEW = 32  # channels up to which our gradient of the weights of stride 1 is the faster one
 PROGRAMS = 1056  # that share the sums of a gradient
 GATHERED = 64  # partial sums that are brought together at a time
@@ -98,7 +99,7 @@ def _convolve_to_x(
 @triton.jit(do_not_specialize=["share"])
 def _weights_of_3(
     x, gradient, parts, rows, channels, height, width, to_height, to_width, top, left, share,
-    STRIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    STRIDE: tl.constexpr, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a window of 3 x 3, summed over each program's positions: three of its upper line, and so on."""
     p = tl.program_id(0)
@@ -115,7 +116,7 @@ def _weights_of_3(
     l0 = tl.zeros((BM, BC), tl.float32)
     l1 = tl.zeros((BM, BC), tl.float32)
     l2 = tl.zeros((BM, BC), tl.float32)
-    for m in range(start, end, BM):
+    for m in tl.range(start, end, BM, num_stages=STAGES):
         r = m + tl.arange(0, BM)
         there = r < end
         down, along = STRIDE * (r // to_width % to_height) - top, STRIDE * (r % to_width) - left
@@ -147,7 +148,7 @@ def _weights_of_3(
 @triton.jit(do_not_specialize=["share"])
 def _weights_of_5(
     x, gradient, parts, rows, channels, height, width, to_height, to_width, top, left, share,
-    STRIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    STRIDE: tl.constexpr, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The same of one line of a window of 5 x 5."""
     p, line = tl.program_id(0), tl.program_id(2)
@@ -160,7 +161,7 @@ def _weights_of_5(
     l2 = tl.zeros((BM, BC), tl.float32)
     l3 = tl.zeros((BM, BC), tl.float32)
     l4 = tl.zeros((BM, BC), tl.float32)
-    for m in range(start, end, BM):
+    for m in tl.range(start, end, BM, num_stages=STAGES):
         r = m + tl.arange(0, BM)
         there = r < end
         down, along = STRIDE * (r // to_width % to_height) - top + line, STRIDE * (r % to_width) - left
@@ -268,14 +269,14 @@ def _to_weight(gradient: Tensor, x: Tensor, window: Window) -> Tensor:
     channels, side = x.shape[1], window.side
     rows, blocks = gradient.numel() // channels, triton.cdiv(channels, WIDE)
     kernel, lines = (_weights_of_3, 1) if side == 3 else (_weights_of_5, side)
-    tiles = triton.cdiv(rows, FEWER)
-    share = FEWER * triton.cdiv(tiles, max(1, min(PROGRAMS // (blocks * lines), tiles)))
+    tiles = triton.cdiv(rows, SUMMED)
+    share = SUMMED * triton.cdiv(tiles, max(1, min(PROGRAMS // (blocks * lines), tiles)))
     programs = triton.cdiv(rows, share)
     parts = x.new_empty(programs, side**2, channels, dtype=torch.float32)
     to_weight = x.new_empty(channels, 1, side, side, dtype=torch.float32)
     kernel[(programs, blocks, lines)](
         x, gradient, parts, rows, *_sizes(x, window), share,
-        STRIDE=window.stride, BM=FEWER, BC=WIDE, num_warps=WARPS,
+        STRIDE=window.stride, STAGES=STAGES, BM=SUMMED, BC=WIDE, num_warps=SUMMING,
     )  # fmt: skip
     _weights[(blocks, side**2)](parts, to_weight, channels, programs, TAPS=side**2, BP=GATHERED, BC=WIDE)
     return to_weight

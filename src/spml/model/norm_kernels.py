@@ -10,15 +10,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PROGRAMS = 528  # that share a reduction; a few for each multiprocessor
-ROWS, WIDE = 64, 64  # a tile: positions and channels
-WARPS, FEWER = 8, 4  # that work on a tile where sums are kept over many, and where each is done with by itself
+ROWS, WIDE, WARPS = 64, 64, 4  # a tile: positions, channels, and the warps that work on it
+SUMMED, SUMMING = 64, 8  # positions of a tile and its warps where sums are kept over many tiles
+STAGES, PROGRAMS = 1, 528  # of such a loop: tiles loaded ahead, with the one in hand; and those that share it
 GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
 BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # of no activation, ReLU and ReLU6
 
 
 @triton.jit(do_not_specialize=["share"])
-def _moments(x, parts, rows, channels, share, BM: tl.constexpr, BC: tl.constexpr):
+def _moments(x, parts, rows, channels, share, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     """Mean and sum of squared deviations of each program's rows. What is summed is measured from the first row."""
     p = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -28,7 +28,7 @@ def _moments(x, parts, rows, channels, share, BM: tl.constexpr, BC: tl.constexpr
     shift = tl.load(x + start.to(tl.int64) * channels + c, mask=inside & (start < rows), other=0).to(tl.float32)
     first = tl.zeros((BM, BC), tl.float32)
     second = tl.zeros((BM, BC), tl.float32)
-    for m in range(start, end, BM):
+    for m in tl.range(start, end, BM, num_stages=STAGES):
         r = m + tl.arange(0, BM)
         mask = (r < end)[:, None] & inside[None, :]
         value = tl.load(x + r[:, None].to(tl.int64) * channels + c[None, :], mask=mask, other=0).to(tl.float32)
@@ -115,7 +115,7 @@ def _gradient(x, y, gradient, at, mask, mean, scale, weight, bias, low, high, AD
 @triton.jit(do_not_specialize=["share"])
 def _sums(
     x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, low, high,
-    ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    ADD: tl.constexpr, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sums of the gradient, and of its product with the normalised input, over each program's rows."""
     p = tl.program_id(0)
@@ -127,7 +127,7 @@ def _sums(
     w, b = tl.load(weight + c, mask=inside, other=0), tl.load(bias + c, mask=inside, other=0)
     first = tl.zeros((BM, BC), tl.float32)
     second = tl.zeros((BM, BC), tl.float32)
-    for m in range(start, end, BM):
+    for m in tl.range(start, end, BM, num_stages=STAGES):
         r = m + tl.arange(0, BM)
         mask = (r < end)[:, None] & inside[None, :]
         at = r[:, None].to(tl.int64) * channels + c[None, :]
@@ -197,8 +197,7 @@ class NormAct(torch.autograd.Function):
         mean, scale = x.new_empty(2, channels, dtype=torch.float32)
         parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
         wide = min(WIDE, triton.next_power_of_2(channels))
-        tile = {"BM": ROWS, "BC": wide}
-        _moments[(programs, blocks)](x, parts, rows, channels, share, **tile, num_warps=WARPS)
+        _moments[(programs, blocks)](x, parts, rows, channels, share, **_loop(wide))
         few = (triton.cdiv(channels, NARROW),)
         _statistics[few](
             parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
@@ -206,7 +205,7 @@ class NormAct(torch.autograd.Function):
         )  # fmt: skip
         _normalise[(triton.cdiv(rows, ROWS), blocks)](
             x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act], eps,
-            ADD=add, KEPT=False, **tile, num_warps=FEWER,
+            ADD=add, KEPT=False, BM=ROWS, BC=wide, num_warps=WARPS,
         )  # fmt: skip
         ctx.save_for_backward(x, y if add else None, weight, bias, mean, scale)
         ctx.act, ctx.add = act, add
@@ -224,16 +223,15 @@ class NormAct(torch.autograd.Function):
         to_bias, to_weight = x.new_empty(2, channels, dtype=torch.float32)
         parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
         wide = min(WIDE, triton.next_power_of_2(channels))
-        how = {"ADD": ctx.add, "BM": ROWS, "BC": wide}
         _sums[(programs, blocks)](
             x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, *BOUNDS[ctx.act],
-            **how, num_warps=WARPS,
+            ADD=ctx.add, **_loop(wide),
         )  # fmt: skip
         few = (triton.cdiv(channels, NARROW),)
         _gather[few](parts, to_bias, to_weight, channels, programs, BP=GATHERED, BC=NARROW)
         _backward[(triton.cdiv(rows, ROWS), blocks)](
             x, y, gradient, to_x, to_x if to_residual is None else to_residual, mean, scale, weight, bias,
-            to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], **how, num_warps=FEWER,
+            to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], ADD=ctx.add, BM=ROWS, BC=wide, num_warps=WARPS,
         )  # fmt: skip
         return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
 
@@ -246,7 +244,7 @@ def scored(
     rows, wide = x.numel() // channels, min(WIDE, triton.next_power_of_2(channels))
     _normalise[(triton.cdiv(rows, ROWS), triton.cdiv(channels, wide))](
         x, residual if add else x, y, mean, var, weight, bias, rows, channels, *BOUNDS[act], eps,
-        ADD=add, KEPT=True, BM=ROWS, BC=wide, num_warps=FEWER,
+        ADD=add, KEPT=True, BM=ROWS, BC=wide, num_warps=WARPS,
     )  # fmt: skip
     return y
 
@@ -261,11 +259,15 @@ def compile_kernels(dtype: torch.dtype, device: torch.device | str) -> None:
         y.backward(torch.ones_like(y))
 
 
+def _loop(wide: int) -> dict[str, int]:
+    return {"STAGES": STAGES, "BM": SUMMED, "BC": wide, "num_warps": SUMMING}
+
+
 def _shares(x: Tensor) -> tuple[int, int, int, int, int]:
     """Rows, channels, rows of each program of a reduction, programs, blocks of channels."""
     channels = x.shape[1]
     rows = x.numel() // channels
     blocks = triton.cdiv(channels, WIDE)
-    programs = max(1, min(PROGRAMS // blocks, triton.cdiv(rows, ROWS)))
-    share = ROWS * triton.cdiv(rows, ROWS * programs)
+    programs = max(1, min(PROGRAMS // blocks, triton.cdiv(rows, SUMMED)))
+    share = SUMMED * triton.cdiv(rows, SUMMED * programs)
     return rows, channels, share, triton.cdiv(rows, share), blocks
