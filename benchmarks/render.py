@@ -135,7 +135,11 @@ def kernels() -> str:
     figures = f"{ways['torch']:,.0f} | {ways['ours']:,.0f} | {ways['ours'] / ways['torch']:.2f}"
     lines.append(f"| {given['backbone']} at {given['size']} px | {figures} |")
     if data["rows"]:
-        lines += ["", "| convolution of | times | forward, µs | with gradients, µs | × as fast | error |", "|---" * 6 + "|"]
+        lines += [
+            "",
+            "| convolution of | times | forward, µs | with gradients, µs | × as fast | error |",
+            "|---" * 6 + "|",
+        ]
     for row in data["rows"]:
         theirs, ours = (row["microseconds"][way] for way in ("torch", "ours"))
         channels, height, width = row["shape"]

@@ -61,7 +61,9 @@ SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one learning rate": ({}, {"head_lr": 1.0}),
     "early stop": ({}, {"patience_drop": 2.0}),
 }
-QUERY_HEADS: dict[str, tuple[str, dict[str, Any]]] = {  # their heads are transformers: ten times the rate may be too much
+QUERY_HEADS: dict[
+    str, tuple[str, dict[str, Any]]
+] = {  # their heads are transformers: ten times the rate may be too much
     "smile, one learning rate": ("smile", {"head_lr": 1.0}),
     "smile, trained as published": ("smile", {"head_lr": 1.0, "lr": 1e-5, "epochs": 10}),
     "mime, one learning rate": ("mime", {"head_lr": 1.0}),
