@@ -1,0 +1,100 @@
+"""The classifier in a step, with a stand-in for what records it on a GPU."""
+
+import pytest
+import torch
+
+from spml.model import Classifier
+from spml.train.display import Display
+from spml.train.forward import Forward
+
+X = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
+
+
+class Told(Display):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Classifier.build("test_efficientnet", 3).train()
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    """Runs what it is given once and marks what it returns; fails as often as it is told to."""
+    seen = {"failures": 0, "ours": []}
+
+    def record(step, given, **_):
+        ours = any("forward" in vars(module) for module in step.modules())
+        seen["ours"].append(ours)
+        step(*given)[0].sum().backward()
+        if seen["failures"]:
+            seen["failures"] -= 1
+            raise RuntimeError("no such\n  kernel")
+        return lambda x: ("replayed", step(x))
+
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", record)
+    return seen
+
+
+def forward(model, how="graphs", **more):
+    return Forward(model, model, how, "32-true", detailed=False, display=Told(), **more)
+
+
+def changed(model):
+    return any("forward" in vars(module) for module in model.modules())
+
+
+def test_a_recorded_step_is_replayed_for_batches_of_its_shape_and_leaves_no_trace(model, recorder):
+    before = [buffer.clone() for buffer in model.buffers()]
+    step = forward(model)
+    step.prepare(X)
+    assert all(map(torch.equal, before, model.buffers()))  # running statistics of the recording are taken back
+    assert all(parameter.grad is None for parameter in model.parameters()) and not changed(model)
+    assert step(X)[0] == "replayed" and isinstance(step(X[:1].repeat(3, 1, 1, 1)), torch.Tensor)
+    assert recorder["ours"] == [True] and "recorded in" in step.display.lines[0]
+
+
+def test_scoring_is_by_our_kernels_once_they_are_recorded(model, recorder):
+    step = forward(model)
+    with step.scoring():
+        assert not changed(model)
+    step.prepare(X)
+    with step.scoring():
+        assert changed(model)
+    assert not changed(model)
+
+
+@pytest.mark.parametrize(("failures", "lines"), [(1, 2), (2, 2)])
+def test_where_our_kernels_fail_torchs_are_recorded_and_where_these_do_nothing_is(model, recorder, failures, lines):
+    recorder["failures"] = failures
+    step = forward(model)
+    outcome = step(X)
+    assert recorder["ours"] == [True, False] and len(step.display.lines) == lines
+    assert step.display.lines[0] == "no CUDA graph with our kernels (RuntimeError: no such kernel)"
+    assert isinstance(outcome, torch.Tensor) if failures == 2 else outcome[0] == "replayed"
+    with step.scoring():
+        assert not changed(model)
+
+
+def test_our_kernels_can_be_left_out(model, recorder):
+    step = forward(model, fused=False)
+    step.prepare(X)
+    assert recorder["ours"] == [False]
+    with step.scoring():
+        assert not changed(model)
+
+
+@pytest.mark.parametrize("how", ["none", "compile"])
+def test_other_ways_record_nothing(model, recorder, how, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda step, **_: step)
+    step = forward(model, how)
+    assert torch.allclose(step(X), model(X)) and recorder["ours"] == []
+    with step.scoring():
+        assert not changed(model)
