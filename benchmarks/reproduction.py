@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/reproduction.md, and its figures, from the recorded runs on VOC2012.
+"""Writes the generated parts of docs/reproduction.md, its figures and the README's table from the runs on VOC2012.
 
 python benchmarks/reproduction.py               # the page and the figures a to e
 python benchmarks/reproduction.py --root VOC    # figure f too, which needs the labels of VOC2012
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from claims import NO, OPEN, YES, claims
 from figure_blocks import classes, confidences, quoted, sensitivity
-from recorded import Recorded, interval, markdown, result_table, run_links, shell_function, trial_table
+from recorded import Recorded, interval, markdown, measured, result_table, run_links, shell_function, trial_table
 from render import render
 from voc_plan import BACKBONES, FRESH, REFERENCE
 
@@ -26,6 +26,7 @@ from spml.errors import UserError
 from spml.report.text import signed
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+README = PAGE.parents[1] / "README.md"
 FIGURE_FOLDER = PAGE.parent / "figures"
 NEAR = 0.5
 SWITCHED = {  # row of the plan: what the paper says, what the released code does
@@ -122,6 +123,15 @@ class Page:
         plan = self.known.plan("Table B")
         return result_table(self.known, plan, quoted=True, thirds=True) + "\n\n" + trial_table(self.known, plan)
 
+    def in_short(self) -> str:
+        """Those rows of Table B that are done, the best first."""
+        rows = [row for row in self.known.table(self.known.plan("Table B"), "an").rows if row.seeds == row.wanted]
+        rows.sort(key=lambda row: -(row.test.mean or 0.0))
+        lines = [["method", "test mAP", "− an"], ["---"] * 3]
+        lines += [[f"`{r.label}`", measured(r), "" if r.versus is None else interval(r.versus)] for r in rows]
+        bound = "\n\n`full` sees every label and is the upper bound." if "full" in {row.label for row in rows} else ""
+        return markdown(lines) + bound
+
     def table_3(self) -> str:
         plan = self.known.plan("Table 3")
         return result_table(self.known, plan, quoted=True) + "\n\n" + trial_table(self.known, plan)
@@ -182,7 +192,8 @@ def main() -> None:
     for letter, figure in FIGURES.items():
         if letter != "f" or experiment is not None:
             print(figure.name, draw(figure, source, FIGURE_FOLDER))
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8"), page.blocks()), encoding="utf-8")
+    for file, blocks in ((PAGE, page.blocks()), (README, {"voc": page.in_short})):
+        file.write_text(render(file.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 
 
 if __name__ == "__main__":

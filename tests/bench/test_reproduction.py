@@ -30,6 +30,14 @@ def test_the_page_is_that_of_the_recorded_runs(reproduction):
     assert reproduction.render(page, blocks) == page, "run python benchmarks/reproduction.py"
 
 
+def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    known = reproduction.Page(reproduction.Recorded.read())
+    assert "<!-- generated: voc -->\n| method" in page
+    assert reproduction.render(page, {"voc": known.in_short}) == page, "run python benchmarks/reproduction.py"
+    assert "| `gr` | " in page and "not run yet" not in page
+
+
 def test_the_printed_commands_are_the_runs(reproduction):
     import recorded
 
