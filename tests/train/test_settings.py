@@ -46,9 +46,10 @@ def test_pictures_of_ones_own_are_trained_at_a_rate_that_moves_them_in_few_steps
 
 
 @pytest.mark.parametrize(("given", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)])
-def test_on_them_a_transformer_learns_no_faster_than_the_backbone(given, times):
+def test_on_ones_own_data_a_transformer_learns_no_faster_than_the_backbone(given, times):
     assert resolve(Settings(**given), experiment("mine.csv")).head_lr == times
     assert resolve(Settings(**given, head_lr=3.0), experiment("mine.csv")).head_lr == 3
+    assert resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr == times
     assert resolve(Settings(**given), experiment("voc")).head_lr == 10  # the protocol's
 
 

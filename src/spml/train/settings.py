@@ -51,7 +51,7 @@ class Settings:
     lr: float | None = None
     """Learning rate of the backbone. Default: the protocol's; one's own pictures 5e-5; digits 3e-3; features 1e-4."""
     head_lr: float | None = None
-    """The head learns this many times as fast. Default: 10; 1 for a query head on digits and your own pictures."""
+    """The head learns this many times as fast. Default: 10; 1 for a query head, but on the benchmarks."""
     linear_init: int = 0
     """Epochs that train the head alone, on frozen features, before all is trained; published: 25."""
     linear_lr: float | None = None
@@ -133,12 +133,13 @@ def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
         return DIGITS_QUERY if head.startswith("query") else DIGITS
     x = experiment.observed.x
     if x is not None and x.ndim == 2:
-        return FEATURES
-    if experiment.name not in DATASETS:
-        own = replace(PICTURES, head_lr=1.0) if head.startswith("query") else PICTURES  # docs/reproduction.md
-        return own if x is None else replace(own, size=None)
-    training = preset("gr", experiment.name).training  # the protocol that the paper trains every method with
-    return replace(PICTURES, **{key: training[key] for key in ("epochs", "batch_size", "lr")})
+        own = FEATURES
+    elif experiment.name not in DATASETS:
+        own = PICTURES if x is None else replace(PICTURES, size=None)
+    else:
+        training = preset("gr", experiment.name).training  # the protocol that the paper trains every method with
+        return replace(PICTURES, **{key: training[key] for key in ("epochs", "batch_size", "lr")})
+    return replace(own, head_lr=1.0) if head.startswith("query") else own  # docs/faq.md
 
 
 def resolve(settings: Settings, experiment: Experiment) -> Settings:

@@ -43,7 +43,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         size: height and width pictures are resized to; None: 448, arrays of pictures keep theirs.
         epochs: None: 30 for features, 10 for pictures.
         batch_size: None: for features a fiftieth of the rows, from 16 to 128; 16 for pictures.
-        lr: learning rate of the backbone, a tenth of the head's; None: 3e-4 for features, 5e-5 for pictures.
+        lr: learning rate of the backbone, a tenth of a linear head's; None: 3e-4 for features, 5e-5 for pictures.
         validation: share of the rows that choose the epoch; None trains on all rows and takes the last epoch.
         selection: labels that choose it, "observed" or "complete"; None: complete where all of them are known.
         classes: all classes in order, where y may lack some; None: those of y, or its columns.
