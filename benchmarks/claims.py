@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from recorded import OPEN, Recorded, interval
+from voc_plan import STUDIED
 
 from spml.analysis.archive import comparable, find
 from spml.analysis.assumptions import Assumptions
@@ -32,7 +33,7 @@ class Claim:
 
 def studies(known: Recorded) -> list[Sensitivity]:
     """The grids of hyper-parameters with what their runs came to."""
-    return sensitivity(comparable(find(known.shelf.home)[0], study_cases(STUDIES)))
+    return sensitivity(comparable(find(known.shelf.home)[0], study_cases(STUDIES), STUDIED))
 
 
 def waiting(paper: str, done: int, every: int) -> Claim:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from claims import NO, OPEN, YES, claims
 from figure_blocks import classes, confidences, quoted, sensitivity
 from recorded import Recorded, interval, markdown, measured, result_table, run_links, shell_function, trial_table
 from render import render
-from voc_plan import BACKBONES, FRESH, REFERENCE
+from voc_plan import BACKBONES, FRESH, REFERENCE, STUDIED
 
 from spml.analysis.archive import find
 from spml.analysis.assumptions import Assumptions, assumptions
@@ -47,7 +48,7 @@ class Page:
 
     @cached_property
     def source(self) -> Source:
-        return Source(find(self.known.shelf.home)[0])
+        return Source(find(self.known.shelf.home)[0], given=STUDIED)
 
     @cached_property
     def apart(self) -> list[Distinguishability]:
@@ -188,7 +189,7 @@ def main() -> None:
         from spml.data import load
 
         experiment = load("voc", given.root)
-    source = Source(page.source.made, experiment=experiment)
+    source = replace(page.source, experiment=experiment)
     for letter, figure in FIGURES.items():
         if letter != "f" or experiment is not None:
             print(figure.name, draw(figure, source, FIGURE_FOLDER))

@@ -41,6 +41,7 @@ COMMON = {
 }
 LR = 5e-5
 AT_LR = {**COMMON, "lr": LR}
+STUDIED = {name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")}  # not of trials
 RATES = Grid((2e-5, LR, 1e-4))
 FRESH = (1, 2, 3)
 PIXELS = ("original", "jpeg88-448")

@@ -1,6 +1,7 @@
 """The declared grid, and runs found again in a folder."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,8 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
     assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
     both = [run for run in made if run.name in ("one", "seed")]
     assert [run.name for run in comparable(both, [GR])] == ["one"]  # of as many, those of the lower seed
+    better = replace(both[0], name="better", config={**both[0].config, "lr": 0.3}, result={"val_map": 99.0})
+    assert [run.name for run in comparable([*both, better], [GR])] == ["better"]  # then those with better figures
     for study, found in zip(STUDIES, sensitivity(group), strict=True):
         assert [(p.line, p.x, p.label) for p in found.points] == [(p.line, p.x, p.label) for p in study.points]
         assert [(level.line, level.label) for level in found.levels] == [("AN", "AN"), ("EM", "EM")]

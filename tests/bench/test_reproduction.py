@@ -38,6 +38,14 @@ def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
     assert "| `gr` | " in page and "not run yet" not in page
 
 
+def test_the_figure_of_sensitivity_is_of_one_learning_rate_and_not_of_trials_at_others():
+    drawn = json.loads((ROOT / "docs" / "figures" / "sensitivity.json").read_text(encoding="utf-8"))
+    names = {point["run"] for study in drawn["study"] for point in (*study["points"], *study["levels"])} - {None}
+    folder = ROOT / "benchmarks" / "results" / "voc2012-lite0"
+    assert len(names) >= 4
+    assert {json.loads((folder / f"{name}.json").read_text())["config"]["lr"] for name in names} == {5e-5}
+
+
 def test_the_printed_commands_are_the_runs(reproduction):
     import recorded
 

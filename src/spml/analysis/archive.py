@@ -84,6 +84,8 @@ def _files(folder: Path, places: Sequence[str], pattern: str) -> list[Path]:
 def comparable(made: Iterable[Made], cases: Sequence[Case], given: Mapping[str, Any] | None = None) -> list[Made]:
     """The runs of one setting and seed: of all that are there, the one with most of the cases.
 
+    Of several with as many, that of the lower seed counts, and then the one with the higher validation figures.
+
     Args:
         made: runs.
         cases: wanted.
@@ -95,8 +97,10 @@ def comparable(made: Iterable[Made], cases: Sequence[Case], given: Mapping[str, 
             setting = json.dumps([run.setting(), run.config.get("seed")], sort_keys=True)
             groups.setdefault(setting, []).append(run)
 
-    def rank(group: list[Made]) -> tuple[int, int]:
-        return sum(any(run.of(case) for run in group) for case in cases), -int(group[0].config.get("seed", 0))
+    def rank(group: list[Made]) -> tuple[int, int, float]:
+        found = [run for case in cases if (run := the(case, group)) is not None]
+        figures = sum(float(run.result.get("val_map") or 0.0) for run in found)
+        return len(found), -int(group[0].config.get("seed", 0)), figures
 
     return max(groups.values(), key=rank, default=[])
 
