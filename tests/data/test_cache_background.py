@@ -267,6 +267,7 @@ def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_m
         return original(*given)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(module.Build, "_begin", lambda build: setattr(build, "_begun", True))  # seen when it is over
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])

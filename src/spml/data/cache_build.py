@@ -66,16 +66,20 @@ class Build:
         self._done: list[Record] = []  # to be committed
         self._ended = 0
         self._mutex = threading.Lock()
-        self._begun = threading.Event()
+        self._begun = False
+        self._settled = threading.Event()  # it is known whether it could begin
         self._thread: threading.Thread | None = None
         self._asked = 0.0  # when the index was last looked at while another process writes
 
     def start(self) -> None:
-        """Begin behind the caller; an error that shows at once, such as a full disk, is raised here."""
+        """Begin behind the caller; an error before the first picture, such as too small a disk, is raised here.
+
+        A later one is raised where it matters, however soon it comes.
+        """
         self._thread = threading.Thread(target=self._behind, name="cache")
         self._thread.start()
-        self._begun.wait()
-        if self._failure is not None:
+        self._settled.wait()
+        if self._failure is not None and not self._begun:
             raise self._failure
 
     def run(self, *, progress: bool = True) -> None:
@@ -85,7 +89,7 @@ class Build:
                 if mine:
                     self._take_known()
                     self._check_room()
-                    self._begun.set()
+                    self._begin()
                     self._decode(progress)
         except BaseException as error:
             self._failure = error
@@ -149,7 +153,11 @@ class Build:
     def _behind(self) -> None:
         with suppress(BaseException):  # kept for those who wait
             self.run(progress=False)
-        self._begun.set()
+        self._settled.set()
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._settled.set()
 
     def _stopped(self) -> bool:
         """Whether to leave: told so, or the program ends, which waits for these threads."""
@@ -159,7 +167,7 @@ class Build:
         """Called while another process writes: what it commits can be used. Gives whether to go on waiting."""
         if not self._asked:
             self.tell.line("cache: waiting for another process that writes to it")
-            self._begun.set()
+            self._begin()
         if time.monotonic() - self._asked > COMMIT_SECONDS:
             self.pool.load()
             self._take_known()
