@@ -40,14 +40,16 @@ def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them
     here, there, run = pictures.parent, tmp_path / "elsewhere", tmp_path / "run"
     settings = replace(quick, backbone="tiny", size=16, batch_size=4, epochs=1)
     fit(load(pictures), settings, run, quiet=True, extra_config={"root": str(here), "val": None})
-    before = contents(run, without=("config.json",))
+    told = ("config.json", "model.json", "README.md", "result.json", "last.ckpt", "report.html")  # places and timings
+    before = contents(run, without=told)
+    (run / "result.json").unlink()  # as one that was stopped
     shutil.copytree(here / "photos", there / "photos")
     shutil.copy(pictures, there)
     moved = load(there / pictures.name)
     fit(moved, settings, run, quiet=True, resume=True, extra_config={"root": str(there), "val": None})
     config = json.loads((run / "config.json").read_text())
     assert (config["root"], config["data"]) == (str(there), moved.name)
-    assert contents(run, without=("config.json",)) == before
+    assert contents(run, without=told) == before and (run / "result.json").exists()
     text = (there / pictures.name).read_text().splitlines()
     (there / pictures.name).write_text("\n".join([*text[:1], *text[2:]]) + "\n")
     with pytest.raises(UserError, match="was begun with other data"):

@@ -210,7 +210,7 @@ class RunFolder:
     def _identity(self) -> str:
         """SHA-256 of what the run was begun with."""
         config = read_json(self.path / "config.json")
-        own = {name: value for name, value in config.items() if name not in NOT_OF_THE_RUN}
+        own = {name: value for name, value in config.items() if name not in MAY_CHANGE}
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
