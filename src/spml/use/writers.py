@@ -83,23 +83,37 @@ def writing(out: Path, kind: Format, classes: Sequence[str], *, probabilities: b
 def _lines(file: TextIO, kind: Format, names: Sequence[str], classes: Sequence[str]) -> Write:
     if kind == "jsonl":
         return lambda rows: file.writelines(_json_lines(rows, classes))
-    writer = csv.writer(file, lineterminator="\n" if file is sys.stdout else "\r\n")
-    writer.writerow([*OF_PREDICTIONS, *names])
-    return lambda rows: writer.writerows(_cells(rows))
+    end = "\n" if file is sys.stdout else "\r\n"
+    csv.writer(file, lineterminator=end).writerow([*OF_PREDICTIONS, *names])
+    numbers = ",%.6f" * len(names) + end
+    return lambda rows: file.writelines(_csv_lines(rows, numbers))
 
 
-def _cells(rows: Predicted) -> Iterator[list[str]]:
-    for i, (name, tags) in enumerate(zip(rows.names, rows.tags, strict=True)):
-        values = [] if rows.probabilities is None else [f"{value:.6f}" for value in rows.probabilities[i].tolist()]
-        yield [_text(name), "|".join(tags), *values]
+def _csv_lines(rows: Predicted, numbers: str) -> Iterator[str]:
+    """One format for all numbers of a line takes half the time of a cell each, in which no picture can be decoded."""
+    begun: list[str] = []
+    writer = csv.writer(_Lines(begun))
+    writer.writerows([_text(name), "|".join(tags)] for name, tags in zip(rows.names, rows.tags, strict=True))
+    values = [()] * len(begun) if rows.probabilities is None else map(tuple, rows.probabilities.tolist())
+    for line, value in zip(begun, values, strict=True):
+        yield line.removesuffix("\r\n") + numbers % value
+
+
+class _Lines(NamedTuple):
+    """What csv writes to, where its lines are wanted as a list."""
+
+    lines: list[str]
+
+    def write(self, line: str) -> None:
+        self.lines.append(line)
 
 
 def _json_lines(rows: Predicted, classes: Sequence[str]) -> Iterator[str]:
+    found = None if rows.probabilities is None else rows.probabilities.astype(np.float64).round(6).tolist()
     for i, (name, tags) in enumerate(zip(rows.names, rows.tags, strict=True)):
         line: dict[str, object] = {"image": _text(name), "tags": list(tags)}
-        if rows.probabilities is not None:
-            values = (round(value, 6) for value in rows.probabilities[i].tolist())
-            line["probabilities"] = dict(zip(classes, values, strict=True))
+        if found is not None:
+            line["probabilities"] = dict(zip(classes, found[i], strict=True))
         yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
