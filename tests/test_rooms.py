@@ -10,7 +10,7 @@ import spml
 
 SOURCE = Path(spml.__file__).parent
 ROOMS = (
-    *("errors", "atomic", "keyed", "launch"),  # single files
+    *("errors", "atomic", "cores", "keyed", "launch"),  # single files
     *("losses", "data", "methods", "metrics", "model", "train", "use", "report", "bench", "analysis", "cli"),
 )
 EXCEPTIONS = {

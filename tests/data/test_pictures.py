@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.data.pictures import PIXEL_LIMIT, decode, decode_bytes, decoders, jpeg_size, read_file
+from spml.data.pictures import PIXEL_LIMIT, decode, decode_bytes, jpeg_size, read_file
 from spml.errors import DataError
 
 
@@ -250,12 +250,3 @@ def test_a_file_that_is_not_as_long_as_it_was_said_to_be_is_read_whole(tmp_path,
         with monkeypatch.context() as patched:
             patched.setattr(type(path), "stat", lambda self, about=about: real(about))
             assert read_file(path) == bytes(range(200))
-
-
-def test_threads_that_decode_are_as_many_as_cores_that_may_be_used_up_to_eight(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
-    assert (decoders(), decoders(1), decoders(9)) == (6, 5, 1)
-    monkeypatch.delattr(os, "sched_getaffinity")  # as on a Mac
-    for cores, found in ((64, 8), (None, 1)):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        assert decoders() == found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,6 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from spml.cli.train import Train
+from spml.cores import cores
 
 Results = dict[str, list[dict[str, Any]]]
 
@@ -29,7 +29,7 @@ def compare(
     results: Results = {method: [] for method in methods}
     console = Console()
     context = multiprocessing.get_context("spawn")
-    workers = min(jobs or os.cpu_count() or 1, len(runs))
+    workers = min(jobs or cores(), len(runs))
     progress = Progress(console=console, transient=True, disable=not console.is_terminal)
     with ProcessPoolExecutor(workers, context) as pool, progress as bar:
         task = bar.add_task(f"{len(runs)} runs on {data}", total=len(runs))
@@ -60,7 +60,7 @@ def _train(data: str, method: str, seed: int, epochs: int | None, folder: Path, 
 
     from spml.train.files import read_json
 
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    torch.set_num_threads(max(1, cores() // workers))
     Train(data=data, method=method, seed=seed, epochs=epochs, out=folder, resume=True, quiet=True).run()
     return read_json(folder / "result.json")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from spml.cli.data_options import DataOptions
+from spml.cores import cores
 from spml.train.settings import Settings
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class RunsCommand(DataOptions, Settings):
     def _job(self, plan: Plan, shelf: Any) -> Work:
         from spml.bench.work import Work
 
-        threads = max(1, (os.cpu_count() or 1) // self.jobs) if self.jobs > 1 else None
+        threads = max(1, cores() // self.jobs) if self.jobs > 1 else None
         return Work(
             [plan],
             shelf,

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from spml.cores import decoders
 from spml.data.cache_build import Build, missing
 from spml.data.cache_pictures import Mode, Pictures, Teller, in_words, path_of
 from spml.data.cache_pool import Pool, explained
-from spml.data.pictures import decoders
 from spml.data.table import LabelTable
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 import unicodedata
 from collections import Counter, defaultdict
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from spml.cores import decoders
 from spml.data.check_kinds import Place, Problem, problem
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
@@ -94,7 +94,7 @@ def _threaded(
     what: str, work: Callable[[Place], Out], places: Sequence[Place], threads: int | None, advance: Advance | None
 ) -> Iterator[tuple[Place, Out]]:
     """Each place with what the work gives for it, in order; reading and decoding release the interpreter's lock."""
-    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
+    pool = ThreadPoolExecutor(threads or decoders())
     try:
         for start in range(0, len(places), WINDOW):
             window = places[start : start + WINDOW]

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from spml.cores import decoders
 from spml.data.cache import Cache
 from spml.data.cache_pictures import Pictures, Staged
-from spml.data.pictures import decode, decoders, resize
+from spml.data.pictures import decode, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import stat
 import warnings
 from pathlib import Path
@@ -18,7 +17,6 @@ from spml.errors import DataError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it knows others that run programs
 PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
-DECODERS = 8  # threads that decode at a time, at most: of 16 cores' 16 threads, each waits for Python, and 8 do more
 JPEG = b"\xff\xd8\xff"  # what such a file begins with
 SCAN, END = b"\xff\xda", b"\xff\xd9"  # marks in it before pixels and after the last; no pixels are coded so
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # marks in it that height and width follow
@@ -26,16 +24,6 @@ JPEG_PIXELS = 2048  # in a byte of it, at most: 64 take a bit or more, and less 
 
 Image.init()  # once, before threads do
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # there is a limit, and it is an error
-
-
-def decoders(spared: int = 0) -> int:
-    """How many threads decode pictures where nobody says.
-
-    Args:
-        spared: cores that are left to something else.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(DECODERS, cores - spared))
 
 
 def decode(path: Path, size: int | None = None, *, upright: bool = True) -> Tensor:

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spml.cores import decoders
 from spml.data.builder import OnError, tell
-from spml.data.pictures import decode, decoders, resize
+from spml.data.pictures import decode, resize
 from spml.errors import DataError
 from spml.use.inputs import Item
 

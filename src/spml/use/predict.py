@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from spml.cores import decoders
 from spml.data.builder import OnError
-from spml.data.pictures import decoders
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
 from spml.train.guard import out_of_memory
