@@ -19,6 +19,7 @@ from spml.data import cache_build as module
 from spml.data.cache import open_cache
 from spml.data.cache_pool import Pool
 from spml.data.feed import Feed
+from spml.data.pictures import channels_last
 from spml.errors import DataError, UserError
 from tests.data.test_cache import FORK, SIZE, Lines, decoded, direct, lines, make, settled, table_of
 
@@ -66,7 +67,7 @@ def feed_of(table, cache, mode="disk"):
     """A feed; "resident" is what a device has, here in memory."""
     feed = Feed(table, SIZE, cache=cache)
     if mode == "resident":
-        feed.cached.resident = torch.full((len(table), 3, SIZE, SIZE), 7, dtype=torch.uint8)
+        feed.cached.resident = torch.full((len(table), SIZE, SIZE, 3), 7, dtype=torch.uint8)
     return feed
 
 
@@ -85,6 +86,7 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
             order = np.array_split(rng.permutation(len(table)), 4)
             for (x, rows), asked in zip(feed.batches(order), order, strict=True):
                 assert (rows == asked).all() and torch.equal(x, expected[asked])
+                assert x.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(batch(feed.cached, np.array([3, 3, 0]))[0], expected[[3, 3, 0]])
     assert sorted(decoded) == sorted(table.items)
     assert (feed.resident is not None) == (mode == "resident")
@@ -108,7 +110,7 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
         monkeypatch.setattr(feed.cached, "read", lambda rows, *given: read.extend(rows) or original(rows, *given))
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
         assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are there
-        assert torch.equal(feed.resident, expected)
+        assert torch.equal(feed.resident, channels_last(expected))
         monkeypatch.setattr(feed.cached, "read", None)
         monkeypatch.setattr(feed.cached, "stage", None)
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)

@@ -34,7 +34,7 @@ def test_batches_hold_the_decoded_pictures_in_the_order_asked(feed, table):
     order = np.array_split(np.random.default_rng(0).permutation(len(table)), 4)
     for (x, rows), asked in zip(feed.batches(order), order, strict=True):
         assert (rows == asked).all() and x.dtype == torch.uint8
-        assert torch.equal(x, direct(table)[asked])
+        assert torch.equal(x, direct(table)[asked]) and x.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_in_order_gives_every_picture_once(feed, table):

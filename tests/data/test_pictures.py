@@ -8,7 +8,16 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.data.pictures import PIXEL_LIMIT, decode, decode_bytes, jpeg_size, read_file
+from spml.data.pictures import (
+    PIXEL_LIMIT,
+    channels_first,
+    channels_last,
+    decode,
+    decode_bytes,
+    jpeg_size,
+    read_file,
+    resize,
+)
 from spml.errors import DataError
 
 
@@ -40,6 +49,17 @@ def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality
         ours, theirs = decode(path, size).numpy().astype(int), as_pillow(path, size).astype(int)
         assert ours.shape == theirs.shape == (3, size, size)
         assert abs(ours - theirs).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png"])
+@pytest.mark.parametrize("size", [None, 32, 50, 448])
+def test_a_pixels_values_lie_side_by_side_whatever_its_size_and_planes_give_the_same(tmp_path, name, size):
+    scene(60, 50).save(tmp_path / name)
+    picture = decode(tmp_path / name, size)
+    assert channels_last(picture).is_contiguous() and torch.equal(channels_first(channels_last(picture)), picture)
+    if size is not None:
+        in_planes = decode(tmp_path / name).contiguous()
+        assert torch.equal(resize(in_planes, size), picture)
 
 
 def transparent(image):

@@ -24,6 +24,7 @@ def photos(tmp_path):
 def test_batches_are_the_pictures_in_order(photos, batch_size):
     found = list(Ahead(16, batch_size=batch_size, threads=2).batches(photos))
     assert [item.name for group, _ in found for item in group] == [str(i) for i in range(7)]
+    assert all(x.is_contiguous(memory_format=torch.channels_last) for _, x in found)
     x = torch.cat([x for _, x in found])
     assert torch.equal(x, torch.stack([decode(item.path, 16) for item in photos]))
 

@@ -8,6 +8,9 @@ def double(x):
     return 2 * x
 
 
+SHAPE = (4, 3, 2, 2)
+
+
 class Recorder:
     """Notes what is recorded and replayed."""
 
@@ -15,6 +18,7 @@ class Recorder:
         self.error, self.recorded, self.replayed = error, [], []
 
     def __call__(self, score, x):
+        assert x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()  # as batches come
         self.recorded.append(tuple(x.shape))
         if self.error is not None:
             raise self.error
@@ -36,27 +40,27 @@ def as_if_on_a_gpu(monkeypatch):
 def test_batches_of_the_prepared_shape_are_replayed_and_others_run_as_they_are(as_if_on_a_gpu):
     recorder = Recorder()
     score = Replayed(double, "cuda", recorder)
-    assert torch.equal(score(torch.ones(4, 2)), torch.full((4, 2), 2.0)) and not recorder.replayed
-    score.prepare((4, 2))
+    assert torch.equal(score(torch.ones(SHAPE)), torch.full(SHAPE, 2.0)) and not recorder.replayed
+    score.prepare(SHAPE)
     for count in (4, 3, 4, 1):
-        x = torch.rand(count, 2)
+        x = torch.rand(count, *SHAPE[1:])
         assert torch.equal(score(x), 2 * x)
-    assert recorder.recorded == [(4, 2)] and recorder.replayed == [(4, 2)] * 2
+    assert recorder.recorded == [SHAPE] and recorder.replayed == [SHAPE] * 2
 
 
 @pytest.mark.parametrize("error", [RuntimeError("operation not permitted when stream is capturing"), MemoryError()])
 def test_what_cannot_be_recorded_is_run_as_it_is(as_if_on_a_gpu, error):
     score = Replayed(double, "cuda", Recorder(error))
-    score.prepare((4, 2))
-    x = torch.rand(4, 2)
+    score.prepare(SHAPE)
+    x = torch.rand(SHAPE)
     assert torch.equal(score(x), 2 * x)
 
 
 def test_nothing_is_recorded_on_a_cpu():
     recorder = Recorder()
     score = Replayed(double, "cpu", recorder)
-    score.prepare((4, 2))
-    assert score(torch.ones(4, 2)).eq(2).all() and not recorder.recorded
+    score.prepare(SHAPE)
+    assert score(torch.ones(SHAPE)).eq(2).all() and not recorder.recorded
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

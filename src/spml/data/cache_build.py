@@ -17,7 +17,7 @@ from pathlib import Path
 
 from spml.data.cache_pictures import Teller, in_words
 from spml.data.cache_pool import Pool, Record, Stamp, explained
-from spml.data.pictures import decode_bytes, read_file
+from spml.data.pictures import channels_last, decode_bytes, read_file
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
@@ -299,6 +299,6 @@ def _add(pool: Pool, path: str, upright: bool) -> Record:
     if same is not None:
         slot, checksum = same.slot, same.checksum
     else:
-        pixels = decode_bytes(data, Path(path), pool.shape[1], upright=upright).contiguous().numpy()
+        pixels = channels_last(decode_bytes(data, Path(path), pool.shape[0], upright=upright)).contiguous().numpy()
         slot, checksum = pool.put(content, pixels), zlib.crc32(pixels.data)
     return Record(path, Stamp(stamp.length, 0, 0) if recent else stamp, content, slot, checksum)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from spml.data.cache_pool import Pixels, Pool, Record
-from spml.data.pictures import decode
+from spml.data.pictures import channels_first, channels_last, decode
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
@@ -126,7 +126,7 @@ class Pictures:
 
         Args:
             rows: of the table.
-            out: uint8 (rows, 3, size, size).
+            out: uint8 (rows, size, size, 3).
             gone: whether nobody wants them any more, which ends the waiting.
         """
         errors: dict[int, DataError] = {}
@@ -148,7 +148,7 @@ class Pictures:
         return errors
 
     def send(self, staged: Staged) -> Tensor:
-        """The pictures of a batch on the device, once those it lacked are read."""
+        """The pictures (B, 3, size, size) of a batch on the device, once those it lacked are read."""
         rows, lacking, host, errors = staged.rows, staged.lacking, staged.host, staged.errors
         if errors:
             good = [row not in errors for row in lacking.tolist()]
@@ -156,7 +156,7 @@ class Pictures:
             rows = rows[[row not in errors for row in rows.tolist()]]
         sent = self._to_device(host)
         if self.resident is None:
-            return sent
+            return channels_first(sent)
         with self._mutex:  # copies of several streams, if there are several, follow each other
             self.wait_for_copies()
             if len(lacking):
@@ -165,7 +165,7 @@ class Pictures:
                 self.complete = bool(self.copied.all())
                 if self._last_copy is not None:
                     self._last_copy.record(torch.cuda.current_stream(self.device))
-        return sent if len(lacking) == len(rows) else self.resident.index_select(0, self.index(rows))
+        return channels_first(sent if len(lacking) == len(rows) else self.resident.index_select(0, self.index(rows)))
 
     def index(self, rows: Rows) -> Tensor:
         """Row numbers on the device."""
@@ -226,7 +226,7 @@ class Pictures:
         path = path_of(self.table, row)
         self.tell.line(f"cache: {path} is damaged in the cache and is decoded again")
         try:
-            picture = decode(Path(path), self.pool.shape[1], upright=self.upright).contiguous()
+            picture = channels_last(decode(Path(path), self.pool.shape[0], upright=self.upright)).contiguous()
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error
         with suppress(OSError):  # the cache may be another's, to read only

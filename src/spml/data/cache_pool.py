@@ -22,7 +22,7 @@ import numpy.typing as npt
 from spml.errors import UserError
 
 ASK_SECONDS = 0.05  # between two tries to get the right to write
-FORMAT = 1  # of the files below, and of what `decode` and `resize` give
+FORMAT = 2  # of the files below, and of what `decode` and `resize` give
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -69,7 +69,7 @@ class Pool:
         settings = [FORMAT, size, upright, *libraries, platform.machine()]
         key = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         self.folder = folder / f"{size}px-{key[:16]}"
-        self.shape, self.slot_bytes = (3, size, size), 3 * size * size
+        self.shape, self.slot_bytes = (size, size, 3), 3 * size * size
         self.files: dict[str, Record] = {}
         self.contents: dict[str, Record] = {}
         self._seen = (0, 0)
@@ -149,7 +149,7 @@ class Pool:
                     self._write(record.slot, pixels)
 
     def view(self) -> Pixels:
-        """All slots as uint8 (slots, 3, size, size), mapped from the file."""
+        """All slots as uint8 (slots, size, size, 3), mapped from the file."""
         slots = (self.folder / "pixels").stat().st_size // self.slot_bytes
         return np.memmap(self.folder / "pixels", np.uint8, "r", shape=(slots, *self.shape))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from spml.cores import decoders
 from spml.data.cache import Cache
 from spml.data.cache_pictures import Pictures, Staged
-from spml.data.pictures import decode, resize
+from spml.data.pictures import channels_first, channels_last, decode, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
 
@@ -30,7 +30,7 @@ PART = 16  # pictures of a batch that a thread copies at a time
 
 
 class Feed:
-    """The items of a table as batches: float features (B, D) or uint8 pictures (B, 3, H, W).
+    """The items of a table as batches: float features (B, D) or uint8 pictures (B, 3, H, W), in memory channels last.
 
     Decoding releases the interpreter's lock, so threads are enough, and no process holds a copy of the labels.
 
@@ -85,7 +85,7 @@ class Feed:
 
     @property
     def resident(self) -> Tensor | None:
-        """All pictures on the device, (items, 3, H, W), once they are there: cache mode device, after an epoch."""
+        """All pictures on the device, (items, H, W, 3), once they are there: cache mode device, after an epoch."""
         return self.cached.resident if self.cached is not None and self.cached.complete else None
 
     def _selected(self, resident: Tensor, order: Iterable[Rows]) -> Iterator[Batch]:
@@ -96,7 +96,7 @@ class Feed:
             numbers = self.cached.index(np.concatenate(batches))
             ends = np.cumsum([len(rows) for rows in batches]).tolist()
             for rows, index in zip(batches, numbers.tensor_split(ends[:-1]), strict=True):
-                yield resident.index_select(0, index), rows
+                yield channels_first(resident.index_select(0, index)), rows
 
     def _ahead(self, order: Iterable[Rows], on_error: OnError | None) -> Iterator[Batch]:
         """Batches that threads make ready while earlier ones are used."""
@@ -149,7 +149,7 @@ def _stack(rows: Rows, pictures: list[Future[Tensor]]) -> Ready:
             good.append(picture.result())
         except DataError as error:
             errors[int(row)] = error
-    return torch.stack(good) if good else torch.empty(0), errors
+    return channels_first(torch.stack(list(map(channels_last, good)))) if good else torch.empty(0), errors
 
 
 def _good(rows: Rows, ready: Callable[[], Ready], on_error: OnError | None) -> Iterator[Batch]:

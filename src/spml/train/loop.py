@@ -14,6 +14,7 @@ from spml import losses
 from spml.data import Experiment
 from spml.data.cache import Cache, open_cache
 from spml.data.feed import Feed
+from spml.data.pictures import channels_first
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
@@ -131,7 +132,8 @@ class Training:
         if table.x is None and size is not None and self.step.forward.how != "none":
             self.model.train()
             few = min(self.settings.batch_size or 1, len(table))
-            self.step.prepare(torch.zeros(few, 3, size, size, dtype=torch.uint8, device=self.fabric.device))
+            pixels = torch.zeros(few, size, size, 3, dtype=torch.uint8, device=self.fabric.device)
+            self.step.prepare(channels_first(pixels))
 
     def _begin(self) -> None:
         """What comes before the first epoch: training of the head alone, where it is wanted, and a validation."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spml.cores import decoders
 from spml.data.builder import OnError, tell
-from spml.data.pictures import decode, resize
+from spml.data.pictures import channels_first, decode, resize
 from spml.errors import DataError
 from spml.use.inputs import Item
 
@@ -84,7 +84,8 @@ class Ahead:
     def _begin(self, pool: ThreadPoolExecutor, group: list[Item]) -> tuple[Tensor, list[Future[Errors]]]:
         if self.size is None:
             return torch.from_numpy(np.stack([item.x for item in group if item.x is not None])), []
-        x = torch.empty(len(group), 3, self.size, self.size, dtype=torch.uint8, pin_memory=self.pinned)
+        pixels = torch.empty(len(group), self.size, self.size, 3, dtype=torch.uint8, pin_memory=self.pinned)
+        x = channels_first(pixels)
         part = max(1, min(IN_A_ROW, self.batch_size // self._threads))
         starts = range(0, len(group), part)
         return x, [pool.submit(self._fill, group[i : i + part], x[i : i + part]) for i in starts]

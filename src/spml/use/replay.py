@@ -53,7 +53,7 @@ class Replayed:
         if self.device.type != "cuda":
             return
         with suppress(Exception), torch.inference_mode():  # a backbone that waits for the device, or no room
-            x = torch.zeros(*shape, dtype=torch.uint8, device=self.device)
+            x = torch.zeros(*shape, dtype=torch.uint8, device=self.device).to(memory_format=torch.channels_last)
             self.fast, self.shape = self.record(self.score, x), x.shape
 
     def __call__(self, x: Tensor) -> Tensor:
