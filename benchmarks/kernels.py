@@ -21,6 +21,7 @@ import torch
 from common import environment
 from torch import Tensor, nn
 
+from spml.data.pictures import channels_first
 from spml.model import Classifier
 from spml.model.fused import _is_depthwise, _is_stem, convolve, our_kernels
 
@@ -110,7 +111,8 @@ def compared(conv: nn.Conv2d, shape: tuple[int, ...]) -> dict[str, Any]:
 
 def scoring(model: Classifier, size: int, count: int = 128) -> dict[str, float]:
     """Pictures a second in bfloat16, without gradient, by torch and with our kernels."""
-    x, found = torch.randint(256, (count, 3, size, size), dtype=torch.uint8, device="cuda"), {}
+    x = channels_first(torch.randint(256, (count, size, size, 3), dtype=torch.uint8, device="cuda"))
+    found: dict[str, float] = {}
     for name, ways in (("torch", nullcontext()), ("ours", our_kernels(model))):
         with torch.inference_mode(), torch.autocast("cuda", HALF), ways:
             for repeats in (3, 5):

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from spml import losses
 from spml.atomic import write_json
+from spml.data.pictures import channels_first
 from spml.model import Classifier
 from spml.train import Settings
 from spml.train.display import Display
@@ -104,7 +105,7 @@ class Case:
         precision = str(fabric._precision.precision)
         self.forward = Forward(self.model, model, how, precision, detailed=detailed, display=quiet)
         self.step = Step(self.forward, self.method, self.settings, Processes())
-        self.x = torch.randint(256, (self.batch, 3, size, size), dtype=torch.uint8).to(device)
+        self.x = channels_first(torch.randint(256, (self.batch, size, size, 3), dtype=torch.uint8)).to(device)
         drawn = [np.sort(np.random.default_rng(n).permutation(self.items)[: self.batch]) for n in range(8)]
         self.batches = itertools.cycle(
             [(rows, torch.from_numpy(rows).to(device), table[rows].to(device)) for rows in drawn]

@@ -46,6 +46,7 @@ from made_up import fake
 
 from spml import losses
 from spml.data import Experiment, load
+from spml.data.pictures import channels_first
 from spml.train import Settings, fit
 
 PARTS = ("step", "epoch", "evaluation", "experiment", "peak", "profile")
@@ -108,7 +109,7 @@ def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callabl
     step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)
     batch, size = settings.batch_size or 1, settings.size or 1
     rows = np.arange(batch)
-    x = torch.randint(256, (batch, 3, size, size), dtype=torch.uint8, device=device)
+    x = channels_first(torch.randint(256, (batch, size, size, 3), dtype=torch.uint8, device=device))
     observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(rows)).to(device)
     index = torch.from_numpy(rows).to(device)
     method.begin_epoch(1, settings.epochs or 1)
