@@ -11,6 +11,7 @@ from spml.bench.search import Grid
 from spml.bench.shelf import Shelf
 from spml.bench.work import Workers, work
 from spml.errors import UserError
+from spml.train.run import RunFolder
 
 from .conftest import SETTINGS, stored
 
@@ -64,6 +65,19 @@ def test_an_interrupted_run_is_gone_on_with_to_the_same_result(job, scenes, tmp_
     work(whole, {one.plans[0].data: scenes})
     assert one.shelf.outcome(run.id)["history"] == whole.shelf.outcome(run.id)["history"]
     assert one.shelf.outcome(run.id)["bootstrap"] == whole.shelf.outcome(run.id)["bootstrap"]
+
+
+def test_a_run_that_another_process_still_trains_has_not_failed(job, scenes, tmp_path):
+    other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")])
+    an, gr = other.runs()
+    halted = RunFolder(other.shelf.run_folder(an.id))  # its lock is gone, as that of a process that was silent for long
+    halted.begin({})
+    with halted.claim:
+        assert work(other, {other.plans[0].data: scenes}) == 1
+        assert other.shelf.state(an.id) == "pending" and other.shelf.state(gr.id) == "done"
+        halted.abandon()
+    assert work(other, {other.plans[0].data: scenes}) == 1
+    assert other.shelf.state(an.id) == "done"
 
 
 def test_final_runs_follow_their_trials(job, scenes, tmp_path):

@@ -73,7 +73,8 @@ class Work:
 def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | None = None) -> int:
     """Do runs until none is left; how many were done. An interruption leaves the run in hand to be gone on with.
 
-    Data that cannot be read are an error of the whole: no run is recorded as failed for them.
+    Data that cannot be read are an error of the whole: no run is recorded as failed for them. Nor is a run that another
+    process still trains, though it was silent for so long that its lock could be had: that process will record it.
 
     Args:
         job: what is to be done.
@@ -82,8 +83,9 @@ def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | Non
     """
     loaded = {} if experiments is None else experiments
     done, last = 0, 0.0
+    others: set[str] = set()
     while job.deadline is None or time.time() + last < job.deadline:
-        runs = [run for run in job.runs() if job.possible(run)]
+        runs = [run for run in job.runs() if job.possible(run) and run.id not in others]
         _load(runs, job, loaded)
         taken = job.shelf.take(runs)
         if taken is None:
@@ -95,6 +97,9 @@ def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | Non
         began = time.time()
         with lock.held():
             record = _do(run, job, loaded)
+            if record is None:
+                others.add(run.id)
+                continue
             job.shelf.write(run, record)
         done, last = done + 1, time.time() - began
         if after is not None:
@@ -111,10 +116,11 @@ def _load(runs: Sequence[Run], job: Work, loaded: dict[str, Any]) -> None:
         loaded[name] = load(**job.sources[name])
 
 
-def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record:
-    """Train, and give what is to be recorded: what came of it, or why nothing did."""
+def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record | None:
+    """Train, and give what is to be recorded: what came of it, or why nothing did; None where another trains it."""
     from spml.bench.record import condensed
     from spml.train import Settings, fit
+    from spml.train.claim import TakenError
 
     try:
         known = {item.name for item in fields(Settings)}
@@ -136,6 +142,8 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record:
             cache=shared,
         )
         return condensed(folder, job.resamples)
+    except TakenError:
+        return None
     except UserError as error:
         return {"error": " ".join(str(error).split())}
     except Exception as error:  # whatever goes wrong in one run, the others are to be done

@@ -10,6 +10,10 @@ from typing import BinaryIO
 from spml.errors import UserError
 
 
+class TakenError(UserError):
+    """Another process trains into the folder."""
+
+
 class Claim:
     """Locks on files, until the block ends, or the process in whatever way. Who only reads them does not notice."""
 
@@ -17,7 +21,7 @@ class Claim:
         self._held: list[BinaryIO] = []
 
     def take(self, path: Path) -> None:
-        """Lock a file, where there is one; UserError where another process has.
+        """Lock a file, where there is one; TakenError where another process has.
 
         What cannot be opened or locked is let be: a file system may know no locks, and nothing can be trained into a
         folder that cannot be written to.
@@ -35,7 +39,7 @@ class Claim:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise UserError(f"another process trains into {path.parent}; wait for it, or give another --out") from None
+            raise TakenError(f"another process trains into {path.parent}; wait for it, or give another --out") from None
         except OSError:
             pass
         self._held.append(file)
