@@ -7,7 +7,8 @@ import pytest
 from spml import losses
 from spml.bench.cases import TABLE_2, method_cases, paper_methods
 from spml.bench.plan import Case, Plan, distinct
-from spml.bench.search import Grid, between
+from spml.bench.search import Grid, Tune, between
+from spml.losses.search import plain
 
 from .conftest import done
 
@@ -89,6 +90,19 @@ def test_a_row_without_alternative_has_more_rates_instead():
     rates = [run.settings["lr"] for run in plan.runs(lambda name: None)]
     assert rates == [*RATES, 3.2e-5, 7.1e-5, 2e-4]
     assert between((1e-3,)) == [2e-3] and between((1e-4, 4e-4)) == [2e-4, 1.6e-3]
+
+
+@pytest.mark.parametrize("search", [Grid((2e-5, 5e-5)), Tune(8, 5e-5)], ids=["grid", "tune"])
+def test_an_option_that_is_given_is_not_varied(search):
+    pytest.importorskip("optuna")
+    given = {"em": {"alpha": 0.3}, "hill": {"variant": "gr"}, "gr": {"w": (0.0, 5.0)}}
+    plan = Plan("b", "mine.npz", method_cases(list(given), given), (1,), {}, search)
+    for case in plan.cases:
+        trials, _ = search.trials(plan, case, lambda name: done())
+        assert all(plain(run.options[name]) == plain(value) for run in trials for name, value in case.options.items())
+        assert len({run.id for run in trials}) == (4 if isinstance(search, Grid) else 8)
+    if isinstance(search, Tune):
+        assert {"mu", "q3"} & {name for run in trials for name in run.options}  # the others are varied as before
 
 
 def test_a_row_may_have_data_of_its_own():

@@ -27,10 +27,11 @@ def method_cases(methods: Sequence[str], options: Mapping[str, Mapping[str, Any]
 
     Args:
         methods: by name.
-        options: of each method, where they are not the published ones.
+        options: of each method, where they are not the published ones; a search leaves them as they are.
     """
     from spml import losses
 
     for name in methods:
         losses.check_options(name, options.get(name, {}))
-    return tuple(Case(name, name, dict(options.get(name, {})), space=losses.space(name)) for name in methods)
+    given = {name: dict(options.get(name, {})) for name in methods}
+    return tuple(Case(name, name, own, space=losses.space(name).without(own)) for name, own in given.items())

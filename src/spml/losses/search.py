@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -25,6 +25,16 @@ class Space:
     def alternative(self, published: Mapping[str, Any]) -> Options | None:
         """The options to try beside the published ones; None where there is nothing else."""
         return next((options for options in self.alternatives if differs(options, published)), None)
+
+    def without(self, fixed: Iterable[str]) -> Space:
+        """The same less every set of options that would change one of these."""
+        names = frozenset(fixed)
+        free = {
+            name: tuple(options for options in choices if names.isdisjoint(options))
+            for name, choices in self.dimensions.items()
+        }
+        dimensions = {name: choices for name, choices in free.items() if choices}
+        return Space(dimensions, tuple(options for options in self.alternatives if names.isdisjoint(options)))
 
 
 def searched(*alternatives: Options, **dimensions: Sequence[Any]) -> Callable[[Factory], Factory]:
