@@ -231,6 +231,28 @@ def test_seeds_that_disagree_make_no_winner(make_run: Make, edit: Callable[..., 
     assert 'class="num sure"' not in page
 
 
+def test_other_draws_of_the_observed_labels_are_seeds_too(make_run: Make, edit: Callable[..., None]) -> None:
+    runs = [make_run(f"{m}-{s}", m, 0, items=(60, 30, 400), epochs=1) for m in ("an", "gr") for s in range(2)]
+    for run in runs:
+        draw = int(run.name[-1])
+        model = {"model": "uniform", "positives": 1, "seed": draw}
+        edit(run / "config.json", observe_seed=draw, observation=model, data_sha256=f"of draw {draw}")
+        np.savez(run / "observed.npz", **{**np.load(run / "observed.npz"), "sha256": str(draw)})
+    seen = text(document(runs))
+    assert "2 methods on digits" in seen and "different observed labels" not in seen
+    assert "different observed labels" in text(document(runs[:3]))
+    assert "better 2 of 2" in section(document(runs), "Significance")
+    edit(runs[0] / "result.json", test_map=99.0)
+    edit(runs[1] / "result.json", test_map=0.0)
+    assert "1 of 2" in section(document(runs), "Significance")
+
+
+def test_labels_that_have_changed_are_another_row(make_run: Make, small: dict[str, Any]) -> None:
+    runs = [make_run(f"{name}-{seed}", "gr", seed, data_sha256=name, **small) for name in "ab" for seed in range(2)]
+    seen = text(document(runs))
+    assert "2 variants on digits" in seen and "gr, data_sha256 = a" in seen and "gr, data_sha256 = b" in seen
+
+
 def test_where_it_cannot_be_told_it_is_said(make_run: Make, small: dict[str, Any], edit: Callable[..., None]) -> None:
     runs = [make_run("one", "an", **small), make_run("two", "gr", observe_seed=7, **small)]
     assert "cannot be computed: gr: other test labels than an" in section(document(runs), "Significance")

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from spml.report import compare_figures, figures, settings
-from spml.report.groups import Group, Summary, group_runs
+from spml.report.groups import Group, Summary, group_runs, seeds
 from spml.report.measures import class_precision, label_facts, missing
 from spml.report.run import Run
 from spml.report.significance import Advance, significance
@@ -86,15 +86,13 @@ def _warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
         found = _distinct(runs, key)
         if len(found) > 1:
             warnings.append(f"These runs use different {words} ({', '.join(found)}): their numbers do not compare.")
-    if len({run.observed.sha256 for run in runs if run.observed}) > 1:
+    drawn = {frozenset(run.observed.sha256 for run in group.runs if run.observed) for group in groups} - {frozenset()}
+    if len(drawn) > 1:
         warnings.append(
             "These runs saw different observed labels (their SHA-256 differ): methods differ by more than the method."
         )
-    for group in groups:
-        seeds = [tuple(setting(run.fact(k)) for k in ("seed", "observe_seed", "split_seed")) for run in group.runs]
-        if len(set(seeds)) < len(seeds):
-            warnings.append(f"{group.label}: several runs have the same seed, so the deviation is too small.")
-    return warnings
+    repeated = [group.label for group in groups if len({seeds(run) for run in group.runs}) < len(group.runs)]
+    return warnings + [f"{name}: several runs have the same seed, so the deviation is too small." for name in repeated]
 
 
 def results(groups: Sequence[Group], *, comparable: bool, one_selection: bool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from spml.train.settings import UNNAMED
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
 # what may differ between runs that belong together
 _OWN = {"seed", "observe_seed", "split_seed", "observed_sha256", "side_information"}
+_DATA = "data_sha256"  # of items and labels as they were drawn and split
 _PLACE = {"command", "out", "root", "versions", "accelerator", "device", "devices"}
 
 
@@ -93,12 +94,29 @@ class Group:
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups by settings, the best test mAP (or else validation mAP) first."""
-    members: dict[str, list[Run]] = {}
+    alike: dict[str, list[Run]] = {}
     for run in runs:
-        members.setdefault(json.dumps(_settings(run), sort_keys=True), []).append(run)
-    listed = [sorted(group, key=_seed) for group in members.values()]
+        facts = {name: value for name, value in _settings(run).items() if name != _DATA}
+        alike.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
+    listed = [sorted(group, key=_seed) for found in alike.values() for group in _on_the_same_data(found)]
     groups = [Group(_label(group[0], [other[0] for other in listed if other is not group]), group) for group in listed]
     return sorted(groups, key=_rank)
+
+
+def _on_the_same_data(runs: Sequence[Run]) -> list[list[Run]]:
+    """Other draws of labels and other splits are other data only where the same seeds, too, found others."""
+    found = {seeds(run)[1:]: run.fact(_DATA) for run in runs}
+    if all(found[seeds(run)[1:]] == run.fact(_DATA) for run in runs):
+        return [list(runs)]
+    parts: dict[Any, list[Run]] = {}
+    for run in runs:
+        parts.setdefault(run.fact(_DATA), []).append(run)
+    return list(parts.values())
+
+
+def seeds(run: Run) -> tuple[str, ...]:
+    """What tells a run from the others of its group."""
+    return tuple(setting(run.fact(name)) for name in ("seed", "observe_seed", "split_seed"))
 
 
 def _seed(run: Run) -> tuple[bool, float, str]:
@@ -134,4 +152,6 @@ def _settings(run: Run) -> dict[str, Any]:
         for name, value in {**UNNAMED, **run.config}.items()
         if name not in {*_OWN, *_PLACE, "options", *facts}
     }
+    if isinstance(drawn := facts.get("observation"), dict):
+        facts["observation"] = {name: value for name, value in drawn.items() if name != "seed"}
     return {**(options if isinstance(options, dict) else {}), **facts}

@@ -11,10 +11,10 @@ import numpy as np
 from spml.errors import UserError
 from spml.metrics.bootstrap import RESAMPLES, Comparison, Floats, compare, resampled_map
 from spml.report import compare_figures
-from spml.report.groups import Group
+from spml.report.groups import Group, seeds
 from spml.report.measures import class_precision
 from spml.report.run import Run
-from spml.report.text import NONE, setting, signed
+from spml.report.text import NONE, signed
 
 MOST = 2e9  # scores times resamples, above which fewer are drawn
 FEWEST = 200
@@ -159,10 +159,8 @@ def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
 
 
 def _shared(group: Group, base: Group) -> list[tuple[float, float]]:
-    """Test mAP of both for each seed that both have."""
-    own, others = (
-        {setting(run.fact("seed")): run.outcome("test_map") for run in part.finished} for part in (group, base)
-    )
+    """Test mAP of both for each seed that both have; that of another draw of observed labels is another one."""
+    own, others = ({seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base))
     pairs = [(own[seed], others[seed]) for seed in own if seed in others]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
