@@ -86,3 +86,17 @@ def test_the_ap_of_a_class_is_the_mean_of_its_runs(make_run: Make, small: dict[s
     assert "20.0" in str(found["table"]) and "40.0" in str(found["table"])
     other = read_run(make_run("gr", "gr", classes=("cat", "owl"), **small))
     assert _classes([*groups, *group_runs([other])]) is None
+
+
+def test_a_run_that_is_not_done_hides_no_class(groups: list[Group], make_run: Make, small: dict[str, Any]) -> None:
+    for folder in (groups[-1].runs[-1].folder, make_run("asl", "asl", **small)):
+        (folder / "result.json").unlink(missing_ok=True)
+        (folder / "scores" / "test.npz").unlink()
+    folders = [run.folder for group in groups for run in group.runs]
+    found = _classes(group_runs([read_run(folder) for folder in folders]))
+    assert found is not None and found["basis"] == "on the test set"
+    only = group_runs([read_run(folders[0].parent / "asl")])
+    beside = _classes([*groups, *only])
+    assert beside is not None and {cells[4] for _, cells in beside["table"]["rows"]} == {"–"}
+    alone = _classes(only)
+    assert alone is not None and alone["basis"] == "on the validation set"

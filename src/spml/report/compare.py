@@ -149,8 +149,10 @@ def _run_row(group: Group, run: Run) -> list[str]:
 
 
 def _classes(groups: Sequence[Group]) -> dict[str, Any] | None:
-    """AP of each class by group, averaged over runs; None where the runs have no classes in common."""
-    measured = [[ap for run in group.runs if (ap := class_precision(run))] for group in groups]
+    """AP of each class by group, averaged over runs that are done; None where the runs have no classes in common."""
+    done = any(group.finished for group in groups)  # while none is, all are shown as they stand
+    counted = [group.finished if done else group.runs for group in groups]
+    measured = [[ap for run in part if (ap := class_precision(run))] for part in counted]
     bases = {ap.basis for part in measured for ap in part}
     names = next((run.classes for group in groups for run in group.runs if run.classes), ())
     if len(bases) != 1 or any(list(run.classes) != list(names) for group in groups for run in group.runs):
@@ -164,7 +166,7 @@ def _classes(groups: Sequence[Group]) -> dict[str, Any] | None:
     many = len(names) > MANY
     chosen = sorted(names, key=lambda name: -spans[name])[:SHOWN] if many else list(names)
     chosen.sort(key=lambda name: -mean[name])
-    first = groups[0].runs[0]
+    first = next(run for part in counted for run in part)
     figure = compare_figures.dots(chosen, columns, observed_counts(first), name="dots")
     return {"figure": figure, "table": class_table(first, columns), "basis": bases.pop(), "many": many, "shown": SHOWN}
 
