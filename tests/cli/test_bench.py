@@ -64,6 +64,18 @@ def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(scenes_fi
     assert main([*words[:-1], "c", "--methods", "an"]) == 0
 
 
+def test_a_file_named_as_a_version_of_a_benchmark_gets_none_of_its_options(scenes_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(scenes_file, "coco@mine.npz")
+    words = [*SMALL, "--methods", "em", "--set", "em.alpha=0.1", "--seeds", "1", "--out", "b"]
+    assert main(["bench", "coco@mine.npz", *words]) == 2
+    assert capsys.readouterr().err.endswith("write ./coco@mine.npz\n")
+    assert main(["bench", "./coco@mine.npz", *words]) == 0
+    (record,) = json.loads((tmp_path / "b/bench.json").read_text())["runs"].values()
+    assert record["config"]["options"]["alpha"] == 0.1 and "pixels" not in record["config"]
+    assert "quoted" not in (tmp_path / "b/table.md").read_text()
+
+
 @pytest.mark.parametrize("name", ["plan.json", "table.md"])
 def test_a_file_that_is_not_of_a_bench_is_not_replaced(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -36,6 +36,13 @@ def test_counts_are_at_least_one_and_resamples_may_be_none():
             RunsCommand(data="digits", **words)._check_counts(["jobs"])
 
 
+def test_a_path_is_not_taken_for_a_version_of_a_benchmark():
+    for data in ("voc", "digits", "mine@home.npz", "./coco@small.npz", "/data/coco@small.npz"):
+        RunsCommand(data=data)._check_name()
+    with pytest.raises(UserError, match=r"coco@small.npz would be taken for a version of coco; write ./coco@small.npz"):
+        RunsCommand(data="coco@small.npz")._check_name()
+
+
 def test_runs_side_by_side_share_the_cores(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     threads = [RunsCommand(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)]

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from spml.losses import code
+from spml.losses.presets import DATASETS
 from spml.losses.search import Options, Space, plain
 
 Stage = Literal["trial", "final"]
@@ -194,8 +195,9 @@ def _usual(method: str, data: str) -> Options:
 
 
 def benchmark(data: str) -> str:
-    """The data set's name without its version: voc of voc@jpeg88-448."""
-    return data.partition("@")[0]
+    """A benchmark's name without its version: voc of voc@jpeg88-448; others, and paths, as they are."""
+    name = data.partition("@")[0]
+    return name if name in DATASETS else data
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from spml.bench.plan import Plan, Record, Run, distinct
+from spml.bench.plan import Plan, Record, Run, benchmark, distinct
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
 from spml.metrics.bootstrap import RESAMPLES
@@ -172,8 +172,8 @@ def _shared_cache(data: str, settings: Any, loaded: dict[str, Any]) -> Any:
 
 def _named(run: Run) -> dict[str, Any]:
     """What config.json says of the data, where there are several versions of them."""
-    _, at, pixels = run.data.partition("@")
-    return {"pixels": pixels} if at else {}
+    name = benchmark(run.data)
+    return {} if name == run.data else {"pixels": run.data[len(name) + 1 :]}
 
 
 def _device_is_lost() -> bool:

@@ -48,6 +48,7 @@ class RunsCommand(DataOptions, Settings):
         from spml.bench.work import Workers, work
         from spml.train.record import fingerprint
 
+        self._check_name()
         refuse_foreign(shelf.path, ("plan.json", *self.tables()))
         shelf.refuse_other_data(plan.runs(shelf.outcome), fingerprint(experiment))
         if self.retry:
@@ -79,6 +80,14 @@ class RunsCommand(DataOptions, Settings):
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if self.resamples < 0:
             raise UserError(f"--resamples must be at least 0, not {self.resamples}")
+
+    def _check_name(self) -> None:
+        """Refuse a path that reads as a version of a benchmark, whose published options and figures it would get."""
+        from spml.bench.plan import benchmark
+        from spml.errors import UserError
+
+        if (name := benchmark(self.data)) != self.data:
+            raise UserError(f"{self.data} would be taken for a version of {name}; write ./{self.data}")
 
     def _tell(self, counts: dict[str, int], shelf: Shelf) -> None:
         """What is open or failed; exit code 1 where a run failed."""
