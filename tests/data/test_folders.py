@@ -33,6 +33,27 @@ def test_a_class_may_be_called_train(tmp_path, write, positives):
     assert positives(read(tmp_path / "pictures")["train"]) == {"bus/b.jpg": ["bus"], "train/a.jpg": ["train"]}
 
 
+@pytest.mark.parametrize(
+    "names",
+    [("train", "valid", "test"), ("Train", "Test"), ("training", "validation"), ("val", "test"), ("train", "val", "x")],
+)
+def test_splits_of_other_names_are_no_classes(tmp_path, write, names):
+    for name in names:
+        write("", f"pictures/{name}/dog/a.jpg")
+        write("", f"pictures/{name}/notes.txt")
+    first = sorted(set(names) - {"x"})[0]
+    with pytest.raises(
+        DataError, match=f"'{first}', .* are splits and not classes; call them 'train', 'val' and 'test"
+    ):
+        read(tmp_path / "pictures")
+
+
+def test_classes_called_like_splits_hold_pictures(tmp_path, write):
+    for name in ("train/steam/a.jpg", "bus/city/b.jpg", "test/c.jpg", "test/inner/d.jpg"):
+        write("", f"pictures/{name}")
+    assert read(tmp_path / "pictures")["train"].classes == ["bus", "test", "train"]
+
+
 def test_class_list(tmp_path, write):
     write("", "pictures/dgo/a.jpg")
     with pytest.raises(DataError, match=r"class 'dgo' is not in the class list.*did you mean 'dog'"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spml.data.builder import Builder, Reading, tell
+from spml.data.hub_files import SPLIT_NAMES
 from spml.data.table import SPLITS, LabelTable
 from spml.data.text import opening
 from spml.errors import DataError
@@ -27,6 +28,7 @@ def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
     if top and set(top) <= set(SPLITS) and "train" in top:
         parts = [(split, path / split) for split in SPLITS if split in top]
     else:
+        _refuse_splits(path, top)
         parts = [("train", path)]
     skipped: list[Path] = []
     for split, start in parts:
@@ -44,6 +46,15 @@ def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
             f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}", stacklevel=2
         )
     return builder.tables(how.labels, path)
+
+
+def _refuse_splits(path: Path, names: list[str]) -> None:
+    """Raise DataError where folders are called like splits and hold the classes, but would be taken as classes."""
+    likely = [name for name in names if name.lower() in SPLIT_NAMES and _folders(path / name)]
+    likely = [name for name in likely if not any(map(_is_picture, (path / name).iterdir()))]
+    if len(likely) > 1:  # a single one may be a class: trains
+        said = f"{', '.join(map(repr, likely))} hold folders, so they are splits and not classes"
+        raise DataError(f"{path}: {said}; call them 'train', 'val' and 'test', and move other folders away")
 
 
 def _fill(builder: Builder, split: str, folder: Path) -> Iterator[Path]:
