@@ -149,6 +149,18 @@ def test_pictures_with_metadata(tmp_path, write):
     assert tables["val"].root == tmp_path / "set"
 
 
+def test_names_that_are_numbers_stay_as_they_are_written(tmp_path, write):
+    write("file_name,label\n1,01\n02,1\n3,NA\n4,\n", "set/metadata.csv")
+    table = read(tmp_path / "set")["train"]
+    assert table.classes == ["01", "1", "NA"]
+    assert rows(table) == {"1": [1, 0, 0], "02": [0, 1, 0], "3": [0, 0, 1], "4": [0, 0, 0]}
+    write("file_name,label\na,true\nb,2020-01-01\nc,1.0\n", "set/metadata.csv")
+    assert read(tmp_path / "set")["train"].classes == ["1.0", "2020-01-01", "true"]
+    write('{"features": {"label": {"names": ["cat", "dog"]}}}', "set/dataset_info.json")
+    write("file_name,label\na,1\nb,0\n", "set/metadata.csv")
+    assert rows(read(tmp_path / "set")["train"]) == {"a": [0, 1], "b": [1, 0]}
+
+
 def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
     table = with_features(pa.table({"image": ["a", "b"], "label": [0, 2]}), label=NAMES)
     folder = save_arrow(tmp_path / "set", table)

@@ -9,13 +9,12 @@ from typing import Any
 from spml.data.arrow import inner_type, is_text, sound
 from spml.data.builder import Builder, Reading
 from spml.data.forms import row_of
-from spml.data.hub_files import Part, batches, is_hub_folder, label_names, parts_of
+from spml.data.hub_files import IMAGES, LABELS, Part, batches, is_hub_folder, label_names, parts_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
 
 __all__ = ["Store", "fill", "is_hub_folder", "read_hub_folder"]
 
-IMAGES, LABELS = ("image", "file_name"), ("label", "labels")
 Store = Callable[[str, int, bytes, str], str]  # split, row, bytes and path of a picture -> its item
 
 

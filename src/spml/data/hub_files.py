@@ -13,6 +13,8 @@ from spml.data.text import opening
 from spml.errors import DataError
 
 BATCH = 512  # rows decoded together: they may hold pictures
+IMAGES, LABELS = ("image", "file_name"), ("label", "labels")
+INFO = "dataset_info.json"
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -128,8 +130,19 @@ def batches(file: Path) -> Iterator[Any]:
         with file.open("rb") as stream, pq.ParquetFile(stream) as table:
             yield from table.iter_batches(BATCH)
     else:
-        table = csv.read_csv(file) if file.suffix == ".csv" else json_lines.read_json(file)
+        table = (
+            csv.read_csv(file, convert_options=_as_text(file)) if file.suffix == ".csv" else json_lines.read_json(file)
+        )
         yield from table.to_batches(BATCH)
+
+
+def _as_text(file: Path) -> Any:
+    """Options for a CSV file: its paths and names as they are written, so that 01 is not 1; numbers of names stay."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    numbers = (file.parent / INFO).is_file()
+    return csv.ConvertOptions(column_types={} if numbers else dict.fromkeys((*IMAGES, *LABELS), pa.string()))
 
 
 def label_names(part: Part, schema: Any, column: str) -> list[str] | None:
@@ -138,7 +151,7 @@ def label_names(part: Part, schema: Any, column: str) -> list[str] | None:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features")
     except (ValueError, AttributeError, RecursionError):
         features = None
-    info = part.file.parent / "dataset_info.json"
+    info = part.file.parent / INFO
     if not isinstance(features, dict) and info.is_file():
         features = read_json(info).get("features")
     feature = features.get(column) if isinstance(features, dict) else None
