@@ -41,6 +41,27 @@ def test_sound_data(photos, capsys):
     assert ["dog", "3", "0"] in [line.split() for line in out.splitlines()]
 
 
+@pytest.mark.parametrize(("split", "code"), [("train", 0), ("val", 2)])
+def test_arrays_of_many_known_negatives_are_taken_as_training_takes_them(tmp_path, monkeypatch, capsys, split, code):
+    from spml.data import load
+    from spml.errors import DataError
+
+    monkeypatch.chdir(tmp_path)
+    labels = np.array([[1, -1, -1], [-1, 1, 0], [1, -1, -1], [1, -1, -1], [-1, -1, -1]], np.int8)
+    parts = np.array(["train", "train", "train", "val", split])
+    labels[3, 0] = 1 if split == "train" else -1
+    np.savez("a.npz", x=np.eye(5, 4), labels=labels, classes=np.array(["a", "b", "c"]), split=parts)
+    assert main(["check", "a.npz", "--min-positives", "0"]) == code
+    out = capsys.readouterr().out
+    assert "drawn for training" not in out and "the rest" not in out
+    if code:
+        assert "error: 1 lack of rows or labels" in out and "the validation rows have no label" in out
+        with pytest.raises(DataError, match="the validation rows have no label"):
+            load("a.npz")
+    else:
+        assert load("a.npz").observed.labels.tolist() == labels[[0, 1, 2, 4, 3]].tolist()
+
+
 def test_warnings_do_not_fail(photos, capsys):
     photos([*sound(), "x.png,,"])
     assert main(["check", "photos.csv"]) == 0

@@ -54,9 +54,11 @@ class Check:
         from spml.data import read
         from spml.data.check import check, unread_problems
         from spml.data.check_kinds import Findings, count_kinds, counted
+        from spml.data.files import default_labels
         from spml.errors import DataError
 
         self._refuse_early()
+        kind = self.labels or default_labels(self.data)
         console = Console(highlight=False)
         unread: list[DataError] = []
         with warnings.catch_warnings(record=True) as said:
@@ -64,7 +66,7 @@ class Check:
             try:
                 tables = read(
                     *(self.data, self.root),
-                    labels=self.labels,
+                    labels=kind,
                     classes=self.classes,
                     val=self.val,
                     test=self.test,
@@ -80,6 +82,7 @@ class Check:
             found = check(
                 tables,
                 unread=unread,
+                labels=kind,
                 pictures=self.pictures,
                 size=self.size,
                 min_positives=self.min_positives,
@@ -87,7 +90,7 @@ class Check:
             )
         print_warnings(console, [str(one.message) for one in said])
         print_problems(console, found)
-        print_summary(console, tables)
+        print_summary(console, tables, complete=kind == "complete")
         errors = counted(count_kinds(found.errors))
         if self.fix is not None:
             self._fix(console, self.fix, tables, found)
@@ -136,7 +139,7 @@ class Check:
             said.append("give --labels complete when you read it")
         for line in said:
             console.print(line, markup=False, soft_wrap=True)
-        left = [problem.message for problem in untrainable(cleaned.tables)]
+        left = [problem.message for problem in untrainable(cleaned.tables, complete=whole.sparse.fill == -1)]
         if cleaned.unsettled:
             left.append(f"{counted({'contradiction': cleaned.unsettled})} left in it; give --merge to unite them")
         if left:

@@ -42,23 +42,23 @@ def print_problems(console: Console, found: Findings) -> None:
         console.print()
 
 
-def print_summary(console: Console, tables: dict[str, LabelTable]) -> None:
+def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: bool) -> None:
     """Rows and labels of each split, and the commonest and rarest classes."""
     rows = columns("split", "rows", "positives", "per row", "rows without", "known negatives")
     for split, table in tables.items():
         each = positives_per_row(table.sparse)
-        negatives = "the rest" if table.sparse.fill == -1 else f"{table.sparse.counts(-1).sum():,}"
+        negatives = "the rest" if complete else f"{table.sparse.counts(-1).sum():,}"
         cells = f"{len(table):,}", f"{each.sum():,}", f"{each.mean():.2f}", f"{(each == 0).sum():,}", negatives
         rows.add_row(split, *cells)
     console.print(rows)
-    console.print(_classes(tables))
+    console.print(_classes(tables, complete=complete))
 
 
-def _classes(tables: dict[str, LabelTable]) -> Table:
+def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
     """Positives of each class, those with the most in train first."""
     classes = next(iter(tables.values())).classes
     counts = {split: table.sparse.counts(1) for split, table in tables.items()}
-    if "train" in tables and tables["train"].sparse.fill == -1:
+    if "train" in tables and complete:
         counts["drawn for training"] = positives_seen(tables)
     out = columns(f"positives of {len(classes):,} classes", *counts)
     order = sorted(range(len(classes)), key=lambda i: [-count[i] for count in counts.values()])

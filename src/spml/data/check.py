@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from spml.data.builder import Kind
 from spml.data.check_files import Advance, Inspection, inspect_arrays, inspect_files
 from spml.data.check_kinds import Findings, Place, Problem, problem
-from spml.data.check_labels import label_problems
+from spml.data.check_labels import is_complete, label_problems
 from spml.data.table import Labels, LabelTable
 from spml.errors import DataError
 
@@ -17,6 +18,7 @@ def check(
     tables: dict[str, LabelTable],
     *,
     unread: Iterable[DataError] = (),
+    labels: Kind | None = None,
     pictures: bool = True,
     size: int | None = None,
     min_positives: int = 5,
@@ -30,6 +32,7 @@ def check(
     Args:
         tables: by split, as `read` gives them.
         unread: the records that `read` could not take, as it told them.
+        labels: how `read` took them; arrays of mostly known negatives do not show it.
         pictures: decode every picture file; without, files are only looked for and compared.
         size: resize what is decoded, as training would.
         min_positives: a class with fewer positives in train is said.
@@ -43,7 +46,8 @@ def check(
     for group in found.copies:
         problems += _leaks(tables, group)
         problems += _copies(tables, group)
-    return Findings(problems + label_problems(tables, min_positives), found.copies)
+    problems += label_problems(tables, min_positives, complete=is_complete(tables, labels))
+    return Findings(problems, found.copies)
 
 
 def unread_problems(unread: Iterable[DataError]) -> list[Problem]:

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from spml.data.builder import Kind
 from spml.data.check_kinds import Problem, problem
 from spml.data.experiment import UNLABELLED, unlabelled
 from spml.data.names import joined_names, near_duplicates
@@ -17,9 +18,9 @@ from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
 Counts = npt.NDArray[np.int64]
 
 
-def label_problems(tables: dict[str, LabelTable], min_positives: int) -> list[Problem]:
+def label_problems(tables: dict[str, LabelTable], min_positives: int, *, complete: bool) -> list[Problem]:
     """The problems that the labels alone show."""
-    found = [*untrainable(tables), *_rare(tables, min_positives)]
+    found = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
     for name, count, other, other_count in near_duplicates(joined(tables)):
         found.append(problem("near_names", f"{name!r} ({count:,}) and {other!r} ({other_count:,})"))
     for name, parts in joined_names(next(iter(tables.values())).classes):
@@ -34,7 +35,12 @@ def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
         yield problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
 
 
-def untrainable(tables: dict[str, LabelTable]) -> Iterator[Problem]:
+def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
+    """Whether an absent label is negative; where nobody says how the labels were taken, as they are kept."""
+    return next(iter(tables.values())).sparse.fill == -1 if labels is None else labels == "complete"
+
+
+def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Problem]:
     """Why `load` would refuse the tables, if it would."""
     if "train" not in tables:
         yield problem("untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train")
@@ -47,7 +53,7 @@ def untrainable(tables: dict[str, LabelTable]) -> Iterator[Problem]:
         to_train, validation = len(rows), tables["train"].sparse.take(held_out)
     if to_train < 2 or not validation.shape[0]:
         yield problem("untrainable", f"{count} rows in train are too few to train and validate with", "train")
-    elif validation.fill == 0 and unlabelled(validation):
+    elif not complete and unlabelled(validation):
         yield problem("untrainable", UNLABELLED, "val" if "val" in tables else "train")
 
 
