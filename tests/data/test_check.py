@@ -280,6 +280,19 @@ def test_complete_labels_are_united_but_never_unknown(damaged):
     assert check(tables).errors == []
 
 
+def test_rows_that_name_one_file_in_other_ways_become_one(write, picture):
+    for shade, name in enumerate(("a.png", "b.png", "in/d.png")):
+        picture(name, shade)
+    csv = write("image,label,negative\na.png,x,z\nb.png,x,\n./a.png,y,\nin//d.png,x,y\n")
+    csv.write_text(csv.read_text() + f"{csv.parent}/in/d.png,,x\n")
+    done = cleaned_copy(csv, csv.parent / "clean.csv")
+    assert (done.united, done.unknown, len(done.tables["train"])) == (2, 1, 3)
+    tables = read(csv.parent / "clean.csv")
+    assert known(tables)["train"] == {"a.png": ("xy", "z"), "b.png": ("x", ""), "in/d.png": ("", "y")}
+    done = cleaned_copy(csv, csv.parent / "complete.csv", labels="complete")
+    assert (done.united, done.unsettled, len(done.tables["train"])) == (2, 0, 3)
+
+
 def test_only_leaks_into_train_and_val_are_removed(table, picture):
     for name in ("a.png", "b.png", "c.png", "d.png"):
         picture(name, 1)

@@ -44,7 +44,8 @@ def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = Fa
     """The tables without what was found broken.
 
     Rows whose picture is missing or unreadable are left out, and of a picture in several splits only the rows of the
-    last of train, val and test are kept. Copies that contradict each other are unknown where they do.
+    last of train, val and test are kept. Copies that contradict each other are unknown where they do. Rows that name
+    the same file in other ways become one, as they would when the copy is read.
 
     Args:
         tables: those that were checked.
@@ -67,18 +68,26 @@ def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = Fa
         table = tables[left[0].split]
         rows = table.rows([place.row for place in left])
         clash = (rows == 1).any(axis=0) & (rows == -1).any(axis=0)
-        if table.sparse.fill == -1 and not merge:
-            unsettled += int(clash.any())
-            continue
-        unknown += int(clash.sum()) if table.sparse.fill == 0 else 0
-        if merge:
-            united += len(left) - 1
-            out.update(dict.fromkeys(left[1:], "united"))
-            edits[left[0].split][left[0].row] = _union(rows, clash, table.sparse.fill)
-        elif clash.any():
-            for place, row in zip(left, rows, strict=True):
-                edits[place.split][place.row] = np.where(clash, 0, row).astype(np.int8)
+        parts = [list(range(len(left)))] if merge else _of_one_file(table, left)
+        labels = [_union(rows[part], clash, table.sparse.fill) for part in parts]
+        if table.sparse.fill == 0:
+            unknown += int(clash.sum())
+        else:
+            unsettled += any((one != labels[0]).any() for one in labels)
+        for part, known in zip(parts, labels, strict=True):
+            united += len(part) - 1
+            out.update({left[i]: "united" for i in part[1:]})
+            if (known != rows[part[0]]).any():
+                edits[left[0].split][left[part[0]].row] = known
     return Cleaned(_without(tables, out, edits), dict(removed), united, unknown, unsettled)
+
+
+def _of_one_file(table: LabelTable, places: list[Place]) -> list[list[int]]:
+    """Which places name the same file in other ways, such as a.jpg and ./a.jpg: written, they are one row."""
+    parts: dict[Path, list[int]] = defaultdict(list)
+    for i, place in enumerate(places):
+        parts[table.file(place.row).absolute()].append(i)
+    return list(parts.values())
 
 
 def _union(rows: Labels, clash: Labels, fill: int) -> Labels:
