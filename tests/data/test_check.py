@@ -1,6 +1,7 @@
 """Every kind of problem in a data set, and the cleaned copy of its table."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 
 from spml.data import LabelTable, read
 from spml.data import check_files as files
-from spml.data.check import check
+from spml.data.check import _copies, check
 from spml.data.check_fix import clean, write_table
 from spml.data.check_kinds import KINDS, Place, count_kinds, counted
 from spml.errors import DataError, UserError
@@ -167,6 +168,27 @@ def test_copies_with_the_same_labels_are_said(table, picture):
     picture("./sub/../b.png", 1)
     found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
     assert kinds(found, "warning") == {"repeated": 1} and found.copies == [(Place("train", 0), Place("train", 1))]
+
+
+def test_the_work_grows_with_the_copies_of_a_picture_and_not_with_their_pairs(write):
+    def calls(count):
+        tables = read(write("image,label\n" + "".join(f"{i}.png,{i % 7}\n" for i in range(count))))
+        copies = tuple(Place("train", i) for i in range(count))
+        made = 0
+
+        def counting(frame, event, argument):
+            nonlocal made
+            made += 1
+
+        sys.setprofile(counting)
+        try:
+            found = list(_copies(tables, copies))
+        finally:
+            sys.setprofile(None)
+        assert len(found) == count - 1
+        return made
+
+    assert calls(200) < 2.5 * calls(100)
 
 
 def test_arrays_are_compared_where_they_are_pictures():

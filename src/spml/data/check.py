@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from spml.data.builder import Kind
 from spml.data.check_files import Advance, Inspection, inspect_arrays, inspect_files
 from spml.data.check_kinds import Findings, Place, Problem, problem
@@ -67,17 +69,20 @@ def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[
 def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
     """Each copy against those before it: contradictory, or in the same split with other or the same labels."""
     rows = [tables[place.split].rows([place.row])[0] for place in group]
+    earliest = {value: np.full(len(rows[0]), len(group)) for value in (1, -1)}  # copy that says so of each class
+    first: dict[str, int] = {}
     for i, (place, row) in enumerate(zip(group, rows, strict=True)):
-        clash = next((j for j in range(i) if (row * rows[j] == -1).any()), None)
-        if clash is not None:
+        clash = min(int(earliest[-value][row == value].min(initial=len(group))) for value in (1, -1))
+        for value, at in earliest.items():
+            at[(row == value) & (at == len(group))] = i
+        same = first.setdefault(place.split, i)
+        if clash < len(group):
             yield _contradiction(tables, place, row, group[clash], rows[clash])
-            continue
-        first = next((j for j in range(i) if group[j].split == place.split), None)
-        if first is not None:
-            kind = "repeated" if (row == rows[first]).all() else "different"
-            text = f"{_row(tables, place)} is the same picture as {_other(tables, group[first])}"
+        elif same < i:
+            kind = "repeated" if (row == rows[same]).all() else "different"
+            text = f"{_row(tables, place)} is the same picture as {_other(tables, group[same])}"
             if kind == "different":
-                text += f", which has {_positives(tables, group[first])}; here it has {_positives(tables, place)}"
+                text += f", which has {_positives(tables, group[same])}; here it has {_positives(tables, place)}"
             yield problem(kind, text, *place)
 
 
