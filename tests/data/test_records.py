@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spml.data import LabelTable, read
+from spml.data.builder import Builder
 from spml.data.check import check
 from spml.data.check_fix import clean
 from spml.errors import DataError
@@ -21,6 +22,28 @@ def tolerant(path, **options):
     tables = read(path, **options, on_error=told.append)
     found = {split: dict(zip(table.items, table.labels.tolist(), strict=True)) for split, table in tables.items()}
     return found, [str(error).replace(f"{path}", path.name) for error in told]
+
+
+def test_the_items_are_gone_through_as_often_however_many_contradict():
+    class Listed(dict):
+        gone_through = 0
+
+        def __iter__(self):
+            Listed.gone_through += 1
+            return super().__iter__()
+
+    def passes(count):
+        told = []
+        builder = Builder(Path("my.csv"), on_error=told.append)
+        builder._rows, Listed.gone_through = Listed(), 0
+        for place in range(1, count + 1):
+            builder.names(builder.row(f"{place}.jpg", place), "dog", 1, place)
+            builder.names(place - 1, "dog" if place > 1 else "cat", -1, place)
+        builder.tables("observed", None)
+        assert len(told) == count - 1
+        return Listed.gone_through
+
+    assert passes(20) == passes(2)
 
 
 def test_every_kind_of_bad_row_of_the_long_form(write):

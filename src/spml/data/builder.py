@@ -191,12 +191,11 @@ class Builder:
         wrong = np.flatnonzero(values[order] != values[first])
         if len(wrong):
             skipped: set[int] = set()
+            items = list(self._rows)
             for at in wrong[np.argsort(places[order[wrong]], kind="stable")].tolist():
                 if (place := int(places[order[at]])) not in skipped:
-                    tell(
-                        self._clash(int(rows[first[at]]), classes[columns[first[at]]], place, int(places[first[at]])),
-                        self.on_error,
-                    )
+                    item, name = items[rows[first[at]]], classes[columns[first[at]]]
+                    tell(self._clash(item, name, place, int(places[first[at]])), self.on_error)
                     skipped.add(place)
             self._skipped += len(skipped)
             order = order[~np.isin(places[order], list(skipped))]
@@ -208,7 +207,6 @@ class Builder:
         shape = len(self._rows), len(classes)
         return SparseLabels.from_entries(rows[order], columns[order], values[order], shape, FILL[kind]), left
 
-    def _clash(self, row: int, name: str, place: int, earlier: int) -> DataError:
-        item = list(self._rows)[row]
+    def _clash(self, item: str, name: str, place: int, earlier: int) -> DataError:
         text = f"{name!r} is both positive and negative for {item!r} (see {self.unit} {earlier}); keep one of the two"
         return self.error(place, text)
