@@ -46,6 +46,22 @@ def test_the_items_are_gone_through_as_often_however_many_contradict():
     assert passes(20) == passes(2)
 
 
+def test_near_names_are_looked_for_once_and_only_for_as_many_as_are_listed(write, monkeypatch):
+    looked_for = []
+
+    def looked(name, known):
+        looked_for.append(name)
+        return "; did you mean 'dog'?"
+
+    monkeypatch.setattr("spml.data.names.suggestion", looked)
+    path = write("image,label\na,dog\n" + "".join(f"{i},dog{i % 30}\n" for i in range(90)))
+    _, told = tolerant(path, classes=["dog"])
+    assert looked_for == [f"dog{i}" for i in range(20)]
+    assert [text.endswith("(the names given); did you mean 'dog'?") for text in told] == (
+        [True] * 20 + [False] * 10
+    ) * 3
+
+
 def test_every_kind_of_bad_row_of_the_long_form(write):
     path = write(
         b"image,label,negative,split\n"  # 1

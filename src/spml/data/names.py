@@ -7,7 +7,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go t
 GIVEN = "the names given"  # where a class list comes from that is no file
 LISTS = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")  # how files end that hold class names
 JOINING = re.compile(r"[,;/&+]")  # what people join names with, other than "|"
+LOOKED_FOR = 20  # names that the near ones of a list are looked for; of 20,000 classes, each takes half a second
 RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
 
 
@@ -33,10 +34,13 @@ class ClassList:
 
     display: dict[str, str]
     source: str
+    _near: dict[str, str] = field(default_factory=dict, repr=False, compare=False)  # what was said of a name
 
     def lacking(self, name: str) -> str:
         """That a name is not in the list, and what to do."""
-        hint = suggestion(name, self.display) or "; add it there" * (self.source != GIVEN)
+        if name not in self._near and len(self._near) < LOOKED_FOR:
+            self._near[name] = suggestion(name, self.display)
+        hint = self._near.get(name) or "; add it there" * (self.source != GIVEN)
         return f"is not in the class list ({self.source}){hint}"
 
 
