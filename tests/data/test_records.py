@@ -24,6 +24,15 @@ def tolerant(path, **options):
     return found, [str(error).replace(f"{path}", path.name) for error in told]
 
 
+@pytest.mark.parametrize(("row", "last", "left"), [('d,"big dog"', 6, ["z", "e"]), ("d,dog", 7, ["z"])])
+def test_the_lines_that_a_stray_quote_takes_along_are_told(write, row, last, left):
+    found, told = tolerant(write(f'image,label\nz,cat\na,"dog\nb,cat\nc,dog\n{row}\ne,cat\n'))
+    assert list(found["train"]) == left
+    assert [text.partition(";")[2] for text in told] == [
+        f" check the quotes and line ends of this row, as which all to line {last} are read"
+    ]
+
+
 def test_the_items_are_gone_through_as_often_however_many_contradict():
     class Listed(dict):
         gone_through = 0

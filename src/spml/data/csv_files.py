@@ -46,7 +46,8 @@ def records(builder: Builder) -> Iterator[Record]:
             try:
                 found = next(reader, None)
             except csv.Error as error:
-                raise builder.error(line, f"{error}; check the quotes and line ends of this row") from None
+                last = f", as which all to line {reader.line_num} are read" if reader.line_num > line else ""
+                raise builder.error(line, f"{error}; check the quotes and line ends of this row{last}") from None
             if bad:
                 raise builder.error(*bad[0])
             if found is None:
