@@ -15,6 +15,16 @@ def test_labels_that_are_joined_by_a_comma_are_named(table):
     assert kinds(found, "warning") == {"joined_names": 1}
 
 
+def test_cells_that_are_lists_or_lines_are_named(table):
+    csv = table("image,label\na.png,\"['dog', 'cat']\"\nb.png,cow\nc.png,pig\nd.png,cow\n")
+    csv.write_text(csv.read_text().replace("b.png,cow", 'b.png,"cow').replace("c.png,pig", 'c.png,pig"'))
+    found = check(read(csv), min_positives=0).by_kind()["joined_names"]
+    assert [one.message for one in found] == [
+        "\"['dog', 'cat']\": a list as a program writes it",
+        "'cow\\nc.png,pig': several lines; is a quote missing in the file?",
+    ]
+
+
 def test_classes_that_cannot_be_learned(table):
     csv = table(
         "image,often,none,rare,tested,validated,split\na.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spml.data import LabelTable, near_duplicates
-from spml.data.names import class_list, joined_names, suggestion
+from spml.data.names import class_list, joined_names, suggestion, written_lists
 from spml.errors import DataError
 
 
@@ -99,3 +99,11 @@ def test_names_joined_by_another_sign_than_the_bar():
 def test_suggestions():
     assert suggestion("DGO", ["cat", "Dog"]) == "; did you mean 'Dog'?"
     assert suggestion("zebra", ["cat", "dog"]) == ""
+
+
+def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes():
+    lists = ["['dog', 'cat']", "['dog']", "[]", '["dog"]', '{"choices": ["dog",\n "cat"]}']
+    assert written_lists([*lists, "dog", "[sic]", "{dog}", "dog's", "a 'b' c"]) == dict.fromkeys(
+        lists, "a list as a program writes it"
+    )
+    assert list(written_lists(["dog\nb.jpg,cat", "hot\r\ndog", "hot dog"])) == ["dog\nb.jpg,cat", "hot\r\ndog"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from spml.data.builder import Kind
 from spml.data.check_kinds import Problem, problem
 from spml.data.experiment import UNLABELLED, unlabelled
-from spml.data.names import joined_names, near_duplicates
+from spml.data.names import joined_names, near_duplicates, written_lists
 from spml.data.observe import draw, split
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
 
@@ -23,8 +23,10 @@ def label_problems(tables: dict[str, LabelTable], min_positives: int, *, complet
     found = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
     for name, count, other, other_count in near_duplicates(joined(tables)):
         found.append(problem("near_names", f"{name!r} ({count:,}) and {other!r} ({other_count:,})"))
-    for name, parts in joined_names(next(iter(tables.values())).classes):
-        found.append(problem("joined_names", f"{name!r}: {' and '.join(map(repr, parts))} are classes too"))
+    classes = next(iter(tables.values())).classes
+    several = {name: f"{' and '.join(map(repr, parts))} are classes too" for name, parts in joined_names(classes)}
+    for name, what in (several | written_lists(classes)).items():
+        found.append(problem("joined_names", f"{name!r}: {what}"))
     for part in SPLITS:
         found += _unlabelled(part, tables[part]) if part in tables else []
     return found

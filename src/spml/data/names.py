@@ -19,6 +19,7 @@ OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go t
 GIVEN = "the names given"  # where a class list comes from that is no file
 LISTS = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")  # how files end that hold class names
 JOINING = re.compile(r"[,;/&+]")  # what people join names with, other than "|"
+LIST = re.compile(r"\[\s*\]|\{\s*\}|[\[{].*['\"].*[\]}]", re.DOTALL)  # as Python and JSON write one
 LOOKED_FOR = 20  # names that the near ones of a list are looked for; of 20,000 classes, each takes half a second
 RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
 
@@ -144,6 +145,17 @@ def joined_names(classes: Sequence[str]) -> list[tuple[str, list[str]]]:
         parts = [_plain(part) for part in JOINING.split(name)]
         if len(parts) > 1 and all(part in known for part in parts):
             found.append((name, [known[part] for part in parts]))
+    return found
+
+
+def written_lists(classes: Sequence[str]) -> dict[str, str]:
+    """Class names that are a whole cell of names, such as "['dog', 'cat']" or two lines, and what they are."""
+    found = {}
+    for name in classes:
+        if LIST.fullmatch(name):
+            found[name] = "a list as a program writes it"
+        elif len(name.splitlines()) > 1:
+            found[name] = "several lines; is a quote missing in the file?"
     return found
 
 
