@@ -249,6 +249,18 @@ def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, 
             load(data, labels="complete", observe=f"file:{path}")
 
 
+def test_items_that_stand_twice_are_not_guessed(tmp_path):
+    def arrays(name, items):
+        labels = np.eye(5, 2, dtype=np.int8)
+        np.savez(tmp_path / name, x=np.eye(5, 2), labels=labels, classes=["a", "b"], items=list(items))
+        return tmp_path / name
+
+    once, twice, other = arrays("once.npz", "pqrst"), arrays("twice.npz", "ppqrs"), arrays("other.npz", "pqrsp")
+    for data, path, where in ((twice, twice, "the data"), (once, other, r"other\.npz"), (twice, once, "the data")):
+        with pytest.raises(DataError, match=f"{where}: item 'p' stands twice; .* give each row its own"):
+            load(data, labels="complete", observe=f"file:{path}")
+
+
 def test_training_and_validation_rows_of_a_file_are_taken_together(data, write):
     rows = "".join(f"{i}.jpg,a,{'val' if i % 3 else 'train'}\n" for i in range(10))
     path = write("image,label,split\n" + rows, "seen.csv")

@@ -13,6 +13,7 @@ A model is written `NAME` or `NAME:option=value,...`:
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +114,9 @@ def _from_file(table: LabelTable, path: str, reader: Reader) -> tuple[SparseLabe
         raise DataError(f"{path}: no training rows; the observed labels are taken from those")
     if unknown := [name for name in given.classes if name not in set(table.classes)]:
         raise DataError(f"{path}: class {unknown[0]!r} is not one of the data's {len(table.classes)} classes")
+    for where, items in (("the data", table.items), (path, given.items)):
+        if twice := next((item for item, count in Counter(items).items() if count > 1), None):
+            raise DataError(f"{where}: item {twice!r} stands twice; labels are found by it, so give each row its own")
     rows = {item: i for i, item in enumerate(given.items)}
     if absent := [item for item in table.items if item not in rows]:
         raise DataError(f"{path}: {len(absent):,} of {len(table):,} items are not in it, first {absent[0]!r}")
