@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spml.cli import main
@@ -49,3 +50,27 @@ def test_the_order_given_is_that_of_the_model(here, capsys):
     assert json.loads(Path("run/best/model.json").read_text())["classes"] == ["red", "green", "blue"]
     assert main(["predict", "run", "photos", "--out", "a.csv", "--classes", "blue,green,red"]) == 2
     assert "the names given: the model has these classes in another order, 'red' first" in capsys.readouterr().err
+
+
+def test_a_run_whose_classes_are_shown_by_other_names_finds_its_data_again(pictures, monkeypatch, capsys):
+    monkeypatch.chdir(pictures.parent)
+    Path("names.txt").write_text("red\trot\ngreen\nblue\tblau\n")
+    assert main(["train", "photos.csv", "--classes", "names.txt", *TRAIN, "--out", "run"]) == 0
+    assert json.loads(Path("run/best/model.json").read_text())["classes"] == ["rot", "green", "blau"]
+    assert json.loads(Path("run/config.json").read_text())["classes"] == {
+        "red": "rot",
+        "green": "green",
+        "blue": "blau",
+    }
+    Path("names.txt").unlink()
+    assert main(["eval", "run", "--split", "val"]) == 0
+    assert main(["review", "run", "--out", "list"]) == 0
+
+
+def test_names_that_a_list_could_not_hold_are_found_again_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    labels, names = np.tile(np.eye(3, dtype=np.int8), (8, 1)), ["dog ", "a\tb", "c"]
+    np.savez("a.npz", x=np.tile(np.eye(3), (8, 1)), labels=labels, classes=np.array(names))
+    assert main(["train", "a.npz", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]) == 0
+    assert json.loads(Path("run/config.json").read_text())["classes"] is None
+    assert main(["eval", "run", "--split", "val"]) == 0

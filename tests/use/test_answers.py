@@ -125,6 +125,24 @@ def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path,
     assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]
 
 
+def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(photos, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(photos)
+    rows = Path("photos.csv").read_text().splitlines()
+    for name, wanted in (("most.csv", False), ("tested.csv", True)):
+        kept = [row for row in rows[1:] if row.endswith("test") == wanted]
+        Path(name).write_text("\n".join([rows[0], *kept]) + "\n")
+    Path("names.txt").write_text("red\trot\ngreen\tgruen\nblue\n")
+    words = ["--classes", "names.txt", "--test", "tested.csv", *TRAIN, "--out", str(tmp_path / "run")]
+    assert main(["train", "most.csv", *words]) == 0
+    given = answers(tmp_path, "photos/10.png,rot,-1")
+    assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert "--test" not in said and said.startswith(f"train with: spml train {tmp_path / 'labels.csv'} --classes ")
+    new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
+    old = load("most.csv", classes="names.txt", test="tested.csv")
+    assert list(new.classes) == ["rot", "gruen", "blue"] and (new.test.labels == old.test.labels).all()
+
+
 def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file, scenes, tmp_path):
     run = shutil.copytree(finished, tmp_path / "run")
     row, column = next(zip(*np.nonzero(scenes.observed.labels == 0), strict=True))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from spml.data.builder import Kind
 from spml.data.files import default_labels, is_named, read, version
+from spml.data.names import ClassList, class_list
 from spml.data.observation import Observation
 from spml.data.observe import SEED, Rows, split
 from spml.data.table import LabelTable, SparseLabels, concatenate
@@ -39,6 +40,7 @@ class Experiment:
         label_kind: how the source's labels were taken.
         version: which version of the data set it is, where several circulate.
         observation: the model that gave the observed labels, with its parameters; "given" where none was needed.
+        renamed: what the classes are called in the data and what here; None where that is the same.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Experiment:
     label_kind: Kind
     version: str = ""
     observation: dict[str, Any] = field(default_factory=dict)
+    renamed: dict[str, str] | None = None
 
     @cached_property
     def validates_completely(self) -> bool:
@@ -89,7 +92,7 @@ def load(
     observe_seed: int = SEED,
     split_seed: int = SEED,
     val_fraction: float = 0.2,
-    classes: str | Path | Sequence[str] | None = None,
+    classes: str | Path | Sequence[str] | ClassList | None = None,
     observe: str = "uniform",
     val: str | Path | None = None,
     test: str | Path | None = None,
@@ -115,7 +118,8 @@ def load(
     kind = labels or default_labels(source)
     if kind == "observed" and observe != "uniform":
         raise UserError(f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out")
-    tables = read(source, root, labels=kind, classes=classes, val=val, test=test)
+    listed = class_list(classes)
+    tables = read(source, root, labels=kind, classes=listed, val=val, test=test)
     whole, train_rows, val_rows = _listed(str(source), tables, val_fraction, split_seed)
     if kind == "observed" and unlabelled(whole.sparse.take(val_rows)):
         raise DataError(f"{source if val is None else val}: {UNLABELLED}")
@@ -134,6 +138,7 @@ def load(
         label_kind=kind,
         version=version(source, root),
         observation=about,
+        renamed=None if listed is None else listed.renamed,
     )
 
 

@@ -38,7 +38,7 @@ def read(
     root: str | Path | None = None,
     *,
     labels: Kind | None = None,
-    classes: str | Path | Sequence[str] | None = None,
+    classes: str | Path | Sequence[str] | ClassList | None = None,
     val: str | Path | None = None,
     test: str | Path | None = None,
     on_error: OnError | None = None,

@@ -37,6 +37,11 @@ class ClassList:
     source: str
     _near: dict[str, str] = field(default_factory=dict, repr=False, compare=False)  # what was said of a name
 
+    @property
+    def renamed(self) -> dict[str, str] | None:
+        """Each name in the data and the one to show; None where they are the same."""
+        return self.display if any(name != shown for name, shown in self.display.items()) else None
+
     def lacking(self, name: str) -> str:
         """That a name is not in the list, and what to do."""
         if name not in self._near and len(self._near) < LOOKED_FOR:
@@ -45,15 +50,16 @@ class ClassList:
         return f"is not in the class list ({self.source}){hint}"
 
 
-def class_list(classes: str | Path | Sequence[str] | None, known: Collection[str] = ()) -> ClassList | None:
+def class_list(classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()) -> ClassList | None:
     """The class list from names, or from a file: one name a line, then optionally a tab and the name to show.
 
     Args:
-        classes: names, the path of a file, or text, which is what `--classes` takes: see `from_text`.
+        classes: names, the path of a file, or text, which is what `--classes` takes: see `from_text`. A list that was
+            made before stays as it is.
         known: names that text may be one of.
     """
-    if classes is None:
-        return None
+    if classes is None or isinstance(classes, ClassList):
+        return classes
     found = from_text(classes, known) if isinstance(classes, str) else classes
     given: Iterable[str] = lines(found) if isinstance(found, Path) else found
     source = str(found) if isinstance(found, Path) else GIVEN

@@ -41,6 +41,7 @@ def config(
         "data": experiment.name,
         "data_version": experiment.version,
         "labels": experiment.label_kind,
+        "classes": experiment.renamed,
         **{name: value for name, value in asdict(settings).items() if name not in NOT_OF_THE_RUN},
         "options": options,
         "observation": experiment.observation,

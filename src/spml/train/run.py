@@ -31,7 +31,7 @@ OTHER = {
     **dict.fromkeys(("observed_sha256", "data_sha256"), "other data"),
     "method_sha256": "other code of its method",
 }
-PLACES = ("data", "root", "val", "test")  # of the data, which may have moved: by data_sha256 they are the same
+PLACES = ("data", "root", "val", "test", "classes")  # of the data, which may have moved: their data_sha256 is the same
 MAY_CHANGE = (*NOT_OF_THE_RUN, *PLACES, "on_nan")  # the last is what a run that ended at such a loss may go on with
 
 

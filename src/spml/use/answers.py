@@ -78,7 +78,8 @@ def merge(
     labels = with_answers(table.sparse, rows, columns, values)
     splits = np.full(len(table), "train", dtype="<U5")
     splits[experiment.val_rows] = "val"
-    test = None if config.get("test") else experiment.test  # a file of its own stays the file that it is
+    apart = None if experiment.renamed else config.get("test")  # a file of its own stays the file that it is
+    test = None if apart else experiment.test
     words = [str(out)]
     if table.x is None:
         if _write_csv(out, table.with_labels(labels), splits.tolist(), test) != list(table.classes):
@@ -86,7 +87,7 @@ def merge(
             words += ["--classes", str(names)]
     else:
         _write_arrays(out, table.with_labels(labels), splits, test)
-    words += ["--test", str(config["test"])] if config.get("test") else []
+    words += ["--test", str(apart)] if apart else []
     words += training_words(config)
     new = before == 0
     added, denied = (int((new & (values == value)).sum()) for value in (1, -1))

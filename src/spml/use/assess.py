@@ -15,6 +15,7 @@ from spml.atomic import write_json
 from spml.data import Experiment, load
 from spml.data.feed import Feed
 from spml.data.files import is_named
+from spml.data.names import GIVEN, ClassList
 from spml.errors import DAMAGED, DataError, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
@@ -91,6 +92,7 @@ def run_data(
     data = str(config["data"])
     if not is_named(data) and not Path(data).exists():
         raise UserError(f"{data}: no such file here; give the command in the folder where the run was trained on it")
+    written = config.get("classes") or {name: name for name in classes}
     try:
         experiment = load(
             data,
@@ -98,7 +100,7 @@ def run_data(
             config["labels"],
             config["observe_seed"],
             config["split_seed"],
-            classes=None if is_named(data) else classes,
+            classes=None if is_named(data) else ClassList(written, GIVEN),
             observe=config.get("observe", "uniform"),
             val=config.get("val"),
             test=config.get("test"),
