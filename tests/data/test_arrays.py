@@ -95,6 +95,7 @@ def with_value(key, row, value):
         ({"labels": np.full((4, 2), {})}, ["labels: cannot be read"]),
         ({"classes": np.array(["dog"])}, ["classes", "1 entries for 2 columns"]),
         ({"classes": np.array(["dog", "dog"])}, ["classes", "'dog' stands twice"]),
+        ({"classes": np.array(["dog", " "])}, ["classes", "column 1 has no name", "give each class one"]),
         ({"classes": np.array([1, 2])}, ["classes", "list of strings"]),
         ({"classes": np.array([["dog"], ["cat"]])}, ["classes", "(2, 1); give a list of strings"]),
         ({"items": np.array(["a"])}, ["items", "1 entries for 4 rows"]),

@@ -46,7 +46,9 @@ def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
         names = list(how.classes.display)
     if how.classes is not None:
         sparse, names = _in_order(path, sparse, names, how.classes), list(how.classes.display.values())
-    for name in names:
+    for column, name in enumerate(names):
+        if not name.strip():
+            raise DataError(f"{path}: classes: column {column} has no name; give each class one")
         refuse_name(name, f"{path}: classes: ")
     items = [f"{i}" for i in range(len(x))]
     if "items" in arrays:
