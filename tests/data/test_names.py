@@ -107,3 +107,8 @@ def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes(
         lists, "a list as a program writes it"
     )
     assert list(written_lists(["dog\nb.jpg,cat", "hot\r\ndog", "hot dog"])) == ["dog\nb.jpg,cat", "hot\r\ndog"]
+
+
+def test_names_of_signs_alone_differ():
+    names = ["\N{DOG FACE}", "\N{CAT FACE}", "+", "-"]
+    assert near_duplicates(LabelTable(list("abcd"), names, np.eye(4, dtype=np.int8))) == []

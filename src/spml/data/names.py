@@ -166,8 +166,8 @@ def written_lists(classes: Sequence[str]) -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    composed = unicodedata.normalize("NFC", name)  # an accent that stands by itself is no letter
-    return "".join(character for character in composed.casefold() if character.isalnum())
+    composed = unicodedata.normalize("NFC", name).casefold()  # an accent that stands by itself is no letter
+    return "".join(character for character in composed if character.isalnum()) or composed  # such as an emoji
 
 
 def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
