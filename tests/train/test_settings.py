@@ -75,6 +75,12 @@ def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_
     assert resolve(Settings(method="smile"), experiment("mine.npz", np.zeros((3, 5), np.float32))).head == "linear"
 
 
+def test_pictures_in_an_array_that_are_not_square_take_their_longer_side():
+    for shape in ((3, 3, 8, 12), (3, 3, 12, 8)):
+        assert resolve(Settings(), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 12
+        assert resolve(Settings(size=6), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 6
+
+
 def test_the_small_backbone_has_no_pretrained_weights_to_begin_with():
     assert resolve(Settings(backbone="tiny"), experiment("voc")).weights == "none"
     assert resolve(Settings(backbone="resnet18"), experiment("voc")).weights == "pretrained"

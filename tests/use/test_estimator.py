@@ -221,6 +221,14 @@ def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
         by_path.predict(np.zeros((2, 3)))
 
 
+def test_arrays_of_pictures_that_are_not_square_are_seen_in_use_as_in_training(tmp_path):
+    x = np.random.default_rng(0).integers(256, size=(40, 3, 12, 20), dtype=np.uint8)
+    model = make(backbone="tiny", batch_size=8, folder=tmp_path / "run").fit(x, np.arange(40) % 3)
+    chosen = np.load(tmp_path / "run" / "scores" / f"val-{model.result_['best_epoch']:02d}.npz")["logits"]
+    rows = np.load(tmp_path / "run" / "observed.npz")["val_rows"]
+    assert model.decision_function(x[rows]) == pytest.approx(chosen, abs=2e-3)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

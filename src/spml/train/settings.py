@@ -41,7 +41,7 @@ class Settings:
     weights: str | None = None
     """none, pretrained, or a file of tensors. Default: pretrained where there are pretrained weights."""
     size: int | None = None
-    """Height and width pictures are resized to. Default: 448; arrays keep their own size."""
+    """Height and width pictures are resized to. Default: 448; arrays keep their own size, or take the longer side."""
     head: str | None = None
     """linear, boostlu (boosted class maps), query or query-normal (a transformer). Default: what the method wants."""
     epochs: int | None = None
@@ -135,11 +135,16 @@ def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
     if x is not None and x.ndim == 2:
         own = FEATURES
     elif experiment.name not in DATASETS:
-        own = PICTURES if x is None else replace(PICTURES, size=None)
+        own = PICTURES if x is None else replace(PICTURES, size=_square(*x.shape[-2:]))
     else:
         training = preset("gr", experiment.name).training  # the protocol that the paper trains every method with
         return replace(PICTURES, **{key: training[key] for key in ("epochs", "batch_size", "lr")})
     return replace(own, head_lr=1.0) if head.startswith("query") else own  # docs/faq.md
+
+
+def _square(height: int, width: int) -> int | None:
+    """None, for their own size, where arrays of pictures are square: a model is used at one height and width."""
+    return None if height == width else max(height, width)
 
 
 def resolve(settings: Settings, experiment: Experiment) -> Settings:

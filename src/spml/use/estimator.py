@@ -40,7 +40,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         options: of the method; what is not given has its default.
         backbone: "tiny", "linear" or any timm model; None: "linear" for features, "resnet50" for pictures.
         weights: "none", "pretrained" or a file; None: pretrained where there are such.
-        size: height and width pictures are resized to; None: 448, arrays of pictures keep theirs.
+        size: height and width pictures are resized to; None: 448, arrays keep theirs, or take the longer side.
         epochs: None: 30 for features, 10 for pictures.
         batch_size: None: for features a fiftieth of the rows, from 16 to 128; 16 for pictures.
         lr: learning rate of the backbone, a tenth of a linear head's; None: 3e-4 for features, 5e-5 for pictures.
