@@ -3,10 +3,11 @@
 import random
 
 import numpy as np
+import pytest
 import torch
 
 from spml.train.checkpoint import read_checkpoint, write_checkpoint
-from spml.train.randomness import random_state, seed, set_random_state
+from spml.train.randomness import kept, random_state, seed, set_random_state
 
 CPU = torch.device("cpu")
 
@@ -32,3 +33,14 @@ def test_a_checkpoint_brings_each_back_to_where_it_stood(tmp_path):
     state = read_checkpoint(tmp_path / "last.ckpt")
     set_random_state(state, CPU)
     assert drawn() == then and state == {"epoch": 1}
+
+
+def test_what_is_seeded_and_drawn_inside_is_not_seen_outside():
+    seed(3)
+    expected = drawn()
+    seed(3)
+    with pytest.raises(KeyError), kept():
+        seed(9)
+        drawn()
+        raise KeyError
+    assert drawn() == expected

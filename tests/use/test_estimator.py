@@ -1,4 +1,5 @@
 import pickle
+import random
 
 import numpy as np
 import pytest
@@ -161,6 +162,16 @@ def test_the_same_random_state_gives_the_same_and_none_gives_another(data):
     assert (first.decision_function(x) == second.decision_function(x)).all()
     other = make(random_state=1).fit(x, single)
     assert not np.array_equal(other.decision_function(x), first.decision_function(x))
+
+
+def test_random_numbers_of_the_program_around_are_left_as_they_were(data):
+    drawn = []
+    for _ in range(2):
+        random.seed(1), np.random.seed(1), torch.manual_seed(1)
+        if drawn:
+            make().fit(data[0], data[2])
+        drawn.append((random.random(), np.random.rand(), torch.rand(1).item()))
+    assert drawn[0] == drawn[1]
 
 
 def test_pickling_and_cloning(data, fitted):

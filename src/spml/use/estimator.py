@@ -20,7 +20,7 @@ from spml.data import Experiment, LabelTable, SparseLabels
 from spml.data.feed import Feed
 from spml.errors import DataError, UserError
 from spml.model import load_model
-from spml.train import Settings, fit, predict_logits
+from spml.train import Settings, fit, predict_logits, randomness
 from spml.use import estimator_inputs as inputs
 
 Probabilities = npt.NDArray[np.float32]
@@ -104,7 +104,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.folder is not None and not self.overwrite and (Path(self.folder) / "config.json").exists():
             raise UserError(f"{self.folder} already holds a run; give overwrite=True or another folder")
         place = TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
-        with place as parent, torch.random.fork_rng(range(torch.cuda.device_count())):
+        with place as parent, randomness.kept():
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
             self.result_ = fit(experiment, settings, folder, **how)
