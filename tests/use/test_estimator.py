@@ -1,5 +1,7 @@
 import pickle
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import spml
 from spml import losses
 from spml.errors import UserError
+from spml.use import estimator
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
 INDICATOR = "predict gives an indicator (n, C), not a class per item"
@@ -162,6 +165,23 @@ def test_the_same_random_state_gives_the_same_and_none_gives_another(data):
     assert (first.decision_function(x) == second.decision_function(x)).all()
     other = make(random_state=1).fit(x, single)
     assert not np.array_equal(other.decision_function(x), first.decision_function(x))
+
+
+def test_models_trained_in_threads_are_those_trained_one_by_one(data, monkeypatch):
+    x, _, one = data
+    seen, fit = [], estimator.fit
+
+    def watched(*given, **how):
+        seen.append("begun")
+        time.sleep(0.05)  # for the other to begin too, if it can
+        result = fit(*given, **how)
+        seen.append("done")
+        return result
+
+    monkeypatch.setattr(estimator, "fit", watched)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: make().fit(x, one).decision_function(x), range(2))
+    assert seen == ["begun", "done"] * 2 and (first == second).all()
 
 
 def test_random_numbers_of_the_program_around_are_left_as_they_were(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +25,7 @@ from spml.train import Settings, fit, predict_logits, randomness
 from spml.use import estimator_inputs as inputs
 
 Probabilities = npt.NDArray[np.float32]
+TURN = threading.RLock()  # to train: all threads of a process draw from the same random numbers
 FEATURES_LR = 3e-4
 FEATURES_BATCH = 16, 128  # with steps of 50 an epoch in between: benchmarks/estimator.py
 
@@ -104,7 +106,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.folder is not None and not self.overwrite and (Path(self.folder) / "config.json").exists():
             raise UserError(f"{self.folder} already holds a run; give overwrite=True or another folder")
         place = TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
-        with place as parent, randomness.kept():
+        with TURN, place as parent, randomness.kept():
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
             self.result_ = fit(experiment, settings, folder, **how)
