@@ -25,6 +25,17 @@ def test_what_is_missing_is_named(name):
         losses.create(name, **given(observed))(torch.zeros(2, 3), observed[:2], **CALL)
 
 
+@pytest.mark.parametrize("index", [torch.arange(3)[:, None], torch.tensor([2]), torch.arange(4)], ids=str)
+@pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl", "en", "mime", "smile"])
+def test_an_index_of_another_shape_is_refused(name, index):
+    observed = torch.zeros(4, 2, dtype=torch.int8)
+    options = {"x": torch.arange(8.0).view(4, 2)} if name == "smile" else {}
+    features = {"features": torch.zeros(3, 2, 5)} if name == "mime" else {}
+    method = losses.create(name, **options, **given(observed))
+    with pytest.raises(ValueError, match=f"{name} needs index with a row number for each item"):
+        method(torch.zeros(3, 2), observed[:3], index=index, **features, **CALL)
+
+
 @pytest.mark.parametrize("missing", ["items", "classes", "observed"])
 @pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"])
 def test_each_of_them_is_needed(name, missing):

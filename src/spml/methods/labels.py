@@ -13,11 +13,13 @@ ROWS = 4096  # read together
 
 def rows_of(table: Tensor, index: Tensor | None, batch: Tensor, name: str) -> Tensor:
     """The rows of a method's table that a batch holds, in the batch's precision; all of them where it is the whole."""
-    if index is not None:
-        return table[index].to(batch.dtype)
-    if len(batch) != len(table):
+    if index is None and len(batch) != len(table):
         raise ValueError(f"{name} needs index: the rows of the training split that the batch holds")
-    return table.to(batch.dtype)
+    rows = table if index is None else table[index]
+    if rows.shape != batch.shape:
+        found = f"{tuple(rows.shape)} of its {tuple(table.shape)} for a batch of {tuple(batch.shape)}"
+        raise ValueError(f"{name} needs index with a row number for each item: the one given takes {found}")
+    return rows.to(batch.dtype)
 
 
 def label_parts(observed: Any, items: int) -> Iterator[tuple[slice, Tensor]]:

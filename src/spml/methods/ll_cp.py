@@ -13,6 +13,7 @@ from spml.losses.large_loss import ll_ct as temporary
 from spml.losses.method import Method, prepared
 from spml.losses.search import searched
 from spml.losses.unified import Reduction
+from spml.methods.labels import rows_of
 
 
 @searched({"variant": "released"}, delta=(0.0005, 0.001, 0.002, 0.003))
@@ -73,7 +74,8 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
             return loss
         if index is None:
             raise ValueError("ll_cp needs index: the rows of the training split that the batch holds")
-        labels = observed.masked_fill(self.corrected[index] & (observed == 0), 1)
+        before = rows_of(self.corrected, index, logits, "ll_cp") > 0
+        labels = observed.masked_fill(before & (observed == 0), 1)
         picked = largest_unknown(logits.detach(), labels, self.delta) if epoch > 1 else None
         if picked is not None:
             labels = labels.masked_fill(picked, 1)

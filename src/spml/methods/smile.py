@@ -161,6 +161,9 @@ class smile(Method):  # noqa: N801  (methods are called by their names)
     ) -> Tensor:
         """Loss of a batch."""
         logits = prepared(logits, observed)
+        if index is not None and index.shape != logits.shape[:1]:
+            found = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
+            raise ValueError(f"smile needs index with a row number for each item: the one given has shape {found}")
         if isinstance(self.form, TableForm):
             return reduce(self.form(logits, observed, index, self.salt), self.reduction)
         return reduce(self.form(logits, observed, index, features, self.salt, epoch), self.reduction)
