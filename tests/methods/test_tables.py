@@ -1,6 +1,7 @@
 """Methods that keep something for every item, against plain loops."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -46,6 +47,20 @@ def test_each_of_them_is_needed(name, missing):
     else:
         with pytest.raises(ValueError, match=f"{name} needs items"):
             losses.create(name, **told)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (1, 3), (4, 1), (4, 2), (3, 4)], ids=str)
+@pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp"])
+def test_labels_of_another_split_are_refused(name, shape):
+    labels = torch.zeros(shape, dtype=torch.int8)
+    table = LabelTable([str(i) for i in range(shape[0])], [str(i) for i in range(shape[1])], labels.numpy())
+    options = {"role": "estimated", "em_apl": "table"}
+    for observed in (labels, labels.tolist(), table):
+        with pytest.raises(ValueError, match=re.escape(f"observed is {shape}, the training split (4, 3)")):
+            losses.create(name, items=4, classes=3, observed=observed)
+    if name in options:
+        with pytest.raises(ValueError, match=re.escape(f"{options[name]} is {shape}, the training split")):
+            losses.create(name, **{options[name]: labels.float()}, **given(torch.zeros(4, 3)))
 
 
 @pytest.mark.parametrize(("name", "option"), [("ll_cp", "delta"), ("em_apl", "theta")])

@@ -77,7 +77,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
         self.assume_negative = an(reduction=reduction)
         counts = torch.zeros(classes)
-        for _, known in label_parts(observed, items):
+        for _, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
         self.register_buffer("per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False)
         self.register_buffer("priors", _checked(priors, classes) if self.given else torch.full((classes,), torch.nan))
@@ -146,7 +146,8 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         """Estimate the priors, and set the running mean to that of all items."""
         if not self.wants_pass(epoch, epochs):
             return
-        labels = torch.cat([part.to(torch.int8) for _, part in label_parts(self.observed, self.items)])
+        parts = label_parts(self.observed, self.items, len(self.priors))
+        labels = torch.cat([part.to(torch.int8) for _, part in parts])
         self.priors = estimate_priors(self.scores, labels, self.delta, self.tau).to(self.priors)
         self.running = self.scores.sigmoid().mean(dim=0).to(self.running)
         self.scores = torch.empty(0)

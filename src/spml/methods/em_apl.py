@@ -13,7 +13,7 @@ from spml.losses.registry import create, options
 from spml.losses.search import searched
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import label_parts, rows_of
+from spml.methods.labels import check_fit, label_parts, rows_of
 
 NONE = -1.0  # of a label that has no pseudo-label
 
@@ -69,6 +69,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         self.base = create(base, **given, reduction="none")
         if table is not None:
             values = torch.as_tensor(table, dtype=torch.float64)
+            check_fit("table", values.shape, items, classes)
             targets = torch.where(values < 0, -values, NONE)
             unknown = values <= 0
         elif items is None or classes is None or observed is None:
@@ -76,7 +77,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         else:
             targets = torch.full((items, classes), NONE)
             unknown = torch.ones(items, classes, dtype=torch.bool)
-            for part, known in label_parts(observed, items):
+            for part, known in label_parts(observed, items, classes):
                 unknown[part] = known == 0
         self.register_buffer("targets", targets)
         self.register_buffer("unknown", unknown, persistent=False)

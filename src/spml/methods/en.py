@@ -95,7 +95,7 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         self.cl, self.scl, self.power = cl, scl, power
         self.log, self.reduction = Log(eps), reduction
         labels = torch.zeros(items, classes, dtype=torch.int8)
-        for part, known in label_parts(observed, items):
+        for part, known in label_parts(observed, items, classes):
             labels[part] = torch.where(known == 0, EXPECTED, known)
         positives = (labels == 1).sum(dim=0).tolist()
         shares = [items / classes] * classes if count == "uniform" else positives

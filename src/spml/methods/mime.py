@@ -86,7 +86,7 @@ class mime(Method):  # noqa: N801  (methods are called by their names)
         self.loss = an(eps, reduction="none")
         self.salt = 0  # of this epoch's draws
         counts, unknown = torch.zeros(classes, dtype=torch.int64), torch.empty(items, classes, dtype=torch.bool)
-        for part, known in label_parts(observed, items):
+        for part, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
             unknown[part] = known == 0
         share = mean_inverse_positives or 1.0

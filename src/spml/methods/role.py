@@ -14,7 +14,7 @@ from spml.losses.method import Method, prepared
 from spml.losses.search import searched
 from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import label_parts, rows_of
+from spml.methods.labels import check_fit, label_parts, rows_of
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform between -this and this
 LEAST = 1e-5  # labels that are given, or carried over, are within this and 1 - this, as published
@@ -54,6 +54,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
             given = torch.as_tensor(estimated, dtype=torch.float64)
             if not bool(((given >= 0) & (given <= 1)).all()):
                 raise ValueError("estimated holds values that are not probabilities, from 0 to 1")
+            check_fit("estimated", given.shape, items, classes)
             start = torch.logit(given, eps=LEAST)
         elif items is None or classes is None or observed is None:
             raise ValueError("role needs items, classes and observed: it keeps a logit for every label")
@@ -102,6 +103,6 @@ class role(Method):  # noqa: N801  (methods are called by their names)
 
 def _initial(items: int, classes: int, observed: Any) -> Tensor:
     start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
-    for part, known in label_parts(observed, items):
+    for part, known in label_parts(observed, items, classes):
         start[part] = torch.where(known == 0, start[part], known.to(start.dtype) * KNOWN)
     return start
