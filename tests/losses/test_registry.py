@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -157,6 +158,8 @@ def test_values_of_another_kind_are_refused(name: str, options: dict[str, object
 def test_values_of_their_kind_are_taken() -> None:
     losses.check_options("focal", {"gamma": 2})
     losses.check_options("splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3})
+    numpys = {"margin_on_pseudo": np.bool_(False), "tau": np.float32(0.5), "from_epoch": np.int64(3)}
+    losses.check_options("splc", numpys)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from spml import losses
 from spml.data import LabelTable, load
@@ -107,6 +109,20 @@ def test_impossible_values_are_refused(digits, name):
         elif value == value or name not in ("seed", "linear_init"):  # those are whole numbers
             with pytest.raises(UserError, match=f"^{name} must"):
                 resolve(Settings(**{name: value}), digits)
+
+
+def test_numbers_of_numpy_are_written_as_pythons_own(digits):
+    settings = resolve(Settings(epochs=np.int64(3), lr=np.float32(0.5), flip=np.bool_(True)), digits)
+    assert json.dumps([settings.epochs, settings.lr, settings.flip]) == "[3, 0.5, true]"
+    options = {"q2": np.int64(1), "q3": (np.float32(0.5), 1), "mu": [np.float64(0.5)] * 3}
+    chosen = method_options("gr", "digits", options)
+    assert json.dumps([chosen[name] for name in options]) == "[1, [0.5, 1], [0.5, 0.5, 0.5]]"
+
+
+@pytest.mark.parametrize("value", [np.zeros(3), (np.zeros(3), np.ones(3)), torch.ones(2)], ids=str)
+def test_options_that_cannot_be_written_are_refused(value):
+    with pytest.raises(UserError, match=r"option w cannot be kept in config.json as it is; give .* lists"):
+        method_options("gr", "digits", {"w": value})
 
 
 def test_labels_that_choose_the_epoch_must_be_there():

@@ -140,6 +140,13 @@ def code(name: str) -> str | None:
     return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
+def as_python(value: Any) -> Any:
+    """Numbers of numpy's, alone or in pairs and lists, as Python's own; all else as it is."""
+    if type(value) in (tuple, list):
+        return type(value)(map(as_python, value))
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 else value
+
+
 def options(name: str) -> list[Option]:
     """The method's hyper-parameters with defaults and help, in the order of its signature."""
     factory = _factory(name)
@@ -203,6 +210,7 @@ def _types(factory: Callable[..., Any]) -> dict[str, Any]:
 
 def _check_type(option: Option, value: Any) -> None:
     """Refuse a value that the option's annotation does not admit."""
+    value = as_python(value)
     alternatives = get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)
     wanted = []
     for kind in alternatives:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,8 +150,9 @@ def _square(height: int, width: int) -> int | None:
 
 def resolve(settings: Settings, experiment: Experiment) -> Settings:
     """The same with every None decided, and refused where it cannot be carried out."""
-    from spml.losses.registry import head
+    from spml.losses.registry import as_python, head
 
+    settings = replace(settings, **{name: as_python(value) for name, value in vars(settings).items()})
     x = experiment.observed.x
     meant = settings.head or head(settings.method, pictures=x is None or x.ndim == 4) or "linear"
     defaults = data_defaults(experiment, meant)
@@ -195,8 +197,15 @@ def _with_linear_init(settings: Settings) -> Settings:
 def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every option of the method: the given value, else the one published for that data, else the default."""
     from spml.losses.presets import DATASETS, preset
-    from spml.losses.registry import METHODS, REQUIRED, options
+    from spml.losses.registry import METHODS, REQUIRED, as_python, options
 
     defaults = {option.name: option.default for option in options(method) if option.default is not REQUIRED}
     published = preset(method, data).options if data in DATASETS and method in METHODS else {}
-    return {**defaults, **published, **given}
+    plain = {name: as_python(value) for name, value in given.items()}
+    for name, value in plain.items():
+        try:
+            json.dumps(value)
+        except TypeError as error:
+            told = f"option {name} cannot be kept in config.json as it is"
+            raise UserError(f"{told}; give numbers, text, or lists of them, not arrays") from error
+    return {**defaults, **published, **plain}
