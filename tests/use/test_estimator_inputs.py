@@ -25,6 +25,18 @@ def test_lists_of_the_same_length_are_rows_of_labels_only_where_they_hold_nothin
     assert dense([{"b", "a"}, [], "b"]) == (["a", "b"], [[1, 1], [0, 0], [0, 1]])
 
 
+def test_a_column_of_lists_is_as_good_as_a_list_of_them():
+    pandas = pytest.importorskip("pandas")
+    for rows in ([["b", "a"], [], ["b"]], [np.array(["b", "a"]), np.array([], str), np.array(["b"])]):
+        column = pandas.Series(rows, index=[7, 3, 5])
+        for y in (rows, column, column.to_numpy()):
+            assert dense(y) == (["a", "b"], [[1, 1], [0, 0], [0, 1]])
+    assert dense(pandas.Series([[1, 0], [-1, 1]])) == dense([np.array([1, 0]), np.array([-1, 1])])
+    assert dense(pandas.Series([[1, 0], [-1, 1]])) == ([0, 1], [[1, 0], [-1, 1]])
+    with pytest.raises(DataError, match="None in row 1; no label at all is an empty list"):
+        labels(pandas.Series([["a"], None]), None)
+
+
 def test_sparse_rows_may_hold_zeros_and_be_in_any_order():
     y = sparse.coo_matrix(([1, -1, 0, 1], ([1, 0, 0, 0], [0, 2, 1, 0])), shape=(2, 3))
     assert dense(y, ["a", "b", "c"]) == (["a", "b", "c"], [[1, 0, -1], [1, 0, 0]])

@@ -65,9 +65,10 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
     y = plain(y)
     if hasattr(y, "tocoo"):
         return _from_sparse(y, classes)
-    nested = isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set, frozenset)) for row in y)
-    if nested and not _is_indicator(y, classes):
-        return _from_lists([_as_list(row) for row in y], classes)
+    if _is_nested(y):
+        y = [row.tolist() if isinstance(row, np.ndarray) else row for row in y]
+        if not _is_indicator(y, classes):
+            return _from_lists([_as_list(row) for row in y], classes)
     columns = getattr(y, "columns", None)
     named = columns if classes is None else classes
     array = np.asarray(y)
@@ -82,6 +83,12 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
     raise DataError(
         f"y is {array.dtype} {array.shape}; give (n, C) of 1, 0 and -1, a class per item, or a list of classes per item"
     )
+
+
+def _is_nested(y: Any) -> bool:
+    """Whether y holds lists: itself a list, or a column of a data frame."""
+    listed = isinstance(y, (list, tuple)) or (getattr(y, "ndim", 0) == 1 and y.dtype == object)
+    return listed and any(isinstance(row, (list, tuple, set, frozenset, np.ndarray)) for row in y)
 
 
 def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:
