@@ -100,6 +100,13 @@ def test_every_form_of_y_gives_the_same_model(data):
         assert list(model.classes_) == (list(NAMES) if form in ("names", "list", "lists", "sets") else list(range(5)))
 
 
+def test_tensors_of_any_precision_are_taken(data):
+    x, single = data[0], data[2]
+    rounded = torch.from_numpy(x).bfloat16()
+    logits = [make().fit(values, single).decision_function(values) for values in (rounded, rounded.float())]
+    assert (logits[0] == logits[1]).all()
+
+
 def test_a_frame_names_its_columns(data):
     pandas = pytest.importorskip("pandas")
     x, _, single = data

@@ -13,6 +13,7 @@ from spml.data import LabelTable, SparseLabels
 from spml.data.experiment import unlabelled
 from spml.data.observe import Rows, split
 from spml.errors import DataError, UserError
+from spml.metrics.inputs import as_numpy
 
 Array = npt.NDArray[Any]
 NAMED = 5  # classes that a message lists
@@ -20,10 +21,8 @@ NO_LABEL = "y has no label at all; give at least one item a label"
 
 
 def plain(values: Any) -> Any:
-    """Torch tensors and paths as numpy and text; everything else as it is."""
-    if type(values).__module__.partition(".")[0] == "torch":
-        return values.detach().cpu().numpy()
-    return values
+    """Torch tensors as numpy; everything else as it is."""
+    return as_numpy(values) if type(values).__module__.partition(".")[0] == "torch" else values
 
 
 def paths(items: Any) -> list[str] | None:
