@@ -31,7 +31,7 @@ def test_a_model_comes_back_as_it_was(tmp_path):
 
 
 def test_a_run_folder_and_its_best_are_the_same_model(folder):
-    assert load_model(folder)[1] == load_model(folder / "best")[1]
+    assert load_model(folder)[1] == load_model(folder / "best")[1] == load_model(str(folder))[1]
 
 
 def change(folder, **values):

@@ -74,12 +74,13 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
     write_json(folder / "model.json", asdict(info))
 
 
-def load_model(folder: Path) -> tuple[Classifier, ModelInfo]:
+def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
     """The classifier, ready to predict on the CPU, and its description.
 
     Args:
         folder: a run folder or its `best`.
     """
+    folder = Path(folder)
     info, path = read_info(folder), _at(folder) / "model.safetensors"
     features = info.preprocessing.get("features")
     try:
