@@ -124,6 +124,36 @@ def test_half_precision_is_computed_in_float32(name: str) -> None:
     assert build(name, observed)(logits, observed, epoch=2, epochs=8).dtype == torch.float64
 
 
+@pytest.fixture
+def default_dtype() -> Any:
+    yield torch.set_default_dtype
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in NAMES),
+        ("crisp", {"warmup": 1}),
+        ("mime", {"rule": "ignore", "mean_inverse_positives": 0.5, "warmup": 1}),
+        ("smile", {"x": torch.arange(10.0).view(5, 2)}),
+    ],
+)
+def test_a_program_may_have_another_default_dtype(
+    name: str, options: dict[str, Any], dtype: torch.dtype, default_dtype: Any
+) -> None:
+    default_dtype(dtype)
+    logits, observed = random_batch()
+    loss = build(name, observed, **options)
+    for epoch in (1, 2):
+        value, gradient = value_and_gradient(loss, logits.float(), observed, epoch=epoch, epochs=3)
+        assert value.isfinite() and gradient.isfinite().all()
+        if loss.method.wants_pass(epoch, 3):
+            loss.method.take_scores(logits.float(), torch.arange(len(logits)))
+        loss.method.end_epoch(epoch, 3)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
 def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:

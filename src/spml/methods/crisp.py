@@ -139,7 +139,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
         """Keep them until the pass is over."""
         if self.scores.numel() == 0:
-            self.scores = torch.empty(self.items, logits.shape[1])
+            self.scores = torch.empty(self.items, logits.shape[1], dtype=torch.float32)
         self.scores[index.cpu()] = logits.float().cpu()
 
     def end_epoch(self, epoch: int, epochs: int) -> None:

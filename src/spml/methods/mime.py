@@ -148,7 +148,7 @@ class mime(Method):  # noqa: N801  (methods are called by their names)
             self.marked[index] |= (logits.float().sigmoid() > self.theta) & self.unknown[index]
             return
         if self.scores.shape != self.marked.shape:
-            self.scores = torch.empty(self.marked.shape, device=self.marked.device)
+            self.scores = torch.empty(self.marked.shape, dtype=torch.float32, device=self.marked.device)
         self.scores[index] = logits.float()
 
     def end_epoch(self, epoch: int, epochs: int) -> None:

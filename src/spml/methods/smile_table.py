@@ -88,7 +88,7 @@ class TableForm(nn.Module):
             raise ValueError(f"k must be at least 1 and temperature above 0, not {k} and {temperature}")
         table = feature_table(x, items)
         table = standardised(table) if standardise else table
-        self.enhancement = Enhancement(table.float(), nearest(table, k), classes)
+        self.enhancement = Enhancement(table.to(torch.get_default_dtype()), nearest(table, k), classes)  # as its layers
         self.mu, self.pi0, self.gamma, self.delta = mu, pi0, gamma, delta
         self.rate = 1 / max(classes - 1, 1) if rate is None else rate
         self.temperature, self.own_lr, self.sample = temperature, own_lr, sample
