@@ -154,6 +154,20 @@ def test_a_program_may_have_another_default_dtype(
         loss.method.end_epoch(epoch, 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in NAMES), *(("gr_learnable", {"constraint": how}) for how in ("batch", "none"))],
+)
+def test_a_method_may_be_wider_than_the_logits(name: str, options: dict[str, Any]) -> None:
+    logits, observed = random_batch()
+    loss = build(name, observed, **options)
+    loss.method.double()
+    value, gradient = value_and_gradient(loss, logits.float(), observed, epoch=2, epochs=8)
+    expected = build(name, observed, **options)(logits.float(), observed, epoch=2, epochs=8)
+    torch.testing.assert_close(value, expected, check_dtype=False, rtol=1e-5, atol=1e-6)
+    assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
 def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:

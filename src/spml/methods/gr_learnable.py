@@ -120,7 +120,7 @@ class LearnedLogistic(Component):
 
     def forward(self, p: Tensor, context: Context) -> Tensor:
         """Probability that each entry is positive."""
-        return torch.sigmoid(p * self.w + self.b)
+        return torch.sigmoid(p * self.w + self.b).to(p.dtype)
 
 
 class LearnedGaussian(Component):
@@ -156,14 +156,14 @@ class LearnedGaussian(Component):
         """Weight of each entry."""
         exponent = (p - self.mu).square() * (-0.5 / self.sigma.square())
         if self.constraint == "none":
-            return exponent.exp()
+            return exponent.exp().to(p.dtype)
         unknown = context.observed == 0
         over = (0,) if self.constraint == "class" else (0, 1)
         top = exponent.detach().masked_fill(~unknown, -torch.inf).amax(dim=over, keepdim=True)
         exponent = exponent - torch.where(top.isfinite(), top, 0.0)  # a common factor of v, which the mean takes out
         v = torch.where(unknown, exponent, -torch.inf).exp()
         total, count = v.sum(dim=over, keepdim=True), unknown.sum(dim=over, keepdim=True)
-        return v * (count / torch.where(count > 0, total, 1.0))
+        return (v * (count / torch.where(count > 0, total, 1.0))).to(p.dtype)
 
 
 def _per_class(name: str, value: Any, classes: int) -> nn.Parameter:
