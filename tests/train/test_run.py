@@ -1,6 +1,8 @@
 """A run's folder: gone on with, replaced or refused; nothing that is there is lost."""
 
+import errno
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from spml import losses
 from spml.data import LabelTable, load
 from spml.errors import UserError
 from spml.train import fit
+from spml.train.files import read_json
 from spml.train.loop import Training
 from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
@@ -154,3 +157,40 @@ def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(finished, scene
     with pytest.raises(UserError, match="already holds a run"):
         fit(scenes, quick, run, quiet=True)
     assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_is_replaced_in_the_folder_where_one_is(finished, scenes, quick, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    fit(scenes, replace(quick, epochs=1), ".", overwrite=True, quiet=True)
+    assert read_json(Path("result.json"))["epochs"] == 1 and [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_on_a_disk_of_its_own_is_replaced(finished, scenes, quick, tmp_path, monkeypatch):
+    disk, link = tmp_path / "disk", tmp_path / "link"
+    shutil.copytree(finished, disk)
+    link.symlink_to(disk)
+    original = Path.rename
+
+    def within_the_disk(self, target):
+        if not Path(target).resolve().is_relative_to(disk):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(self))
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "rename", within_the_disk)
+    fit(scenes, replace(quick, epochs=1), link, overwrite=True, quiet=True)
+    assert link.is_symlink() and read_json(disk / "result.json")["epochs"] == 1
+    assert not list(disk.glob(".*"))
+
+
+def test_a_run_that_fails_behind_a_link_says_why(scenes, quick, tmp_path, monkeypatch):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+
+    def broken(self, *given):
+        raise UserError("no")
+
+    monkeypatch.setattr(Training, "_train_epoch", broken)
+    with pytest.raises(UserError, match=r"^no$"):
+        fit(scenes, quick, tmp_path / "link", quiet=True)
+    assert (tmp_path / "link").is_symlink() and not list((tmp_path / "disk").iterdir())

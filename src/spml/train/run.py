@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,16 @@ class RunFolder:
 
     @property
     def _aside(self) -> Path:
-        """Where the run that is being replaced waits until the new one can be gone on with."""
-        return self.path.with_name(f".{self.path.name}.replaced")
+        """Where the run that is being replaced waits until the new one can be gone on with.
+
+        In the run folder, which may be a link, a disk of its own or all that may be written to.
+        """
+        return self.path / ".replaced"
 
     @property
     def _moving(self) -> Path:
         """The same while files are on their way there or back: all that is in it belongs in the run folder."""
-        return self.path.with_name(f".{self.path.name}.moving")
+        return self.path / ".moving"
 
     def check(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
         """Whether there is a run to go on with; what is there is refused unless it is to be resumed or replaced."""
@@ -109,7 +113,7 @@ class RunFolder:
             return False
         self._remove()
         self._bring_back()
-        if self.path.is_dir() and not any(self.path.iterdir()):
+        with suppress(OSError):  # it holds something else, or is a link, a disk of its own or where we are
             self.path.rmdir()
         return True
 
