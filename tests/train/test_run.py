@@ -59,6 +59,26 @@ def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them
         fit(load(there / pictures.name), settings, run, quiet=True, resume=True, extra_config={"root": str(there)})
 
 
+def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes, quick, tmp_path):
+    def given(place):
+        drawn = {"model": "file", "path": str(place), "contradicting": 0}
+        return replace(scenes, observation=drawn), {"observe": f"file:{place}"}
+
+    run = tmp_path / "run"
+    data, extra = given("old.csv")
+    fit(data, quick, run, quiet=True, extra_config=extra)
+    before = outcome(run)
+    (run / "result.json").unlink()  # as one that was stopped
+    data, extra = given(tmp_path / "new.csv")
+    fit(data, quick, run, quiet=True, resume=True, extra_config=extra)
+    assert outcome(run) == before
+    config = read_json(run / "config.json")
+    assert (config["observe"], config["observation"]) == (extra["observe"], data.observation)
+    drawn = replace(scenes, observation={"model": "uniform", "positives": 1, "negatives": 0, "seed": 1})
+    with pytest.raises(UserError, match=r"begun with observation.model = 'file', not 'uniform'"):
+        fit(drawn, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
+
+
 def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
     before = contents(finished, without=())
     with pytest.raises(UserError, match=r"already holds a run; give --resume, --overwrite"):

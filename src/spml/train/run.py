@@ -33,6 +33,7 @@ OTHER = {
     "method_sha256": "other code of its method",
 }
 PLACES = ("data", "root", "val", "test", "classes")  # of the data, which may have moved: their data_sha256 is the same
+OBSERVED = ("observe", "observation")  # which name a file where observed labels come from one
 MAY_CHANGE = (*NOT_OF_THE_RUN, *PLACES, "on_nan")  # the last is what a run that ended at such a loss may go on with
 
 
@@ -149,9 +150,9 @@ class RunFolder:
         return [path for path in named if path.exists()] + sorted(self.path.glob("eval-*.json"))
 
     def _check_same(self, config: dict[str, Any]) -> None:
-        stored = _flat({**UNNAMED, **read_json(self.path / "config.json")})
-        for name, new in _flat(json.loads(json.dumps(config))).items():
-            if name.partition(".")[0] not in MAY_CHANGE and stored.get(name) != new:
+        stored = _flat(_own({**UNNAMED, **read_json(self.path / "config.json")}))
+        for name, new in _flat(_own(json.loads(json.dumps(config)))).items():
+            if stored.get(name) != new:
                 was = OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}"
                 raise UserError(
                     f"{self.path} was begun with {was}; resume it with the same settings and data, or give --overwrite"
@@ -160,7 +161,7 @@ class RunFolder:
     def _note_places(self, config: dict[str, Any]) -> None:
         """Where the data lie now, for all who read them later."""
         stored = read_json(self.path / "config.json")
-        now = {name: config[name] for name in PLACES if name in config}
+        now = {name: config[name] for name in (*PLACES, *OBSERVED) if name in config}
         if any(stored.get(name) != place for name, place in now.items()):
             write_json(self.path / "config.json", stored | now)
             self._claim()
@@ -213,13 +214,21 @@ class RunFolder:
 
     def _identity(self) -> str:
         """SHA-256 of what the run was begun with."""
-        config = read_json(self.path / "config.json")
-        own = {name: value for name, value in config.items() if name not in MAY_CHANGE}
+        own = _own(read_json(self.path / "config.json"))
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
         with replacing(self.path / name) as beside, beside.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _own(config: dict[str, Any]) -> dict[str, Any]:
+    """What may not change while a run goes on: its settings without where the data lie."""
+    own = {name: value for name, value in config.items() if name not in MAY_CHANGE}
+    drawn = own.get("observation") or {}
+    if drawn.get("model") == "file":
+        own |= {"observe": "file", "observation": {name: value for name, value in drawn.items() if name != "path"}}
+    return own
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
