@@ -1,11 +1,12 @@
 """What a run says of the data that it was trained on."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 
-from spml.data import LabelTable
-from spml.train.record import fingerprint, other_data
+from spml.data import LabelTable, load
+from spml.train.record import fingerprint, other_data, sample
 
 
 def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):
@@ -23,6 +24,21 @@ def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):
     }
     found = {name: fingerprint(replace(scenes, **change)) for name, change in changes.items()}
     assert len({same, *found.values()}) == 1 + len(changes), found
+
+
+def test_a_sample_is_of_what_items_hold_wherever_they_lie(scenes, pictures, tmp_path):
+    table = scenes.observed
+    other = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
+    assert sample(replace(scenes, observed=table.take(np.arange(len(table))))) == sample(scenes)
+    assert sample(replace(scenes, observed=other)) != sample(scenes) != sample(replace(scenes, test=None))
+    before = sample(load(pictures))
+    shutil.copytree(pictures.parent, tmp_path / "there")
+    moved = load(tmp_path / "there" / pictures.name)
+    assert sample(moved) == before
+    moved.observed.file(0).write_bytes(moved.observed.file(1).read_bytes())
+    changed = sample(moved)
+    moved.observed.file(0).unlink()
+    assert len({before, changed, sample(moved)}) == 3
 
 
 def test_a_run_that_does_not_name_its_data_is_not_said_to_have_others():

@@ -79,6 +79,20 @@ def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes
         fit(drawn, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
 
 
+def test_a_run_does_not_go_on_with_other_content_that_lies_elsewhere(scenes, quick, tmp_path):
+    run, table = tmp_path / "run", scenes.observed
+    fit(replace(scenes, name="old.npz"), quick, run, quiet=True)
+    before = contents(run, without=())
+    pixels = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
+    others = replace(scenes, name="new.npz", observed=pixels)
+    with pytest.raises(UserError, match=r"begun with other pictures or features than those of new.npz; resume it with"):
+        fit(others, quick, run, quiet=True, resume=True)
+    assert contents(run, without=()) == before
+    fit(replace(scenes, name="new.npz"), quick, run, quiet=True, resume=True)  # the same, only moved
+    fit(others, quick, run, quiet=True, resume=True)  # mended where they lie, which is not looked into
+    assert read_json(run / "config.json")["data"] == "new.npz"
+
+
 def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
     before = contents(finished, without=())
     with pytest.raises(UserError, match=r"already holds a run; give --resume, --overwrite"):

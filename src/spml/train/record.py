@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from spml import metrics
 from spml.data import Experiment, LabelTable
+from spml.data.pictures import read_file
+from spml.errors import DataError
 from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
@@ -19,6 +21,7 @@ from spml.train.settings import RUNNING, Settings
 
 # options whose values come from complete labels
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")
+SAMPLED = 32  # items of a list whose content is hashed: to read all would take as long as an epoch
 NOT_OF_THE_RUN = (
     "cache",
     "cache_dir",
@@ -48,6 +51,7 @@ def config(
         "side_information": side,
         "observed_sha256": experiment.sha256,
         "data_sha256": fingerprint(experiment),
+        "sample_sha256": sample(experiment),
         **({"method_sha256": own} if (own := code(settings.method)) else {}),
         "versions": versions(),
         **extra,
@@ -69,6 +73,25 @@ def fingerprint(experiment: Experiment) -> str:
     for rows in (experiment.train_rows, experiment.val_rows):
         digest.update(np.ascontiguousarray(rows).tobytes())
     return digest.hexdigest()
+
+
+def sample(experiment: Experiment) -> str:
+    """SHA-256 of what some items hold, by which data that lie elsewhere are known to be the same."""
+    digest = hashlib.sha256()
+    for table in (experiment.observed, experiment.test):
+        if table is not None:
+            for row in np.linspace(0, len(table) - 1, min(SAMPLED, len(table)), dtype=np.int64).tolist():
+                digest.update(_content(table, row))
+    return digest.hexdigest()
+
+
+def _content(table: LabelTable, row: int) -> bytes:
+    if table.x is not None:
+        return np.ascontiguousarray(table.x[row]).tobytes()
+    try:
+        return bytes(read_file(table.file(row)))
+    except DataError:  # which is told of where it is decoded
+        return b""
 
 
 def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:

@@ -27,12 +27,12 @@ FILES = (
 )
 FOLDERS = ("best", "scores", "tensorboard")
 WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
-NOT_OF_THE_RUN = ("versions", "command")  # may differ between a run and its going on
+NOT_OF_THE_RUN = ("versions", "command", "sample_sha256")  # may differ between a run and its going on
 OTHER = {
     **dict.fromkeys(("observed_sha256", "data_sha256"), "other data"),
     "method_sha256": "other code of its method",
 }
-PLACES = ("data", "root", "val", "test", "classes")  # of the data, which may have moved: their data_sha256 is the same
+PLACES = ("data", "root", "val", "test", "classes")  # of the data, the same by their hashes wherever they lie now
 OBSERVED = ("observe", "observation")  # which name a file where observed labels come from one
 MAY_CHANGE = (*NOT_OF_THE_RUN, *PLACES, "on_nan")  # the last is what a run that ended at such a loss may go on with
 
@@ -153,16 +153,20 @@ class RunFolder:
         stored = _flat(_own({**UNNAMED, **read_json(self.path / "config.json")}))
         for name, new in _flat(_own(json.loads(json.dumps(config)))).items():
             if stored.get(name) != new:
-                was = OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}"
-                raise UserError(
-                    f"{self.path} was begun with {was}; resume it with the same settings and data, or give --overwrite"
-                )
+                raise self._begun_with(OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}")
+
+    def _begun_with(self, other: str) -> UserError:
+        return UserError(
+            f"{self.path} was begun with {other}; resume it with the same settings and data, or give --overwrite"
+        )
 
     def _note_places(self, config: dict[str, Any]) -> None:
-        """Where the data lie now, for all who read them later."""
+        """Where the data lie now, for all who read them later; refused where others of the same names lie there."""
         stored = read_json(self.path / "config.json")
         now = {name: config[name] for name in (*PLACES, *OBSERVED) if name in config}
         if any(stored.get(name) != place for name, place in now.items()):
+            if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
+                raise self._begun_with(f"other pictures or features than those of {config['data']}")
             write_json(self.path / "config.json", stored | now)
             self._claim()
 
