@@ -44,7 +44,7 @@ def test_a_path_is_not_taken_for_a_version_of_a_benchmark():
 
 
 def test_runs_side_by_side_share_the_cores(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("spml.cli.runs_command.cores", lambda: 8)
     threads = [RunsCommand(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)]
     assert threads == [None, 4, 2, 1]
 
