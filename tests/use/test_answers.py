@@ -1,3 +1,4 @@
+import shlex
 import shutil
 from pathlib import Path
 
@@ -141,6 +142,29 @@ def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(photos, 
     new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
     old = load("most.csv", classes="names.txt", test="tested.csv")
     assert list(new.classes) == ["rot", "gruen", "blue"] and (new.test.labels == old.test.labels).all()
+
+
+@pytest.mark.parametrize("more", [["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]])
+def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(photos, tmp_path, capsys, monkeypatch, more):
+    monkeypatch.chdir(photos)
+    (photos / "lists").mkdir(exist_ok=True)
+    rows = Path("photos.csv").read_text().splitlines()
+    place = photos / "lists" if "--root" in more else photos
+    for split in ("train", "val", "test"):
+        kept = [row.split(",")[:2] for row in rows[1:] if row.endswith(split)]
+        (place / f"{split}.csv").write_text("\n".join(["image,label", *map(",".join, kept)]) + "\n")
+    Path("names.txt").write_text("red\tRot\ngreen\nblue\n")
+    files = [str(place / "train.csv"), "--val", str(place / "val.csv"), "--test", str(place / "test.csv")]
+    assert main(["train", *files, *more, *TRAIN, "--out", str(tmp_path / "run")]) == 0
+    given = answers(tmp_path, "photos/10.png,blue,-1")
+    capsys.readouterr()
+    assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
+    words = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("train with: "))
+    assert words[:2] == ["spml", "train"] and "--test" not in words
+    assert main([*words[1:], "--quiet", "--out", str(tmp_path / "again")]) == 0
+    before, after = (np.load(tmp_path / name / "labels.npz") for name in ("run", "again"))
+    order = [after["classes"].tolist().index(name) for name in before["classes"]]
+    assert (after["test_truth"][:, order] == before["test_truth"]).all()
 
 
 def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file, scenes, tmp_path):

@@ -78,8 +78,9 @@ def merge(
     labels = with_answers(table.sparse, rows, columns, values)
     splits = np.full(len(table), "train", dtype="<U5")
     splits[experiment.val_rows] = "val"
-    apart = None if experiment.renamed else config.get("test")  # a file of its own stays the file that it is
-    test = None if apart else experiment.test
+    told = root or config.get("root") or config.get("classes") or config["labels"] != "observed"
+    own = None if told else config.get("test")  # a file of its own that tells all by itself stays the file that it is
+    test = None if own else experiment.test
     words = [str(out)]
     if table.x is None:
         if _write_csv(out, table.with_labels(labels), splits.tolist(), test) != list(table.classes):
@@ -87,7 +88,7 @@ def merge(
             words += ["--classes", str(names)]
     else:
         _write_arrays(out, table.with_labels(labels), splits, test)
-    words += ["--test", str(apart)] if apart else []
+    words += ["--test", str(own)] if own else []
     words += training_words(config)
     new = before == 0
     added, denied = (int((new & (values == value)).sum()) for value in (1, -1))
