@@ -198,6 +198,18 @@ def test_pictures_that_are_gone_or_others_are_told_in_a_line(
     assert not images(document)
 
 
+def test_pictures_in_another_order_are_others_though_their_labels_are_the_same(
+    run: Path, scenes_file: Path, edit: Callable[..., None], tmp_path: Path
+) -> None:
+    with np.load(scenes_file) as file:
+        arrays = dict(file)
+    items = [f"picture {i}" for i in range(len(arrays["x"]))]
+    np.savez(tmp_path / "others.npz", **arrays | {"items": np.array(items[::-1])})
+    edit(run / "config.json", data=str(tmp_path / "others.npz"))
+    document = page(run)
+    assert "The data have changed since training" in section(document, "Pictures") and not images(document)
+
+
 def test_a_table_of_pictures(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Observed labels alone; one file is broken and one class has an awkward name."""
     monkeypatch.chdir(tmp_path)

@@ -84,8 +84,12 @@ def find_pictures(run: Run, model: Model, data: Experiment | None = None, root: 
 
 
 def _same_rows(run: Run, data: Experiment) -> dict[str, LabelTable]:
-    """The tables whose rows are those that were scored, known by their labels."""
-    tables = {}
+    """The tables whose rows are those that were scored, known by the data's hash and, in older runs, their labels."""
+    from spml.train.record import fingerprint, other_data
+
+    tables: dict[str, LabelTable] = {}
+    if other_data(run.config, fingerprint(data)):
+        return tables
     if run.observed is not None and np.array_equal(data.val_rows, run.observed.val_rows):
         held = data.observed.take(data.val_rows)
         if _alike(held, run.observed.val):
