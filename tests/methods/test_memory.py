@@ -64,7 +64,8 @@ def test_memory_is_what_a_method_keeps(name, options):
 
 
 @pytest.mark.parametrize(
-    ("name", "learned"), [("em_apl", {"targets"}), ("crisp", {"priors", "running"}), ("mime", {"marked"})]
+    ("name", "learned"),
+    [("em_apl", {"targets"}), ("crisp", {"priors", "running"}), ("mime", {"marked", "_extra_state"})],
 )
 def test_a_checkpoint_has_nothing_that_the_labels_tell(name, learned):
     given = {"items": ITEMS, "classes": CLASSES, "observed": torch.zeros(ITEMS, CLASSES, dtype=torch.int8)}

@@ -330,7 +330,7 @@ def test_what_it_remembers_is_in_its_state():
     logits, observed, features = batch()
     loss = method(observed, theta=0.3, warmup=1)
     live(loss, logits, 1)
-    assert set(loss.state_dict()) == {"marked"} and loss.marked.any()
+    assert set(loss.state_dict()) == {"marked", "_extra_state"} and loss.marked.any()
     other = method(observed)
     other.load_state_dict(loss.state_dict())
     call = {**CALL, "index": torch.arange(5), "features": features}

@@ -147,7 +147,7 @@ class TestOnPictures:
         expected = copy.deepcopy(first)(self.logits, self.observed, epoch=3, **CALL)
         for again in (other, pickle.loads(pickle.dumps(first))):
             assert again(self.logits, self.observed, epoch=3, **CALL) == expected
-        names = {"form.weight", "form.bias", "form.queue.embeddings", "form.queue.classes"}
+        names = {"_extra_state", "form.weight", "form.bias", "form.queue.embeddings", "form.queue.classes"}
         assert set(first.state_dict()) == names
 
     def test_its_layers_learn_as_fast_as_the_head(self):

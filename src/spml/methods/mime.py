@@ -10,16 +10,17 @@ from torch import Tensor
 
 from spml.keyed import normal
 from spml.losses.cross_entropy import an
-from spml.losses.method import Method, prepared
+from spml.losses.method import prepared
 from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
+from spml.methods.draws import EpochDraws
 from spml.methods.labels import label_parts, rows_of
 
 Rule = Literal["add", "ignore"]
 
 
 @searched({"theta": 0.8}, theta=(0.8, 0.9, 0.95, 0.99), warmup=(1, 2, 3), beta=(1e-5, 1e-4, 1e-3))
-class mime(Method):  # noqa: N801  (methods are called by their names)
+class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Pseudo-positives under an information bottleneck on each label's embedding (Liu et al., ICML 2023).
 
     With an embedding of each label that is normal with means mu and deviations sigma (the head query-normal), it is
@@ -84,7 +85,6 @@ class mime(Method):  # noqa: N801  (methods are called by their names)
         self.rule, self.theta, self.warmup, self.beta, self.sample = rule, theta, warmup, beta, sample
         self.reduction = reduction
         self.loss = an(eps, reduction="none")
-        self.salt = 0  # of this epoch's draws
         counts, unknown = torch.zeros(classes, dtype=torch.int64), torch.empty(items, classes, dtype=torch.bool)
         for part, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
@@ -103,10 +103,6 @@ class mime(Method):  # noqa: N801  (methods are called by their names)
     def prepare(self, features: Tensor) -> None:
         """Refuse what is not a mean, a deviation and the logit's deviation for each label."""
         _check(features, self.marked.shape[1])
-
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Draws are the epoch's own."""
-        self.salt = int(torch.randint(2**62, ()))
 
     def forward(
         self,

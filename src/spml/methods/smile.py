@@ -7,15 +7,16 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from spml.losses.method import Method, prepared
+from spml.losses.method import prepared
 from spml.losses.search import searched
 from spml.losses.unified import Reduction, reduce
+from spml.methods.draws import EpochDraws
 from spml.methods.smile_image import ImageForm
 from spml.methods.smile_table import TableForm
 
 
 @searched({"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1))
-class smile(Method):  # noqa: N801  (methods are called by their names)
+class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
 
     There are two forms. On feature vectors it is that of the published code: a graph of near items gives d, the degree
@@ -94,7 +95,6 @@ class smile(Method):  # noqa: N801  (methods are called by their names)
         if items is None or classes is None or observed is None:
             raise ValueError("smile needs items, classes and observed: it may join each item to those near it")
         self.reduction: Reduction = reduction
-        self.salt = 0
         x = _features(observed) if x is None else x
         if x is not None:
             self.needs = frozenset({"items", "index"})
@@ -139,10 +139,6 @@ class smile(Method):  # noqa: N801  (methods are called by their names)
         """Of pictures: refuse features that are no normal embeddings, and make what depends on their size."""
         if isinstance(self.form, ImageForm):
             self.form.prepare(features)
-
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Other random numbers in each epoch."""
-        self.salt = int(torch.randint(2**62, ()))
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """What gives d: of feature vectors at its own learning rate, of pictures at the head's."""
