@@ -48,6 +48,8 @@ def test_finite_at_any_logit_with_the_published_eps(name: str, eps: float, dtype
         ("gce", {"q": 1e-6}),
         ("asl", {"detach": False, "gamma_neg": 0.5}),
         ("asl", {"detach": False, "clip": 0}),
+        ("asl", {"clip": 1e-9}),
+        ("asl", {"detach": False, "clip": 1e-9}),
         ("asl", {"detach": False, "gamma_neg": 0.5, "clip": 0.5}),  # a logit of 0 lies on the edge
         ("focal", {"gamma": 0.5}),
         ("hill", {"variant": "gr"}),

@@ -131,7 +131,8 @@ class AsymmetricNegative(Term):
         if self.clip == 0:
             weight = torch.exp(self.gamma * F.logsigmoid(logits))
             return (weight.detach() if self.detach else weight) * F.softplus(logits)
-        shifted = (logits.sigmoid() - self.clip).clamp(min=0)
+        most = 1 - torch.finfo(logits.dtype).eps  # a small clip is lost in rounding where p is 1
+        shifted = (logits.sigmoid() - self.clip).clamp(0, most)
         weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, 0.0)
         return -(weight.detach() if self.detach else weight) * torch.log1p(-shifted)
 
