@@ -1,6 +1,7 @@
 """What `spml bench` and `spml ablate` have in common, without any run."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +26,28 @@ def test_rates_of_a_grid_are_those_given_or_multiples_of_the_datas(scenes):
     own = TableCommand()._lr(scenes)
     assert own > 0 and TableCommand()._grid(scenes).rates[1] == own
     assert TableCommand(trials=4, lr=0.01)._tune(scenes) == Tune(4, 0.01)
+
+
+def test_rates_and_trials_that_nothing_would_heed_are_refused():
+    grid, tune = Grid((0.1, 0.2)), Tune(4, 0.1)
+    TableCommand(rates=(0.1, 0.2))._check_search(grid)
+    TableCommand(trials=4)._check_search(tune)
+    TableCommand()._check_search(None)
+    for search in (None, tune):
+        with pytest.raises(UserError, match="--rates are those of a grid"):
+            TableCommand(rates=(0.1, 0.2))._check_search(search)
+    for search in (None, grid):
+        with pytest.raises(UserError, match="--trials are those of --tune"):
+            TableCommand(trials=4)._check_search(search)
+    for rates in ((0.1, 0.1), (0.1, 0.0), (-1.0,), (math.nan,)):
+        with pytest.raises(UserError, match="--rates must be above 0 and each another"):
+            TableCommand(rates=rates)._check_search(grid)
+
+
+def test_rates_alone_run_nothing(scenes_file, tmp_path, capsys):
+    words = ["--methods", "an", "--labels", "complete", "--rates", "0.1", "--out", str(tmp_path / "b")]
+    assert main(["bench", str(scenes_file), *words]) == 2
+    assert "no grid is run" in capsys.readouterr().err and not (tmp_path / "b").exists()
 
 
 def test_every_file_that_is_written_is_known():

@@ -75,8 +75,21 @@ class TableCommand(RunsCommand):
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         plan, shelf = self.plan(experiment), Shelf(self.folder())
         self._against([case.label for case in plan.cases])
+        self._check_search(plan.search)
         counts = self.make(plan, shelf, experiment, quiet=self.quiet)
         self._finish(plan, shelf, counts)
+
+    def _check_search(self, search: Search | None) -> None:
+        """Refuse what only another way to choose settings would heed."""
+        from spml.bench.search import Grid, Tune
+        from spml.errors import UserError
+
+        if self.rates and not isinstance(search, Grid):
+            raise UserError("--rates are those of a grid, and no grid is run; leave them out, or --lr gives one rate")
+        if self.trials != TableCommand.trials and not isinstance(search, Tune):
+            raise UserError("--trials are those of --tune; give it too, or leave them out")
+        if len(set(self.rates)) < len(self.rates) or not all(rate > 0 for rate in self.rates):
+            raise UserError(f"--rates must be above 0 and each another, not {', '.join(map(str, self.rates))}")
 
     def _lr(self, experiment: Experiment) -> float:
         from spml.train.settings import data_defaults
