@@ -16,7 +16,7 @@ class Calibration(nn.Module):
     """One rising broken line per class, in logits, that goes on straight beyond its ends.
 
     Scaling and shifting is a line of two knots, isotonic regression one of more, and none at all is the identity. It is
-    made of additions, products and maxima only, so that it travels into ONNX.
+    made of additions, products, minima and maxima only, so that it travels into ONNX.
 
     Args:
         knots: for each class a pair of lists, logits and calibrated logits, both of at least two and the first rising;
@@ -26,7 +26,8 @@ class Calibration(nn.Module):
     start: Tensor
     base: Tensor
     bends: Tensor
-    turns: Tensor
+    slopes: Tensor
+    widths: Tensor
 
     def __init__(self, knots: Knots | None, classes: int) -> None:
         super().__init__()
@@ -40,7 +41,8 @@ class Calibration(nn.Module):
             "start": [x[0] for x, _ in lines],
             "base": [y[0] for _, y in lines],
             "bends": [list(x[:-1]) + [x[0]] * (most - len(x)) for x, _ in lines],
-            "turns": [[*np.diff(slope, prepend=0.0).tolist(), *[0.0] * (most - len(slope) - 1)] for slope in slopes],
+            "slopes": [[*slope.tolist(), *[0.0] * (most - len(slope) - 1)] for slope in slopes],
+            "widths": [[*np.diff(x[:-1]).tolist(), np.inf, *[0.0] * (most - len(x))] for x, _ in lines],
         }
         for name, values in tables.items():
             self.register_buffer(name, torch.tensor(values, dtype=torch.float32), persistent=False)
@@ -48,10 +50,12 @@ class Calibration(nn.Module):
     def forward(self, logits: Tensor) -> Tensor:
         """Calibrated logits (..., classes); their sigmoid is the probability."""
         logits = logits.float()
-        first = self.turns[:, 0] * (logits - self.start)
-        if self.turns.shape[1] == 1:
-            return self.base + first  # a sum over nothing would not travel
-        later = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0) * self.turns[:, 1:]
+        if self.slopes.shape[1] == 1:
+            return self.base + self.slopes[:, 0] * (logits - self.start)  # a sum over nothing would not travel
+        first = self.slopes[:, 0] * torch.minimum(logits - self.start, self.widths[:, 0])
+        # each part rises by its own height and no further: steep parts that cancel later would lose all digits
+        beyond = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0)
+        later = torch.minimum(beyond, self.widths[:, 1:]) * self.slopes[:, 1:]
         return self.base + first + later.sum(-1)
 
     def inverse(self, calibrated: Tensor) -> Tensor:
