@@ -5,13 +5,15 @@ from itertools import pairwise
 
 import pytest
 import torch
+from lightning.fabric import Fabric
+from lightning.fabric.plugins import MixedPrecision
 
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.train import Settings, fit
 from spml.train.checkpoint import read_checkpoint
 from spml.train.loop import Training
-from spml.train.optimizer import make_optimizer, rate, set_rate
+from spml.train.optimizer import make_optimizer, rate, set_rate, take_step
 from tests.conftest import contents, outcome
 
 ONE_CYCLE = Settings(schedule="one-cycle")
@@ -173,3 +175,31 @@ def test_frozen_batch_norm_stays_so_from_mode_to_mode():
         assert norms and all(not norm.training for norm in norms)
         assert all(not p.requires_grad for norm in norms for p in norm.parameters())
     assert model.training and model.head.training and all(p.requires_grad for p in model.head.parameters())
+
+
+def in_half(*_, **__):
+    """Fabric with the scaled gradients of 16-mixed, which it has on GPUs alone of itself."""
+    return Fabric(accelerator="cpu", plugins=MixedPrecision("16-mixed", "cpu"))
+
+
+@pytest.mark.parametrize("linear_init", [0, 1])
+def test_float16_does_not_scale_what_a_methods_own_optimiser_does(scenes, quick, tmp_path, monkeypatch, linear_init):
+    settings = replace(quick, method="gr_learnable", epochs=1, linear_init=linear_init)
+    fit(scenes, settings, tmp_path / "whole", quiet=True)
+    monkeypatch.setattr("spml.train.start.make_fabric", in_half)
+    fit(scenes, settings, tmp_path / "half", quiet=True)
+    whole, half = (read_checkpoint(tmp_path / name / "last.ckpt")["method"] for name in ("whole", "half"))
+    for name, learned in whole.items():
+        assert (learned - learned[0]).any() and torch.allclose(half[name], learned, atol=2e-3), name
+
+
+def test_in_float16_an_own_optimiser_leaves_out_what_is_not_finite_or_not_there():
+    used, unused, other = (torch.nn.Parameter(torch.ones(())) for _ in range(3))
+    fabric = in_half()
+    common = fabric.setup_optimizers(torch.optim.SGD([other], lr=1.0))
+    optimizers = [common, torch.optim.SGD([used], lr=1.0), torch.optim.SGD([unused], lr=1.0)]
+    for factor, after in ((math.inf, 1.0), (0.25, 0.75)):
+        used.grad = other.grad = None
+        fabric.backward(factor * used + other)
+        take_step(optimizers, fabric)
+        assert used.item() == after and unused.item() == 1.0

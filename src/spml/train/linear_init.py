@@ -20,7 +20,7 @@ from spml.train import randomness
 from spml.train.display import Display
 from spml.train.evaluate import score
 from spml.train.guard import Guard, Stop, finite_gradients
-from spml.train.optimizer import make_optimizer
+from spml.train.optimizer import make_optimizer, take_step
 from spml.train.settings import Settings
 
 AT_ONCE = 256  # items scored together
@@ -104,8 +104,7 @@ class LinearInit:
                 self.skipped += 1
                 self._advance(len(rows))
                 continue
-            for optimizer in optimizers:
-                optimizer.step()
+            take_step(optimizers, self.fabric)
             self.guard.watch(loss, logits, rows, f"linear init, epoch {epoch}, batch {number}")
             self._advance(len(rows), self.guard.loss)
         self.guard.finish()

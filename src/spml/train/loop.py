@@ -27,7 +27,7 @@ from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
 from spml.train.linear_init import LinearInit
-from spml.train.optimizer import rate, set_rate
+from spml.train.optimizer import rate, set_rate, take_step
 from spml.train.processes import Processes
 from spml.train.progress import Parts, Progress
 from spml.train.run import RunFolder
@@ -191,8 +191,7 @@ class Training:
             within["skipped"] += 1
             within["left_out"] += len(rows)
             return
-        for optimizer in self.optimizers:
-            optimizer.step()
+        take_step(self.optimizers, self.fabric)
         self.guard.watch(loss, self.step.logits, rows, f"epoch {epoch}, batch {number + 1}")
         within["total"] += loss.detach() * len(rows)
 

@@ -40,3 +40,13 @@ def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Multiply the learning rates that the optimiser was made with."""
     for group in optimizer.param_groups:
         group["lr"] = group.setdefault("full_lr", group["lr"]) * factor
+
+
+def take_step(optimizers: list[Any], fabric: Any) -> None:
+    """One step of Fabric's optimiser, the first, and of a method's own, whose gradients float16 scales as well."""
+    common, *own = optimizers
+    scaler = getattr(fabric._precision, "scaler", None)
+    for optimizer in own:
+        moved = any(parameter.grad is not None for group in optimizer.param_groups for parameter in group["params"])
+        scaler.step(optimizer) if scaler is not None and moved else optimizer.step()
+    common.step()  # last, since it also chooses the scale of the next step
