@@ -92,6 +92,7 @@ BAD = {
     "too few per class": (["train", "digits", "--set", "w=1,2,3"], "cannot be used with these options on 10 classes"),
     "no reduction": (["train", "digits", "--method", "an", "--set", "reduction=none"], "no single number"),
     "an array on the command line": (["train", "digits", "--method", "role", "--set", "estimated=3"], "one's own code"),
+    "features there": (["train", "digits", "--method", "smile", "--set", "x=near"], "one's own code"),
     "not a loss": (["train", "digits", "--method", "os:getcwd"], "makes a str, not a loss"),
     "no GPU": (["train", "digits", "--accelerator", "cuda"], "--accelerator cuda"),
     "a size the backbone cannot take": (

@@ -128,6 +128,8 @@ def test_what_is_missing_or_makes_no_sense_is_named():
         ({"momentum": -0.1}, "momentum is the share"),
         ({"priors": [0.0] * 7}, "priors are 7 shares"),
         ({"priors": [1.1] * 7}, "priors are 7 shares"),
+        ({"priors": "few"}, "priors are 7 shares above 0 and up to 1, not few"),
+        ({"priors": [None] * 7}, "priors are 7 shares"),
         ({"priors": [0.5] * 7, "warmup": -1}, "warmup must be at least"),
     ):
         with pytest.raises(ValueError, match=message):

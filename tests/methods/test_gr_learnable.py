@@ -45,6 +45,8 @@ def test_it_needs_the_number_of_classes():
         ({"sigma": 0.1}, "above sigma_min"),
         ({"sigma_min": -0.1}, "itself not below 0"),
         ({"w": [1.0, 2.0]}, "w starts as a number, or one for each of 7 classes"),
+        ({"w": None}, "w starts as a number, or one for each of 7 classes, not None"),
+        ({"b": "low"}, "b starts as a number, or one for each of 7 classes, not 'low'"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(options, message):

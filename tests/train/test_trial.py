@@ -52,6 +52,26 @@ def test_a_method_with_memory_is_not_tried_and_another_must_give_one_number():
         try_method(losses.create("gr", w=[0.0, 1.0, 2.0, 3.0]), "gr", 3, 5)
 
 
+@pytest.mark.parametrize("name", losses.names())
+def test_every_method_must_give_one_number_and_remembers_nothing_of_a_trial(name):
+    known = {"items": 5, "classes": 3, "observed": torch.eye(5, 3, dtype=torch.int8)}
+    told = known if "items" in losses.needs(name) else {}
+    method = losses.create(name, reduction="sum", **told)
+    kept = {key: value.clone() for key, value in method.state_dict().items() if "projection" not in key}
+    try_method(method, name, 3, 5)
+    assert method.training
+    for key, value in kept.items():
+        torch.testing.assert_close(method.state_dict()[key], value, rtol=0, atol=0, equal_nan=True)
+    with pytest.raises(UserError, match=f"{name} gives no single number to minimise"):
+        try_method(losses.create(name, reduction="none", **told), name, 3, 5)
+
+
+def test_options_of_a_method_with_memory_that_do_not_fit_the_classes_are_refused():
+    told = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
+    with pytest.raises(UserError, match="gr_learnable cannot be used with these options on 3 classes"):
+        try_method(losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **told), "gr_learnable", 3, 5)
+
+
 def test_a_method_that_needs_features_is_shown_those_of_an_item_and_may_refuse_them():
     model, method = Classifier.build("tiny", 4), Noting()
     try_model(model, method, PICTURE, "noting", "tiny")

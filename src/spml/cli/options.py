@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from spml.errors import UserError
 
-NOT_HERE = ("table", "estimated")  # options that are whole arrays
+NOT_HERE = ("table", "estimated", "x")  # options of our methods that are whole arrays
 
 
 def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise UserError(f"--set {pair}: write NAME=VALUE, or --set help to see what {method} takes")
         name, text = name.strip(), text.strip()
-        if name in NOT_HERE:
+        if name in NOT_HERE and method in losses.names():
             raise UserError(f"--set {name}: it is for one's own code, not for the command line")
         choices = get_args(known[name].type) if name in known else ()
         values[name] = text if text in choices else _value(text)

@@ -154,7 +154,11 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
 
 
 def _checked(priors: Any, classes: int) -> Tensor:
-    values = torch.as_tensor(priors, dtype=torch.float32)
+    told = f"priors are {classes} shares above 0 and up to 1, not {priors}"
+    try:
+        values = torch.as_tensor(priors, dtype=torch.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(told) from error
     if values.shape != (classes,) or not bool(((values > 0) & (values <= 1) | values.isnan()).all()):
-        raise ValueError(f"priors are {classes} shares above 0 and up to 1, not {priors}")
+        raise ValueError(told)
     return values.clone()

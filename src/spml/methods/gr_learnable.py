@@ -167,7 +167,11 @@ class LearnedGaussian(Component):
 
 
 def _per_class(name: str, value: Any, classes: int) -> nn.Parameter:
-    start = torch.as_tensor(value, dtype=torch.float32)
+    told = f"{name} starts as a number, or one for each of {classes} classes"
+    try:
+        start = torch.as_tensor(value, dtype=torch.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{told}, not {value!r}") from error
     if start.ndim > 0 and start.shape != (classes,):
-        raise ValueError(f"{name} starts as a number, or one for each of {classes} classes, not {tuple(start.shape)}")
+        raise ValueError(f"{told}, not {tuple(start.shape)}")
     return nn.Parameter(start.expand(classes).clone())

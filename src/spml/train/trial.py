@@ -47,15 +47,21 @@ def try_model(model: Classifier, method: losses.Method, example: Tensor, name: s
 
 def try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
     """Refuse options that do not fit the data, or a method that gives no single number, before training."""
-    if method.needs:
-        return  # a trial would be remembered
-    zeros = torch.zeros(2, classes)
+    ours, none = name in losses.names(), f"{name} gives no single number to minimise; a loss is reduced over its batch"
+    if ours and getattr(method, "reduction", None) == "none":
+        raise UserError(none)
+    if (method.needs and not ours) or method.needs & {"features", "views"}:
+        return  # a trial would be remembered, or there is nothing to show yet
+    zeros, rows = torch.zeros(2, classes), torch.zeros(2, dtype=torch.int64)
+    method.train(not ours)  # in evaluation mode ours remember nothing
     try:
-        value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=torch.arange(2))
+        value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=rows)
     except (RuntimeError, TypeError, IndexError) as error:
         raise UserError(f"{name} cannot be used with these options on {classes} classes ({_short(error)})") from error
+    finally:
+        method.train()
     if not isinstance(value, Tensor) or value.ndim:
-        raise UserError(f"{name} gives no single number to minimise; a loss is reduced over its batch")
+        raise UserError(none)
 
 
 def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any]) -> str | None:
