@@ -1,8 +1,10 @@
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -175,6 +177,20 @@ def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_
     assert main(["train", "train.csv", "--val", "val.csv", "--test", "test.csv", "--out", "run", *words]) == 0
     assert main(["eval", "run"]) == 0
     assert json.loads((pictures.parent / "run/eval-test.json").read_text())["items"] == 2
+
+
+def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(pictures, tmp_path, monkeypatch, capsys):
+    for place in ("train/red", "train/blue", "val/red", "test/blue"):
+        shutil.copytree(pictures.parent / "photos", tmp_path / "here" / place)
+    words = ["train", "train", "--val", "val", "--test", "test", "--backbone", "tiny", "--size", "16", "--epochs", "1"]
+    monkeypatch.chdir(tmp_path / "here")
+    assert main([*words, "--out", "run", "--quiet"]) == 0
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").rename("there")
+    monkeypatch.chdir(tmp_path / "there")
+    Path("run/result.json").unlink()  # as one that was stopped
+    assert main([*words, "--out", "run", "--quiet", "--resume"]) == 0
+    assert main(["eval", "run", "--split", "val"]) == 0 and not capsys.readouterr().err
 
 
 def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scenes_file):

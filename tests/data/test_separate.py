@@ -95,7 +95,11 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
     table = read(train, val=val)["val"]
     assert (list(table.items), table.root) == (["in/a", "in/sub/b", "/x/y"], tmp_path / "one")
     other = read(train, val=write("image,label\na,dog\n", "two/val.csv"))["val"]
-    assert list(other.items) == [str(tmp_path / "two/a")]
+    assert list(other.items) == ["../two/a"]  # wherever both are moved to
+    (tmp_path / "link").symlink_to(tmp_path / "deep/er")
+    write(TRAIN, "deep/er/train.csv")
+    linked = read(tmp_path / "link/train.csv", val=tmp_path / "two/val.csv")["val"]
+    assert linked.file(0).resolve() == tmp_path / "two/a"
     monkeypatch.chdir(tmp_path)
     assert list(read("one/train.csv", val="one/in/../in/val.csv")["val"].items) == ["in/a", "in/sub/b", "/x/y"]
     with pytest.raises(DataError, match=r"'a' is in val, but in train too"):
@@ -137,7 +141,7 @@ def test_folders(tmp_path, write):
     for name in ("train/dog/1.jpg", "train/cat/2.jpg", "held/dog/1.jpg"):
         write("", name)
     tables = read(tmp_path / "train", val=tmp_path / "held")
-    assert rows(tables["val"]) == {str(tmp_path / "held/dog/1.jpg"): [0, 1]}
+    assert rows(tables["val"]) == {"../held/dog/1.jpg": [0, 1]}
 
 
 def test_the_benchmarks_have_their_own_splits(write):

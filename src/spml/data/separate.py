@@ -68,9 +68,17 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     if table.x is not None and items == [f"{i}" for i in range(len(items))]:
         items = [f"{path.name}:{item}" for item in items]  # rows without names
     elif table.root is not None and main.root is not None and table.root != main.root:
-        start = f"{_normal(main.root)}{os.sep}"
-        items = [item.removeprefix(start) for item in _located(table)]
+        here, way = f"{_normal(main.root)}{os.sep}", _way(main.root, table.root)
+        items = [os.path.normpath(way / item).removeprefix(here) for item in items]
     return LabelTable(items, table.classes, sparse, x=table.x, root=main.root, places=table.places)
+
+
+def _way(here: Path, there: Path) -> Path:
+    """From one folder to another, which stays the same where both are moved together."""
+    try:
+        return Path(os.path.relpath(there.resolve(), here.resolve()))  # as the system follows ".."
+    except ValueError:  # another drive
+        return there.absolute()
 
 
 def _located(table: LabelTable) -> Sequence[str]:
