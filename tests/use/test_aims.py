@@ -44,3 +44,13 @@ def test_equal_probabilities_are_not_parted_and_weights_count():
 def test_an_aim_that_is_none_is_refused(text):
     with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):
         Aim.parse(text)
+
+
+@pytest.mark.parametrize("least", [0.05, 0.3, 0.6, 0.9])
+def test_thresholds_mean_the_same_to_predictions_which_are_float32(least):
+    p = 1 / (1 + np.exp(-np.array([40.0, 30, 25, 20, 17.3, 16.5, 16, 15, 10, 2, -3, -5])))
+    for aim in (Aim("recall", least), Aim("precision", least), Aim()):
+        cut = threshold(p, aim)
+        np.testing.assert_array_equal(p.astype(np.float32) >= np.float32(cut), p >= cut)
+    tagged = p >= threshold(p, Aim("recall", least))
+    assert p[tagged].sum() >= least * p.sum()

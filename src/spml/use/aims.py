@@ -43,6 +43,7 @@ def threshold(probabilities: Array, aim: Aim, weights: Array | None = None) -> f
 
     With calibrated probabilities the expected number of right tags among the items taken is the sum of theirs. Where no
     item is sure enough for the precision asked for, the threshold is that precision: an item that reaches it is.
+    Predictions are float32, in which the highest probabilities are all 1: what it cannot tell apart is taken together.
 
     Args:
         probabilities: calibrated, of one class, over items like those to come.
@@ -53,7 +54,9 @@ def threshold(probabilities: Array, aim: Aim, weights: Array | None = None) -> f
     p = probabilities[order]
     w = np.ones(len(p)) if weights is None else weights[order]
     right, taken = np.cumsum(w * p), np.cumsum(w)
-    last = np.append(p[1:] < p[:-1], True) & (taken > 0)  # only where the next item scores lower can a line be drawn
+    told = p.astype(np.float32)
+    lower = told[1:] < np.nextafter(told[:-1], np.float32(0))  # with room for a number between
+    last = np.append(lower, True) & (taken > 0)  # only where the next item scores lower can a line be drawn
     if aim.name == "f1":
         good = 2 * right / np.maximum(taken + right[-1], 1e-300)
         place = int(np.where(last, good, -1.0).argmax())
@@ -65,8 +68,8 @@ def threshold(probabilities: Array, aim: Aim, weights: Array | None = None) -> f
     else:
         enough = last & (right >= aim.least * right[-1] * (1 - 1e-12))
         place = int(np.flatnonzero(enough)[0])
-    below = p[place + 1] if place + 1 < len(p) else 0.0
-    return float((p[place] + below) / 2)
+    below = told[place + 1] if place + 1 < len(p) else np.float32(0)
+    return float((told[place] + below) / 2)
 
 
 def thresholds(probabilities: Array, aim: Aim, weights: Array | None = None) -> Array:
