@@ -288,12 +288,27 @@ def test_many_classes_share_a_slider(tmp_path):
 def test_the_batch_table_escapes_what_clients_send(run):
     from spml.use.serve_page import _table
 
-    text = _table(
-        Tagger(run, LIMITS), [("<i>", [0.9, 0.2, 1.0], None), ("bad", None, "<u>"), ("none", [0, 0, 0], None)]
-    )
+    rows = [("<i>", [0.9, 0.2, 1.0], ["<b>blue", "red"], None), ("bad", None, [], "<u>"), ("none", [0, 0, 0], [], None)]
+    text = _table(Tagger(run, LIMITS), rows)
     assert "&lt;i&gt;" in text and "<i>" not in text and "<u>" not in text and "no class reaches" in text
     data = base64.b64decode(text.partition("base64,")[2].partition('"')[0]).decode()
     assert data.splitlines()[1] == "<i>,red|<b>blue,0.900000,0.200000,1.000000" and len(data.splitlines()) == 3
+
+
+def test_the_batch_table_is_the_file_of_predict_where_rounded_probabilities_would_not_reach_thresholds(tmp_path):
+    from spml.use.predict import predict
+    from spml.use.serve_page import _table
+
+    low = [[[0.0, 1.0], [-16.0, -15.0]]] * 3
+    run = make_model(tmp_path / "run", ["image", "class", "tags"], thresholds=[0.1, 1e-8, 1e-8], calibration=low)
+    (tmp_path / "a.png").write_bytes(picture())
+    predict(run, [tmp_path / "a.png"], tmp_path / "tags.csv")
+    tagger = Tagger(run, LIMITS)
+    answer = tagger.answer(tagger.see(picture()))
+    text = _table(tagger, [(str(tmp_path / "a.png"), answer["probabilities"], answer["tags"], None)])
+    data = base64.b64decode(text.partition("base64,")[2].partition('"')[0])
+    assert data == (tmp_path / "tags.csv").read_bytes()
+    assert b"class:image" in data and b"a.png,class|tags,0.000000" in data
 
 
 def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):

@@ -56,7 +56,8 @@ async function take(files) {
       answer = file.size > LIMIT ? {error: file.name + ': above the limit of file size'}
         : await (await fetch('api/predict', {method: 'POST', body: form})).json();
     } catch (error) { answer = {error: file.name + ': ' + error}; }
-    found.push({name: file.name, probabilities: answer.probabilities || null, error: answer.error || null});
+    found.push({name: file.name, probabilities: answer.probabilities || null, tags: answer.tags || [],
+      error: answer.error || null});
   }
   const over = files.length - found.length;
   note.textContent = over ? `${over} left out: at most ${MOST} at a time` : hint;

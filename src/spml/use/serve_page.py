@@ -11,10 +11,12 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
+from spml.data.names import OF_PREDICTIONS
 from spml.errors import UserError
 from spml.use import serve_html as html
 from spml.use.serve_html import CSS
 from spml.use.serve_model import Seen, Tagger
+from spml.use.writers import columns
 
 __all__ = ["CSS", "page", "theme"]
 
@@ -156,26 +158,25 @@ def _many(tagger: Tagger) -> None:
     def show(event: gr.EventData) -> str:
         try:
             rows = json.loads(_sent(event)["found"])
-            return _table(tagger, [(str(row["name"]), row["probabilities"], row["error"]) for row in rows])
+            return _table(tagger, [(str(r["name"]), r["probabilities"], r["tags"], r["error"]) for r in rows])
         except (KeyError, TypeError, ValueError):
             return html.problem("what came back could not be read; try again")
 
     drop.submit(show, None, [found], api_visibility="private")
 
 
-def _table(tagger: Tagger, rows: list[tuple[str, list[float] | None, str | None]]) -> str:
+def _table(tagger: Tagger, rows: list[tuple[str, list[float] | None, list[str], str | None]]) -> str:
+    """Rows as the endpoint answered: its tags, as its probabilities are rounded and a threshold may lie between."""
     shown: list[tuple[str, list[str], str | None]] = []
     lines: list[list[str]] = []
-    for name, probabilities, error in rows:
+    for name, probabilities, tags, error in rows:
         if probabilities is None:
             shown.append((name, [], error or "it could not be read"))
             continue
-        values = [float(p) for p in probabilities]
-        tags = tagger.tags(values)
         shown.append((name, tags, None))
         in_order = [tag for tag in tagger.info.classes if tag in tags]  # as spml predict writes them
-        lines.append([name, "|".join(in_order), *(f"{p:.6f}" for p in values)])
-    link = html.csv_link(["image", "tags", *tagger.info.classes], lines) if lines else ""
+        lines.append([name, "|".join(in_order), *(f"{float(p):.6f}" for p in probabilities)])
+    link = html.csv_link([*OF_PREDICTIONS, *columns(tagger.info.classes)], lines) if lines else ""
     return html.table(shown, link)
 
 
