@@ -116,6 +116,9 @@ def test_the_model_is_described_without_paths(site, run):
     status, answer = ask(f"{site}/api/model")
     assert status == 200 and answer["classes"][0] == "red" and answer["limits"]["pixels"] == 1_000_000
     assert str(run.parent) not in json.dumps(answer)
+    head = urllib.request.Request(f"{site}/api/model", method="HEAD")
+    with urllib.request.urlopen(head, timeout=60) as found:  # by which others see that a server is up
+        assert found.status == 200 and not found.read()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])

@@ -52,7 +52,7 @@ def application(tagger: Tagger, hosts: tuple[str, ...] | None) -> Application:
     from spml.use.serve_page import CSS, page, theme
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_api_route("/api/model", tagger.about, methods=["GET"])
+    app.add_api_route("/api/model", tagger.about, methods=["GET", "HEAD"])
     app.add_route("/api/predict", _endpoint(tagger), methods=["POST"])
     mounted: Any = gradio.mount_gradio_app(
         app, page(tagger), "/", theme=theme(), css=CSS, footer_links=[], ssr_mode=False, show_error=False, pwa=False
