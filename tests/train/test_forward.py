@@ -98,3 +98,12 @@ def test_other_ways_record_nothing(model, recorder, how, monkeypatch):
     assert torch.allclose(step(X), model(X)) and recorder["ours"] == []
     with step.scoring():
         assert not changed(model)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("detailed", [False, True])
+def test_what_is_compiled_gives_float32_as_fabric_does(model, monkeypatch, precision, detailed):
+    monkeypatch.setattr(torch, "compile", lambda step, **_: step)
+    step = Forward(model, model, "compile", precision, detailed=detailed, display=Told())
+    given = step(X) if detailed else [step(X)]
+    assert [part.dtype for part in given] == [torch.float32] * (2 if detailed else 1)

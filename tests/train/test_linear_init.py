@@ -250,6 +250,21 @@ def never_finite(logits, observed):
     return logits.mean() * torch.nan
 
 
+SEEN: list[torch.dtype] = []
+
+
+def noting(logits, observed):
+    SEEN.append(logits.dtype)
+    return (logits - observed).square().mean()
+
+
+def test_a_loss_of_ones_own_is_given_logits_as_wide_as_in_later_epochs(scenes, init, tmp_path):
+    SEEN.clear()
+    settings = replace(init, method="tests.train.test_linear_init:noting", precision="bf16-mixed", epochs=1)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    assert set(SEEN) == {torch.float32}
+
+
 def test_defaults_are_those_of_the_head(scenes, init):
     settings = resolve(init, scenes)
     assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)

@@ -129,7 +129,7 @@ def _keep_quiet() -> None:
 
 
 class _Cast(nn.Module):
-    """The classifier under its precision, with tensors alone going in and out."""
+    """The classifier under its precision, with tensors alone going in and out; these are float32, as Fabric's are."""
 
     def __init__(self, classifier: Classifier, device: str, dtype: torch.dtype | None, detailed: bool) -> None:
         super().__init__()
@@ -142,4 +142,4 @@ class _Cast(nn.Module):
             cast = torch.autocast(self.device, self.dtype, cache_enabled=False)  # a cache would outlive the recording
         with cast:
             outcome: Output = self.classifier(x, self.detailed)
-        return outcome
+        return outcome.float() if isinstance(outcome, Tensor) else (outcome[0].float(), outcome[1].float())

@@ -115,9 +115,11 @@ class LinearInit:
         self.method.end_epoch(epoch, self.epochs)
 
     def _detailed(self, part: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Logits, and what the method looks at besides."""
+        """Logits, and what the method looks at besides, as wide as in training end to end."""
         with self.fabric.autocast():
-            return self.model.detailed(part) if self.whole else (self.model.head(part), None)
+            found = self.model.detailed(part) if self.whole else (self.model.head(part), None)
+        wide: tuple[Tensor, Tensor | None] = self.fabric._precision.convert_output(found)
+        return wide
 
     @torch.inference_mode()
     def _scores(self, part: Tensor) -> Tensor:
