@@ -17,6 +17,7 @@ from spml.train import Settings, fit
 from spml.train.checkpoint import read_checkpoint
 from spml.train.forward import Forward
 from spml.train.guard import Guard, Stop, all_finite
+from spml.train.linear_init import LinearInit
 from spml.train.processes import Processes
 from spml.train.step import Step
 
@@ -191,6 +192,21 @@ def test_the_linear_start_is_watched_too(train, tmp_path, method):
     train(method, SIXTH, linear_init=2, on_nan="skip")
     assert history(tmp_path / "run")[0]["linear_init"]["skipped"] == 1
     finite(tmp_path / "run")
+
+
+def test_features_that_are_nan_reach_no_method_in_the_linear_start(train, tmp_path, monkeypatch):
+    extract = LinearInit._extract
+
+    def with_a_hole(self, feed, what):
+        features = extract(self, feed, what)
+        features[0] = float("nan") if what == "training features" else features[0]
+        return features
+
+    monkeypatch.setattr(LinearInit, "_extract", with_a_hole)
+    train("broken", {}, linear_init=1, on_nan="skip")
+    assert history(tmp_path / "run")[0]["linear_init"]["skipped"] == 1
+    state = finite(tmp_path / "run")["method"]
+    assert state["steps"] == 4 * STEPS - 1
 
 
 def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved():

@@ -19,7 +19,7 @@ from spml.model import Classifier
 from spml.train import randomness
 from spml.train.display import Display
 from spml.train.evaluate import score
-from spml.train.guard import Guard, Stop, finite_gradients
+from spml.train.guard import Guard, Stop, all_finite, finite_gradients
 from spml.train.optimizer import make_optimizer, take_step
 from spml.train.settings import Settings
 
@@ -92,12 +92,14 @@ class LinearInit:
             observed = torch.from_numpy(labels.rows(rows)).to(device, non_blocking=True)
             logits, seen = self._detailed(part)
             more = {} if seen is None else {"features": seen}
-            loss: Tensor = self.method(
-                logits, observed, epoch=epoch, epochs=self.epochs, index=index.to(device), **more
-            )
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            good = not self.skip or bool(loss.isfinite())
+            good = not self.skip or all_finite([logits, *more.values()])
+            if good:
+                loss: Tensor = self.method(
+                    logits, observed, epoch=epoch, epochs=self.epochs, index=index.to(device), **more
+                )
+                good = not self.skip or bool(loss.isfinite())
             if good:
                 self.fabric.backward(loss)
             if not good or (self.skip and not finite_gradients(optimizers, self.fabric._precision.precision)):
