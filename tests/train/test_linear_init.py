@@ -250,6 +250,14 @@ def never_finite(logits, observed):
     return logits.mean() * torch.nan
 
 
+def test_without_validation_rows_its_last_epoch_is_taken(scenes, init, tmp_path, capsys):
+    unseen = replace(scenes, val_rows=scenes.val_rows[:0])
+    result = fit(unseen, init, tmp_path / "run")
+    first = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0])
+    assert first == {"epoch": 0, "linear_init": {"epoch": 3, "val_map": None}, "val_map": None}
+    assert result["best_epoch"] == 2 and "linear init: epoch 3 of 3\n" in capsys.readouterr().out
+
+
 SEEN: list[torch.dtype] = []
 
 

@@ -58,7 +58,10 @@ class LinearInit:
         self.whole = "features" in method.needs  # the method looks at them, not the head alone
 
     def run(self, train: Feed, labels: LabelTable, val: Feed, truth: npt.NDArray[np.int8]) -> dict[str, Any]:
-        """Leave head and method as they were after the best epoch; gives that epoch and its validation figure."""
+        """Leave head and method as they were after the best epoch; gives that epoch and its validation figure.
+
+        Without validation rows that is the last one, and its figure None.
+        """
         self._tell_size(train, val)
         features, unseen = self._extract(train, "training features"), self._extract(val, "validation features")
         optimizers = self._optimizers()
@@ -66,9 +69,8 @@ class LinearInit:
         kept: list[dict[str, Any]] = []
         for epoch in range(1, self.epochs + 1):
             self._train_epoch(epoch, features, labels, optimizers)
-            logits = torch.cat([self._scores(part) for part in torch.split(unseen, AT_ONCE)]).cpu().numpy()
-            figure = score(logits, truth, self.settings.selection or "observed")
-            if not best or figure > best["val_map"]:
+            figure = self._figure(unseen, truth)
+            if not best or figure is None or figure > best["val_map"]:
                 best = {"epoch": epoch, "val_map": figure}
                 kept = [_copy(self.model.head.state_dict()), _copy(self.method.state_dict())]
         self.model.head.load_state_dict(kept[0])
@@ -76,8 +78,16 @@ class LinearInit:
         self.method.carry_over()
         if self.skipped:
             best["skipped"] = self.skipped
-        self.display.line(f"linear init: epoch {best['epoch']} of {self.epochs}, validation {best['val_map']:.2f}")
+        shown = "" if best["val_map"] is None else f", validation {best['val_map']:.2f}"
+        self.display.line(f"linear init: epoch {best['epoch']} of {self.epochs}{shown}")
         return best
+
+    def _figure(self, unseen: Tensor, truth: npt.NDArray[np.int8]) -> float | None:
+        """Of validation; None where there are no rows to validate with."""
+        if not len(unseen):
+            return None
+        logits = torch.cat([self._scores(part) for part in torch.split(unseen, AT_ONCE)]).cpu().numpy()
+        return score(logits, truth, self.settings.selection or "observed")
 
     def _train_epoch(self, epoch: int, features: Tensor, labels: LabelTable, optimizers: list[Any]) -> None:
         seed, device = self.settings.seed, self.fabric.device
@@ -154,7 +164,7 @@ class LinearInit:
     def _tell_size(self, train: Feed, val: Feed) -> None:
         """Say how much memory the features take, before it is taken; refuse what does not fit."""
         self.model.eval()
-        one = self._look(next(iter(val.in_order(1)))[0])[0]
+        one = self._look(next(iter(train.in_order(1)))[0])[0]
         size, free = (len(train) + len(val)) * one.numel() * one.element_size(), free_memory(torch.device("cpu"))
         shape = " x ".join(map(str, one.shape))
         if free is not None and size > MEMORY_SHARE * free:
