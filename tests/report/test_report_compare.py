@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from spml.errors import UserError
 from spml.report import write_report
-from spml.report.compare_figures import spread
+from spml.report.compare_figures import dots, spread
 from spml.report.text import file_name, short, signed
 
 Make = Callable[..., Path]
@@ -159,6 +160,17 @@ def test_many_classes_show_where_methods_differ(make_run: Make) -> None:
     page = document([make_run(method, method, **shape) for method in ("an", "gr")])
     assert "the 30 classes on which the methods differ most" in text(page)
     assert all(name in page for name in names)
+
+
+@pytest.mark.parametrize("number", [2, 4, 16])
+@pytest.mark.parametrize("class_name", ["cat", "a rather long name of a class"])
+def test_long_names_of_variants_fit_above_the_classes(number: int, class_name: str) -> None:
+    names = [f"{class_name} {c}" for c in range(4)]
+    values = [(f"gr, q2 = 0.01, mu = [0.5, {i}]", dict.fromkeys(names, 50.0 + i)) for i in range(number)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as where the layout finds no room for the axes
+        figure = dots(names, values, dict.fromkeys(names, 3), name="dots")
+    assert figure.count("gr, q2 = 0.01,") == number
 
 
 def test_labels_keep_apart() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE_HEIGHT = 16  # pixels between two labels
+LETTER = 7  # pixels of one, about
 
 
 def curves(groups: Sequence[Group], key: str, title: str) -> Markup | None:
@@ -96,6 +97,9 @@ def dots(
     name: str,
 ) -> Markup:
     """AP of each class, a marker a method; `values` stands in the order of the groups."""
+    labels = [short(label, 30) for label, _ in values]
+    room = 480 - LETTER * max(len(short(name)) for name in names)
+    columns = max(1, min(len(labels), 4, room // (34 + LETTER * max(map(len, labels)))))  # that stand side by side
 
     def paint(ax: Axes) -> None:
         rows = np.arange(len(names))
@@ -104,16 +108,16 @@ def dots(
         for row, known in spans:
             if len(known):
                 ax.plot([known.min(), known.max()], [row, row], color=GRID, linewidth=3, solid_capstyle="round")
-        for number, (label, _) in enumerate(values):
-            (marks,) = ax.plot(table[:, number], rows, Look(number).marker, label=short(label, 30), zorder=3)
+        for number, label in enumerate(labels):
+            (marks,) = ax.plot(table[:, number], rows, Look(number).marker, label=label, zorder=3)
             marks.set(color=Look(number).colour, markersize=6.5, markeredgecolor="white", markeredgewidth=0.6)
         class_axis(ax, names, [counts.get(name, 0) for name in names] if counts else None)
         ax.set_xlabel("average precision, %")
         above = (0, 1 + 0.6 / len(names))
-        legend = ax.legend(loc="lower left", bbox_to_anchor=above, ncols=min(len(values), 4), handletextpad=0.2)
+        legend = ax.legend(loc="lower left", bbox_to_anchor=above, ncols=columns, handletextpad=0.2)
         legend.set_zorder(3)
 
-    height = 72 + 22 * len(names) + 18 * -(-len(values) // 4)
+    height = 72 + 22 * len(names) + 18 * -(-len(labels) // columns)
     return draw(paint, name=name, label="Average precision of each class and method", width=500, height=height)
 
 
