@@ -95,7 +95,8 @@ def test_the_endpoint_gives_the_models_probabilities(site, run, tmp_path):
     (tmp_path / "photo.png").write_bytes(picture())
     model, info = load_model(run)
     expected = model(decode(tmp_path / "photo.png", 16)[None]).sigmoid()[0].tolist()
-    for body, headers in ((picture(), {}), form(picture())):
+    shouted = {"Content_Type": "Multipart/Form-Data; boundary=x"}  # its case does not matter
+    for body, headers in ((picture(), {}), form(picture()), (form(picture())[0], shouted)):
         status, answer = ask(f"{site}/api/predict", body, **headers)
         assert status == 200 and answer["classes"] == info.classes and answer["thresholds"] == [0.5] * 3
         assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)

@@ -69,7 +69,7 @@ def _endpoint(tagger: Tagger) -> Any:
     from starlette.responses import JSONResponse
 
     async def picture(request: Request) -> tuple[bytes, str]:
-        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
             return await request.body(), "picture"
         try:
             async with request.form(max_files=1, max_fields=16) as form:
