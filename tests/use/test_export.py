@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 import spml
 from spml.cli import main
@@ -86,6 +86,15 @@ def test_the_example_of_the_page_runs_without_spml_or_torch(exported):
     tags = done.stdout.strip()
     predict(exported / "model", [exported / "photo.jpg"], exported / "p.jsonl")
     assert tags == str(json.loads((exported / "p.jsonl").read_text())["tags"]) and "green" in tags
+
+
+def test_grey_pictures_of_16_bits_are_read_as_the_page_says(exported, monkeypatch):
+    (line,) = re.findall(r"^picture = np.stack.*$", (ROOT / "docs" / "export.md").read_text(), re.MULTILINE)
+    monkeypatch.chdir(exported)
+    Image.fromarray(np.linspace(0, 65535, 600).reshape(20, 30).astype(np.uint16)).save("photo.png")
+    known = {"np": np, "Image": Image, "ImageOps": ImageOps}
+    exec(line, known)
+    np.testing.assert_array_equal(known["picture"], decode(Path("photo.png")).permute(1, 2, 0))
 
 
 @pytest.mark.parametrize("head", ["boostlu", "query", "query-normal:8"])
