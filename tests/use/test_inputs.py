@@ -85,6 +85,9 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
     tree(tmp_path / "q", "z/1.jpg")
     (tmp_path / "q" / "a").symlink_to("z")  # a folder itself is read, whatever has led to it before
     assert [name.removeprefix(f"{tmp_path}/q/") for name in names([tmp_path / "q"], info)] == ["a/1.jpg", "z/1.jpg"]
+    (tmp_path / "latest").symlink_to("q")
+    for one in (tmp_path / "q", tmp_path / "latest"):  # what two inputs both name is given twice
+        assert names([one, one], info) == 2 * names([one], info)
 
 
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):

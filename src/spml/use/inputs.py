@@ -106,6 +106,7 @@ class Inputs:
 
     def _folder(self, path: Path) -> Iterator[Item]:
         found = False
+        self._linked = set()  # what another input has led to is given again, as other names are
         for file in self._walk(path, ()):
             found = True
             yield Item(str(file), file)
