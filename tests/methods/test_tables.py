@@ -219,6 +219,23 @@ class TestEmApl:
                         assert method.targets[i, c].item() == pytest.approx(scores[i, c].sigmoid().item())
             assert {tuple(pair) for pair in (method.targets >= 0).nonzero().tolist()} == marked
 
+    def test_no_more_than_their_share_have_one_whatever_is_carried_over_or_in_the_table(self):
+        observed, scores = torch.zeros(20, 1, dtype=torch.int8), torch.linspace(-1, 1, 20)[:, None]
+        carried = self.method(observed, theta=0.6, warmup=1)
+        table = losses.create(
+            "em_apl", table=torch.where(torch.arange(20) < 7, -0.5, 0.0)[:, None], theta=0.6, warmup=1
+        )
+        for method, counts in ((carried, [4, 8, 12]), (carried, [12, 12, 12]), (table, [11, 12, 12])):
+            for epoch, count in enumerate(counts, start=1):
+                method.take_scores(scores, torch.arange(20))
+                method.end_epoch(epoch, 4)
+                assert (method.targets >= 0).sum() == count
+
+    def test_the_warm_up_is_an_epoch(self):
+        for warmup in (0, -1):
+            with pytest.raises(ValueError, match=f"warmup is an epoch, counted from 1, not {warmup}"):
+                self.method(torch.zeros(4, 1), warmup=warmup)
+
     def test_a_score_of_zero_is_a_pseudo_label_too(self):
         observed = torch.zeros(4, 1, dtype=torch.int8)
         method = self.method(observed, theta=1.0, warmup=1)

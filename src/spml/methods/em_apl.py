@@ -62,6 +62,8 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         super().__init__()
         if not 0 <= theta <= 1:
             raise ValueError(f"theta is a share of the unknown labels, not {theta}")
+        if warmup < 1:
+            raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
         self.beta, self.theta, self.warmup, self.reduction = beta, theta, warmup, reduction
         self.log = Log(eps)
         taken = {option.name for option in options(base)}
@@ -124,7 +126,9 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         if not self.wants_pass(epoch, epochs):
             return
         open_labels = self.unknown & (self.targets < 0)
-        wanted = (self.theta * self.unknown.sum(dim=0) / (epochs - self.warmup)).floor()
+        share = self.theta * self.unknown.sum(dim=0).cpu().double()
+        left = share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()  # of carried over ones, or a table's
+        wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long().to(open_labels.device)
         order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
         rank = torch.empty_like(order)
         rank.scatter_(0, order, torch.arange(len(order), device=order.device)[:, None].expand_as(order))
