@@ -1,13 +1,15 @@
 """What is tried before a run begins."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import trial
-from spml.train.trial import memory_note, try_method, try_model
+from spml.train import fit, trial
+from spml.train.trial import memory_note, try_method, try_model, warmup_note
 
 PICTURE = torch.zeros(1, 3, 16, 16, dtype=torch.uint8)
 
@@ -64,6 +66,28 @@ def test_every_method_must_give_one_number_and_remembers_nothing_of_a_trial(name
         torch.testing.assert_close(method.state_dict()[key], value, rtol=0, atol=0, equal_nan=True)
     with pytest.raises(UserError, match=f"{name} gives no single number to minimise"):
         try_method(losses.create(name, reduction="none", **told), name, 3, 5)
+
+
+@pytest.mark.parametrize("name", ["em_apl", "crisp", "mime", "smile"])
+def test_a_warm_up_that_is_all_of_training_is_told(name):
+    method = losses.create(name, items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8))
+    told = f"{name} does no more than warm up in 4 epochs, since its warmup is 4; give more --epochs or a lower"
+    assert warmup_note(method, name, {"warmup": 4}, 4).startswith(told)
+    assert warmup_note(method, name, {"warmup": 4}, 5) is None
+
+
+def test_no_other_method_is_said_to_warm_up():
+    table = losses.create("smile", items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8), x=torch.rand(5, 4))
+    assert warmup_note(table, "smile", {"warmup": 4}, 1) is None
+    assert warmup_note(losses.create("gr"), "gr", {}, 1) is None
+    assert warmup_note(Noting(), "noting", {"warmup": 4}, 1) is None
+
+
+@pytest.mark.parametrize(("linear_init", "told"), [(0, True), (6, False)])
+def test_a_run_says_that_its_method_only_warms_up(scenes, quick, tmp_path, capsys, linear_init, told):
+    settings = replace(quick, method="em_apl", epochs=1, linear_init=linear_init)
+    fit(scenes, settings, tmp_path / "run")
+    assert ("em_apl does no more than warm up in 1 epoch, since" in capsys.readouterr().out) == told
 
 
 def test_options_of_a_method_with_memory_that_do_not_fit_the_classes_are_refused():

@@ -25,7 +25,7 @@ from spml.train.run import RunFolder
 from spml.train.settings import Settings, method_options, resolve
 from spml.train.setup import example, given, make_model
 from spml.train.together import Together, following
-from spml.train.trial import memory_note, try_method, try_model
+from spml.train.trial import memory_note, try_method, try_model, warmup_note
 
 
 def fit(
@@ -65,10 +65,11 @@ def fit(
     begin_early(settings, epochs * len(experiment.train_rows) * (settings.size is not None))
     name, classes = settings.method, len(experiment.classes)
     chosen = method_options(name, experiment.name, options or {})
-    note = memory_note(name, len(experiment.train_rows), classes, chosen)
+    notes = [memory_note(name, len(experiment.train_rows), classes, chosen)]
     randomness.seed(key(settings.seed, 0, 1))
     method = losses.create(name, **chosen, **given(experiment, name))
     try_method(method, name, classes, epochs)
+    notes.append(warmup_note(method, name, chosen, max(epochs, settings.linear_init)))
     config = record.config(experiment, settings, chosen, method, extra_config or {})
     randomness.seed(key(settings.seed, 0))
     model = make_model(experiment, settings)
@@ -85,7 +86,7 @@ def fit(
             if going_on and (run.path / "result.json").exists():
                 display.line(f"{run.path} is finished")
                 return read_json(run.path / "result.json")
-            if note:
+            for note in filter(None, notes):
                 display.line(note)
             board = Board(run.path if tensorboard and processes.first else None)
             parts = experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board

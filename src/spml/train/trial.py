@@ -74,5 +74,23 @@ def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any])
     return told if size >= WORTH_TELLING else None
 
 
+def warmup_note(method: losses.Method, name: str, options: Mapping[str, Any], epochs: int) -> str | None:
+    """A line where training is over before a method of ours has begun with what is its own.
+
+    Args:
+        method: made with the options.
+        name: its name.
+        options: among them `warmup`, where it has such.
+        epochs: of the run, or of training the head alone where those are more.
+    """
+    warmup = options.get("warmup")
+    if name not in losses.names() or not isinstance(warmup, int) or warmup < epochs:
+        return None
+    if not method.needs & {"pass", "features"}:
+        return None  # a form of it that does not warm up
+    told = f"{name} does no more than warm up in {epochs} epoch{'s' * (epochs > 1)}, since its warmup is {warmup}"
+    return f"{told}; give more --epochs or a lower --set warmup"
+
+
 def _short(error: BaseException) -> str:
     return " ".join(str(error).split())[:150]
