@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from spml import losses
+from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import fit, trial
-from spml.train.trial import memory_note, try_method, try_model, warmup_note
+from spml.train import Settings, fit, trial
+from spml.train.device import smallest_share
+from spml.train.trial import memory_note, try_alone, try_method, try_model, warmup_note
 
 PICTURE = torch.zeros(1, 3, 16, 16, dtype=torch.uint8)
 
@@ -114,3 +116,40 @@ def test_two_views_are_of_pictures():
     try_model(Classifier.build("tiny", 4), method, PICTURE, "noting", "tiny")
     with pytest.raises(UserError, match="noting needs views: two looks at each picture"):
         try_model(Classifier.build("linear", 4, features=5), method, torch.zeros(1, 5), "noting", "linear")
+
+
+def test_one_picture_of_which_batch_norm_sees_one_value_is_refused_and_another_leaves_no_trace():
+    model = Classifier.build("resnet18", 2)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    told = "batch norm of resnet18 cannot learn from one picture of 32 px, .*--batch-size, a larger --size, or --frozen"
+    with pytest.raises(UserError, match=told):
+        try_alone(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
+    try_alone(model, torch.zeros(1, 3, 64, 64, dtype=torch.uint8), "resnet18")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()) and not model.training
+    model.frozen_norm = True
+    try_alone(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
+
+
+@pytest.mark.parametrize(
+    ("items", "batch", "devices", "accelerator", "share"),
+    [
+        (33, 16, 1, "cpu", 1),
+        (32, 16, 1, "cpu", 16),
+        (5, 16, 1, "cpu", 5),
+        (34, 16, 2, "cpu", 1),
+        (35, 16, 2, "cpu", 2),
+        (33, 16, 2, "cuda", 2),  # statistics are over all processes
+    ],
+)
+def test_the_smallest_share_is_a_processs_of_the_last_batch(items, batch, devices, accelerator, share):
+    settings = Settings(batch_size=batch, devices=devices, accelerator=accelerator)
+    assert smallest_share(items, settings) == share
+
+
+def test_a_last_batch_of_one_is_refused_before_anything_is_written(pictures, tmp_path):
+    few = replace(load(pictures), train_rows=load(pictures).train_rows[:5])
+    settings = Settings(backbone="resnet18", weights="none", size=32, epochs=1, batch_size=4, accelerator="cpu")
+    with pytest.raises(UserError, match="the last batch, or a process's share of it, has one"):
+        fit(few, settings, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+    fit(few, replace(settings, frozen_norm=True), tmp_path / "run", quiet=True)

@@ -52,6 +52,14 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
         raise UserError(f"{asked}: {reason}") from error
 
 
+def smallest_share(items: int, settings: Settings) -> int:
+    """Items that batch norm may have to learn from at once: those of the last batch, or a process's share of them."""
+    batch = settings.batch_size or 1
+    last = items % batch or batch
+    devices, nodes = launched() or (settings.devices, settings.nodes)
+    return max(last, 2) if uses_cuda(settings) and devices * nodes > 1 else -(-last // (devices * nodes))
+
+
 def how_to_run(settings: Settings, device: torch.device, count: int, pictures: int) -> str:
     """none, graphs or compile: how the classifier's part of a training step is run.
 

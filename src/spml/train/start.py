@@ -14,7 +14,7 @@ from spml.keyed import key
 from spml.launch import started_first
 from spml.train import randomness, record
 from spml.train.board import Board, check_board
-from spml.train.device import make_fabric
+from spml.train.device import make_fabric, smallest_share
 from spml.train.display import Display
 from spml.train.files import read_json
 from spml.train.forward import begin_early
@@ -25,7 +25,7 @@ from spml.train.run import RunFolder
 from spml.train.settings import Settings, method_options, resolve
 from spml.train.setup import example, given, make_model
 from spml.train.together import Together, following
-from spml.train.trial import memory_note, try_method, try_model, warmup_note
+from spml.train.trial import memory_note, try_alone, try_method, try_model, warmup_note
 
 
 def fit(
@@ -74,6 +74,8 @@ def fit(
     randomness.seed(key(settings.seed, 0))
     model = make_model(experiment, settings)
     try_model(model, method, example(experiment, settings), name, str(settings.backbone))
+    if "views" not in method.needs and smallest_share(len(experiment.train_rows), settings) == 1:
+        try_alone(model, example(experiment, settings), str(settings.backbone))
     run = RunFolder(Path(out))
     with run.claim:
         going_on = started_first() and run.check(config, resume=resume, overwrite=overwrite)

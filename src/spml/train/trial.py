@@ -45,6 +45,28 @@ def try_model(model: Classifier, method: losses.Method, example: Tensor, name: s
             raise UserError(str(error)) from error
 
 
+def try_alone(model: Classifier, example: Tensor, backbone: str) -> None:
+    """Refuse batches of one item where batch norm has one value of it, and so no statistics; the model stays as it is.
+
+    Args:
+        model: to be trained.
+        example: one item as it is stored, (1, ...).
+        backbone: its name.
+    """
+    kept = [buffer.clone() for buffer in model.buffers()]
+    try:
+        with torch.inference_mode():
+            model.train().features(example)
+    except ValueError as error:
+        raise UserError(
+            f"batch norm of {backbone} cannot learn from one picture of {example.shape[-1]} px, and the last batch, or "
+            "a process's share of it, has one; give another --batch-size, a larger --size, or --frozen-norm"
+        ) from error
+    finally:
+        for buffer, value in zip(model.eval().buffers(), kept, strict=True):
+            buffer.copy_(value)
+
+
 def try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
     """Refuse options that do not fit the data, or a method that gives no single number, before training."""
     ours, none = name in losses.names(), f"{name} gives no single number to minimise; a loss is reduced over its batch"
