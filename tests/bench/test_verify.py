@@ -63,6 +63,24 @@ def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp
     assert without_scores(tmp_path / "runs", tmp_path / "records") == 1
 
 
+def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_out(job, tmp_path):
+    for part in ("records", "runs"):
+        shutil.copytree(job.shelf.path / part, tmp_path / part)
+    path = min((tmp_path / "records").glob("*.json"))
+    record = json.loads(path.read_text())
+    name = min(record["result"]["per_class_ap"])
+    for change in (50.0, None):
+        changed = {**record["result"]["per_class_ap"], name: change}
+        if change is None:
+            del changed[name]
+        path.write_text(json.dumps({**record, "result": {**record["result"], "per_class_ap": changed}}))
+        (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+        assert (wrong.run, wrong.split) == (path.name, f"test, {name}") and "DIFFERS" in str(wrong)
+    path.write_text(json.dumps({**record, "result": {**record["result"], "test_map": None}}))
+    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+    assert (wrong.run, wrong.split) == (path.name, "test")
+
+
 def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_path):
     runs = tmp_path / "runs"
     shutil.copytree(job.shelf.path / "runs", runs)

@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from spml.bench.plan import done_in
 from spml.errors import UserError
+from spml.metrics import average_precision
 from spml.train.evaluate import score
 from spml.train.files import Record, read_arrays, read_json
 from spml.train.settings import Selection
 
 SLACK = 1e-6  # points of mAP: of the arithmetic
 Labels = npt.NDArray[np.int8]
+Ranks = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Check:
 
     Attributes:
         run: the run folder's name, or that of its record where this says something else.
-        split: val or test.
+        split: val or test; of a class, its name too.
         recorded: the figure.
         bounds: between which it lies by the scores; None where these are not there.
         problem: why there are none, where a file is there that cannot be used.
@@ -55,7 +58,10 @@ class Check:
 
 
 def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
-    """Each figure of the finished runs in a folder of run folders, and of their records, ID.json, where it differs."""
+    """Each mAP of the finished runs in a folder of run folders, and of their records, ID.json, where it differs.
+
+    Of the classes' AP, which thirds are made from, those that do not agree.
+    """
     folders = sorted(path.parent for path in runs.glob("*/result.json"))
     if not folders:
         raise UserError(f"{runs} holds no finished run; give the --out of a bench")
@@ -64,10 +70,12 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
         file = (records or folder) / f"{folder.name}.json"
         kept = read_json(file).get("result", {}) if file.is_file() else {}
         for split in ("val", "test"):
-            figures = {folder.name: own.get(f"{split}_map")}
-            if kept.get(f"{split}_map", figures[folder.name]) != figures[folder.name]:
-                figures[file.name] = kept[f"{split}_map"]
+            figure = own.get(f"{split}_map")
+            told = kept.get(f"{split}_map", figure)
+            figures = {folder.name: figure, **({} if told == figure else {file.name: np.nan if told is None else told})}
             yield from _checks(folder, own, split, {name: float(f) for name, f in figures.items() if f is not None})
+        for name, result in {folder.name: own, **({file.name: kept} if kept else {})}.items():
+            yield from _wrong_classes(folder, name, result.get("per_class_ap"))
 
 
 def without_scores(runs: Path, records: Path) -> int:
@@ -86,24 +94,59 @@ def _checks(folder: Path, result: Record, split: str, figures: dict[str, float])
         yield Check(name, split, figure, found, problem)
 
 
-def _allowed(folder: Path, result: Record, split: str) -> tuple[float, float] | None:
-    """The bounds of a split's figure; None where its scores or labels are not there."""
-    path = folder / "scores" / ("test.npz" if split == "test" else f"val-{result['best_epoch']:02d}.npz")
+def _wrong_classes(folder: Path, name: str, recorded: dict[str, float] | None) -> Iterator[Check]:
+    """The classes whose AP is not that of the scores; none where these cannot be used, which is told of the mAP."""
+    try:
+        found = _scored(folder, "test.npz", "test")
+    except UserError:
+        found = None
+    if recorded is None or found is None:
+        return
+    low, high = (100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth))
+    for at, label in enumerate(found.classes):
+        check = Check(name, f"test, {label}", recorded.get(label, np.nan), (float(low[at]), float(high[at])))
+        if not check.agrees:
+            yield check
+
+
+class _Scored(NamedTuple):
+    logits: npt.NDArray[np.float16]
+    truth: Labels
+    classes: list[str]
+
+
+def _scored(folder: Path, file: str, split: str) -> _Scored | None:
+    """Scores and labels of a split; None where they are not there."""
+    path = folder / "scores" / file
     scores, labels = read_arrays(path, ("logits",)), read_arrays(folder / "labels.npz", ("classes",)) or {}
     truth = labels.get(f"{split}_truth")
     if scores is None or truth is None:
         return None
     if scores["logits"].shape != truth.shape:
         raise UserError(f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}")
-    return bounds(scores["logits"], truth, result["selection"] if split == "val" else "complete")
+    return _Scored(scores["logits"], truth, labels["classes"].tolist())
+
+
+def _allowed(folder: Path, result: Record, split: str) -> tuple[float, float] | None:
+    """The bounds of a split's figure; None where its scores or labels are not there."""
+    found = _scored(folder, "test.npz" if split == "test" else f"val-{result['best_epoch']:02d}.npz", split)
+    if found is None:
+        return None
+    return bounds(found.logits, found.truth, result["selection"] if split == "val" else "complete")
 
 
 def bounds(logits: npt.NDArray[np.float16], truth: Labels, selection: Selection) -> tuple[float, float]:
     """The least and the largest figure, in percent, that scores which round to these can have."""
+    against, favouring = _ranks(logits, truth)
+    return score(against, truth, selection), score(favouring, truth, selection)
+
+
+def _ranks(logits: npt.NDArray[np.float16], truth: Labels) -> tuple[Ranks, Ranks]:
+    """The order of the items of each class, with every tie broken against the positives, and for them."""
     against, favouring = np.empty(logits.shape, np.float32), np.empty(logits.shape, np.float32)
     for column in range(logits.shape[1]):
         values, positive = logits[:, column], truth[:, column] == 1
         order = np.lexsort((~positive, values))  # rising; positives below what they tie with
         against[order, column] = np.arange(len(values))
         favouring[:, column] = 2 * np.unique(values, return_inverse=True)[1] + positive
-    return score(against, truth, selection), score(favouring, truth, selection)
+    return against, favouring
