@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,13 @@ def test_demo_compares_methods_over_seeds(tmp_path, capsys):
 def test_the_program_runs_as_a_module():
     done = spml("train", "nowhere.csv")
     assert done.returncode == 2 and done.stderr.startswith("spml: nowhere.csv")
+    words = [sys.executable, "-m", "spml", "train", "nowhere.csv"]
+    again = subprocess.run(words, capture_output=True, text=True)
+    assert (again.returncode, again.stderr) == (done.returncode, done.stderr)
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0 and capsys.readouterr().out == f"spml {version('spml')}\n"
 
 
 def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,6 +72,9 @@ def command_names() -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command: 0 when done, 2 on a user's mistake, 130 on interruption."""
     given = list(sys.argv[1:] if argv is None else argv)
+    if given == ["--version"]:
+        print(f"spml {version('spml')}")
+        return 0
     try:
         import tyro
 
