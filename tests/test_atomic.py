@@ -1,10 +1,11 @@
 import errno
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from spml.atomic import replacing, unwritten, write_json, write_text
+from spml.atomic import held, replacing, replacing_folder, unwritten, write_json, write_text
 from spml.errors import UserError
 
 
@@ -16,6 +17,27 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
         raise RuntimeError
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_folder_that_is_there_stays_the_one_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(2):
+        with replacing_folder(Path()) as beside:
+            (beside / "in").mkdir()
+            (beside / f"{number}.txt").write_text("new")
+        assert sorted(Path().iterdir()) == [Path(f"{number}.txt"), Path("in")]  # still where we are
+    with pytest.raises(RuntimeError), replacing_folder(Path()) as beside:
+        (beside / "2.txt").write_text("half")
+        raise RuntimeError
+    assert sorted(Path().iterdir()) == [Path("1.txt"), Path("in")]
+
+
+def test_what_a_killed_process_left_in_a_folder_is_nothing(tmp_path):
+    (tmp_path / ".maps.99.part").mkdir()
+    assert held(tmp_path) == []
+    with replacing_folder(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_is_written_into_new_folders(tmp_path):

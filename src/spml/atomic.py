@@ -39,6 +39,35 @@ def replacing(path: Path) -> Iterator[Path]:
             beside.unlink()
 
 
+@contextmanager
+def replacing_folder(out: Path) -> Iterator[Path]:
+    """A folder to write into, whose files become those of `out` when the block ends well and vanish when it does not.
+
+    A folder that is there stays the one it is: it may be a link, a disk of its own, or the one that we are in.
+    """
+    there = out.is_dir()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    name = f".{out.resolve().name}.{os.getpid()}.part"
+    beside = out / name if there else out.with_name(name)
+    try:
+        beside.mkdir()
+        yield beside
+        if not there:
+            beside.rename(out)
+            return
+        for old in [path for path in out.iterdir() if path != beside]:
+            shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
+        for new in list(beside.iterdir()):
+            new.rename(out / new.name)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def held(folder: Path) -> list[Path]:
+    """What a folder holds, but for what a killed process had not finished writing."""
+    return [path for path in folder.iterdir() if not (path.name.startswith(".") and path.suffix == ".part")]
+
+
 def unwritten(path: Path, error: Exception) -> UserError:
     """A line on a file that could not be written, from the error of the system or of a library."""
     if isinstance(error, OSError):

@@ -210,6 +210,17 @@ def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scene
     assert done.returncode == 0, done.stderr
 
 
+def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
+    words = "import os, shutil, sys; shutil.rmtree(os.getcwd()); sys.argv = ['spml', 'train', 'x.csv']; "
+    done = subprocess.run(
+        [sys.executable, "-c", f"{words}from spml.cli import entry; entry()"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (2, "spml: the folder that you are in was removed; change to another\n")
+
+
 def test_what_nobody_foresaw_is_one_line_too(monkeypatch, capsys):
     from spml.cli.report import Report
 

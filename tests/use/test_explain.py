@@ -199,6 +199,15 @@ def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
+def test_maps_are_written_where_one_is(make_model, pictures, tmp_path, monkeypatch):
+    folder, photo = make_model(), pictures.parent / "photos" / "0.jpg"
+    (tmp_path / "maps").mkdir()
+    monkeypatch.chdir(tmp_path / "maps")
+    for _ in range(2):
+        explain(folder, [photo], Path(), overwrite=True)
+        assert Path("index.html") in Path().iterdir()
+
+
 def test_mistakes_are_ranked_by_how_wrong_they_are():
     logits = np.array([[3.0, -1.0, 2.0], [-4.0, 5.0, -2.0], [1.0, -3.0, -5.0]], np.float32)
     labels = np.array([[-1, 1, -1], [1, -1, 1], [1, 0, 0]], np.int8)

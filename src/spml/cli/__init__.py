@@ -137,7 +137,12 @@ def entry() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with suppress(OSError):  # where its file was exchanged for a pipe
                 stream.reconfigure(errors="backslashreplace")  # names of files that are no text in this encoding
-    if (here := str(Path.cwd())) not in sys.path:
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:
+        say("the folder that you are in was removed; change to another")
+        sys.exit(2)
+    if here not in sys.path:
         sys.path.insert(0, here)  # so that --method mine:loss finds mine.py
     code = main()
     try:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from spml.atomic import held, replacing_folder
 from spml.data import Experiment, LabelTable
 from spml.data.feed import OnError
 from spml.errors import UserError
@@ -118,7 +117,7 @@ def review(
     )
     if not found:
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
-    with _folder(out) as folder:
+    with replacing_folder(out) as folder:
         _write_table(folder / TABLE, table, found, given.info)
         cards = [_card(rank, one, table, given.info) for rank, one in enumerate(found, 1)]
         cards = draw(cards, table, given.model, given.info, folder / PICTURES, advance)
@@ -149,30 +148,13 @@ def _write_table(path: Path, table: LabelTable, found: Sequence[Suggestion], inf
             rows.writerow([rank, table.items[one.row], name, f"{one.probability:.6f}", f"{one.score:.4f}", known])
 
 
-@contextmanager
-def _folder(out: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `out` when the block ends well and vanishes when it does not."""
-    out = out.resolve()  # a link to a folder stays one
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside, old = (out.with_name(f".{out.name}.{os.getpid()}.{end}") for end in ("part", "old"))
-    try:
-        beside.mkdir()
-        yield beside
-        if out.exists():
-            out.rename(old)
-        beside.rename(out)
-    finally:
-        for left in (beside, old):
-            shutil.rmtree(left, ignore_errors=True)
-
-
 def _refuse(out: Path, overwrite: bool) -> None:
     """Raise UserError where something would be lost."""
-    if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
+    if not os.path.lexists(out) or (out.is_dir() and not held(out)):
         return
     if not overwrite:
         raise UserError(f"{out} is already there; give --overwrite or another --out")
-    others = [p.name for p in out.iterdir() if p.name not in (TABLE, PAGE, PICTURES)] if out.is_dir() else [out.name]
+    others = [p.name for p in held(out) if p.name not in (TABLE, PAGE, PICTURES)] if out.is_dir() else [out.name]
     page = out / PAGE
     if others or not page.is_file() or MARK not in page.read_text(encoding="utf-8", errors="replace"):
         what = f" ({others[0]})" if others else ""

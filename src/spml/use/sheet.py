@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from spml.atomic import held, replacing_folder
 from spml.errors import UserError
 
 PAGE = "index.html"
@@ -70,30 +70,19 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
         overwrite: whether `out` may be replaced.
     """
     refuse_other(out, overwrite)
-    out = out.resolve()  # a link to an empty folder stays one
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        beside.mkdir()
+    with replacing_folder(out) as beside:
         page = Sheet(beside)
         yield page
         (beside / PAGE).write_text(_render(title, hint, page.entries), encoding="utf-8", errors="replace")
-        if out.exists():
-            old = out.with_name(f".{out.name}.{os.getpid()}.old")
-            out.rename(old)
-            shutil.rmtree(old)
-        beside.rename(out)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def refuse_other(out: Path, overwrite: bool) -> None:
     """Raise UserError where something would be lost."""
-    if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
+    if not os.path.lexists(out) or (out.is_dir() and not held(out)):
         return
     if not overwrite:
         raise UserError(f"{out} is already there; give --overwrite or another --out")
-    ours = out.is_dir() and not out.is_symlink() and all(f.suffix == ".png" or f.name == PAGE for f in out.iterdir())
+    ours = out.is_dir() and not out.is_symlink() and all(f.suffix == ".png" or f.name == PAGE for f in held(out))
     if not ours or MARK not in _text(out / PAGE):
         raise UserError(f"{out} holds something else than maps written before; give another --out")
 
