@@ -88,6 +88,15 @@ def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsy
     assert main(["review", str(tmp_path / "again"), "--out", str(tmp_path / "list")]) == 0
 
 
+def test_the_new_table_finds_its_pictures_from_a_folder_that_is_a_link(photos, tmp_path):
+    (tmp_path / "deep" / "disk").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "disk")
+    out = tmp_path / "link" / "labels.csv"
+    merge(photos / "run", answers(tmp_path, "photos/0.png,blue,1"), out)
+    table = read(out)["train"]
+    assert table.file(0).resolve() == (photos / "photos" / "0.png").resolve()
+
+
 def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_path, capsys):
     (tmp_path / "classes.txt").write_text("red\ngreen\nblue\nviolet\n")
     run = tmp_path / "run"

@@ -169,6 +169,7 @@ def _add(
 def _write_csv(out: Path, table: LabelTable, splits: list[str], test: LabelTable | None) -> list[str]:
     """image,label,negative,split with paths that hold from the file's folder; gives the classes a reader will find."""
     met: set[str] = set()
+    ways: dict[Path, Path] = {}
     with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "label", "negative", "split"])
@@ -180,18 +181,19 @@ def _write_csv(out: Path, table: LabelTable, splits: list[str], test: LabelTable
                     [part.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
                 )
                 met.update(there, absent)
-                writer.writerow([_place(part, row, out), "|".join(there), "|".join(absent), split])
+                writer.writerow([_place(part, row, out, ways), "|".join(there), "|".join(absent), split])
     return sorted(met)
 
 
-def _place(table: LabelTable, row: int, out: Path) -> str:
-    """Path of a picture from the folder of the new file, where there is one."""
-    path = Path(table.items[row])
-    path = (path if table.root is None else table.root / path).absolute()
-    try:
-        return Path(os.path.relpath(path, out.absolute().parent)).as_posix()
-    except ValueError:  # another drive
-        return path.as_posix()
+def _place(table: LabelTable, row: int, out: Path, ways: dict[Path, Path]) -> str:
+    """Path of a picture from the folder of the new file, where there is one; `ways` are those to folders met before."""
+    path = table.file(row).absolute()
+    if path.parent not in ways:
+        try:  # as the system follows ".." out of a link
+            ways[path.parent] = Path(os.path.relpath(path.parent.resolve(), out.parent.resolve()))
+        except ValueError:  # another drive
+            ways[path.parent] = path.parent
+    return (ways[path.parent] / path.name).as_posix()
 
 
 def _write_arrays(out: Path, table: LabelTable, splits: Any, test: LabelTable | None) -> None:
