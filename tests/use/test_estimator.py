@@ -1,3 +1,4 @@
+import json
 import pickle
 import random
 import time
@@ -233,6 +234,19 @@ def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data
     from spml.model import load_model
 
     assert load_model(tmp_path / "run")[1].classes == list(NAMES)
+
+
+def test_the_run_folder_has_the_thresholds_that_were_given(data, tmp_path):
+    from spml.use.predict import predict
+
+    x, _, single = data
+    model = make(folder=tmp_path / "run", thresholds=np.linspace(0.3, 0.6, len(NAMES))).fit(x, single)
+    np.save(tmp_path / "x.npy", x.astype(np.float32))
+    predict(tmp_path / "run", [tmp_path / "x.npy"], tmp_path / "tags.jsonl")
+    tags = [json.loads(line)["tags"] for line in (tmp_path / "tags.jsonl").read_text().splitlines()]
+    assert tags == [list(np.array(NAMES)[row == 1]) for row in model.predict(x)]
+    assert any(0 < len(row) < len(NAMES) for row in tags)
+    assert "| 0.3 |" in (tmp_path / "run" / "best" / "README.md").read_text()
 
 
 def test_nothing_is_left_where_no_folder_is_given(data, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +22,9 @@ from spml.data import Experiment, LabelTable, SparseLabels
 from spml.data.feed import Feed
 from spml.errors import DataError, UserError
 from spml.model import load_model
+from spml.model.store import write_info
 from spml.train import Settings, fit, predict_logits, randomness
+from spml.train.card import write_card
 from spml.use import estimator_inputs as inputs
 
 Probabilities = npt.NDArray[np.float32]
@@ -111,6 +114,10 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
             self.result_ = fit(experiment, settings, folder, **how)
             self.model_, self.info_ = load_model(folder)
+            if self.thresholds is not None:  # what reads the folder tags as `predict` does
+                self.info_ = replace(self.info_, thresholds=thresholds.tolist())
+                write_info(folder, self.info_)
+                write_card(folder)
         self.classes_, self.thresholds_ = names, thresholds
         return self
 
