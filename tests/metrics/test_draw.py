@@ -68,6 +68,12 @@ def test_slope_shifts_and_priors_come_back_from_single_positives(scale):
     assert seen.sum(axis=1).mean() == pytest.approx(y.sum(axis=1).mean(), abs=0.15)
 
 
+def test_logits_that_are_all_high_do_not_mean_that_all_classes_are_there():
+    z, y, observed = world()
+    seen = draw(fit_draw(z + 30, observed).logits(z + 30), observed).seen
+    assert seen.sum(axis=1).mean() == pytest.approx(y.sum(axis=1).mean(), abs=0.25)
+
+
 def test_a_number_of_positives_that_is_given_is_met():
     z, _, observed = world(1000)
     for positives in (1.2, 2.0, 3.5):

@@ -183,7 +183,11 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
         return float(value), precision * parameters - _by_parameter(z, parameters, rest).sum(axis=0)
 
     bounds = [(-LIMIT, LIMIT), *[(None, None)] * (len(start) - 1)]
-    best = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": 500}}
+    best = minimize(cost, start, **how)
+    level = np.where(np.arange(len(start)) == 1, -z.mean(), start)
+    if cost(level)[0] < best.fun:  # where all logits are so high that all classes seem sure, no slope leads down
+        best = minimize(cost, level, **how)
     return np.asarray(best.x, np.float64)
 
 
