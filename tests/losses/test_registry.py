@@ -1,6 +1,7 @@
 """Losses by name: options, errors, one's own losses, copies, and what importing them loads."""
 
 import copy
+import math
 import pickle
 import subprocess
 import sys
@@ -142,6 +143,8 @@ def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object
     [
         ("focal", {"gamma": True}, "gamma is a number, not True"),
         ("focal", {"gamma": None}, "gamma is a number, not None"),
+        ("focal", {"gamma": math.nan}, "gamma is a number, not nan"),
+        ("an", {"eps": math.nan}, "eps is one of a number, none, not nan"),
         ("taylor_ce", {"order": 2.0}, "order is a whole number, not 2.0"),
         ("taylor_ce", {"order": True}, "order is a whole number, not True"),
         ("asl", {"detach": 1}, "detach is true or false, not 1"),
@@ -153,6 +156,23 @@ def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object
 def test_values_of_another_kind_are_refused(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         losses.check_options(name, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gr", {"w": math.nan}, "nan is not a number, "),
+        ("gr", {"w": (0, math.nan)}, "nan is not a number, "),
+        ("gr", {"q3": [1.0, math.nan, 1.0]}, "holds nan, which is not a number"),
+        ("an", {"eps": -1e-5}, "eps is added to probabilities inside the log: 0 or more and below 1, not -1e-05"),
+        ("em", {"eps": math.inf}, "0 or more and below 1, not inf"),
+        ("epr", {"expected_positives": -1}, "expected_positives is 0 or more, not -1"),
+        ("role", {"expected_positives": math.inf, "estimated": [[0.5]]}, "expected_positives is 0 or more, not inf"),
+    ],
+)
+def test_numbers_without_meaning_are_refused(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.create(name, **options)
 
 
 def test_values_of_their_kind_are_taken() -> None:

@@ -226,6 +226,7 @@ class TestOnFeatureVectors:
             ({"pi0": -0.1}, "pi0 must be from 0 to 1"),
             ({"k": 0}, "k must be at least 1"),
             ({"temperature": 0.0}, "temperature above 0"),
+            ({"own_lr": -1e-3}, "own_lr is a learning rate, above 0, not -0.001"),
             ({"kl": "right"}, "correct, released"),
             ({"reduction": "median"}, "median"),
         ],

@@ -61,13 +61,15 @@ class Ramp(nn.Module):
                 tensor = torch.as_tensor(value, dtype=torch.float64)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{value!r} is not a number, (start, end) or one number per class") from error
+            if bool(tensor.isnan().any()):
+                raise ValueError(f"{value!r} holds nan, which is not a number")
             if tensor.ndim > 1:
                 raise ValueError(f"a hyper-parameter per class has one axis, not shape {tuple(tensor.shape)}")
             if tensor.ndim == 1:
                 self.register_buffer(name, tensor, persistent=False)
                 return
             value = tensor.item()
-        if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or value != value:
             raise ValueError(f"{value!r} is not a number, (start, end) or one number per class")
         setattr(self, name, float(value))
 

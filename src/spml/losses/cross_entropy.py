@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 
 from spml.losses.components import Constant, OverOthers
@@ -75,6 +77,8 @@ class ExpectedPositives(nn.Module):
 
     def __init__(self, expected: float) -> None:
         super().__init__()
+        if not 0 <= expected < math.inf:
+            raise ValueError(f"expected_positives is 0 or more, not {expected}")
         self.expected = expected
         self.formula = f"(Σp/B − {expected:g})²/C²"
 

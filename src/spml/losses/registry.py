@@ -221,7 +221,9 @@ def _check_type(option: Option, value: Any) -> None:
                 return
             wanted += [str(choice) for choice in get_args(kind)]
         elif isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind):
-            return
+            if value == value:  # nan is not
+                return
+            wanted.append("a number")
         else:
             wanted.append(
                 {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(kind, "none")

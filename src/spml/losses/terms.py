@@ -39,6 +39,8 @@ class Log(Term):
 
     def __init__(self, eps: float | None = None) -> None:
         super().__init__()
+        if eps is not None and not 0 <= eps < 1:
+            raise ValueError(f"eps is added to probabilities inside the log: 0 or more and below 1, not {eps}")
         self.eps = eps
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:

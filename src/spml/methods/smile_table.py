@@ -86,6 +86,8 @@ class TableForm(nn.Module):
                 raise ValueError(f"{name} must be from 0 to 1, not {share}")
         if k < 1 or not temperature > 0:
             raise ValueError(f"k must be at least 1 and temperature above 0, not {k} and {temperature}")
+        if not own_lr > 0:
+            raise ValueError(f"own_lr is a learning rate, above 0, not {own_lr}")
         table = feature_table(x, items)
         table = standardised(table) if standardise else table
         self.enhancement = Enhancement(table.to(torch.get_default_dtype()), nearest(table, k), classes)  # as its layers
