@@ -107,6 +107,14 @@ class TestLLCp:
         labels[0, 1] = 1
         assert last.item() == pytest.approx(losses.create("an")(logits, labels).item())
 
+    @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
+    def test_an_item_that_stands_twice_in_a_batch_keeps_the_corrections_of_both(self, order):
+        logits = torch.tensor([[5.0, -1.0, 0.0], [-2.0, 4.0, 0.0], [-3.0, -4.0, 0.0]])[order]
+        observed = torch.tensor([[0, 0, 1]] * 3)
+        loss = losses.create("ll_cp", delta=2 / 9, **given(torch.zeros(4, 3)))
+        loss(logits, observed, **CALL, index=torch.tensor([2, 2, 2]))
+        assert loss.corrected.nonzero().tolist() == [[2, 0], [2, 1]]
+
     def test_known_labels_are_never_corrected(self):
         observed = torch.tensor([[1, -1, 0]])
         loss = losses.create("ll_cp", delta=1.0, **given(observed))

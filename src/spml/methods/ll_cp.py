@@ -80,6 +80,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         if picked is not None:
             labels = labels.masked_fill(picked, 1)
             if self.training:
-                self.corrected[index] |= picked
+                same = (index[:, None] == index).to(logits)  # a sampler may draw an item twice
+                self.corrected[index] |= same @ picked.to(logits) > 0
         corrected: Tensor = self.loss(logits, labels, epoch=epoch, epochs=epochs)
         return corrected
