@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -123,4 +124,8 @@ def test_a_class_reaches_its_threshold_at_its_cut():
     cuts = info.cuts()
     torch.testing.assert_close(info.calibrate()(cuts).sigmoid(), torch.tensor([0.5, 0.25]))
     assert cuts[0].item() == pytest.approx(0.5)
-    assert replace(info, thresholds=[0.0, 1.0], calibration=None).cuts().abs().max() == pytest.approx(13.8155, abs=0.1)
+    low, high = 1e-9, 1 - 2**-23  # where nearly all or nearly nothing is to be tagged
+    far = replace(info, thresholds=[low, high], calibration=None).cuts().double()
+    assert far.tolist() == pytest.approx([math.log(low), -math.log(2**-23)], abs=1e-4)
+    ends = replace(info, thresholds=[0.0, 1.0], calibration=None).cuts()
+    assert ends.isfinite().all() and ends.sigmoid()[1] == 1

@@ -19,6 +19,8 @@ from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier
 
 FORMAT = 1
+LOWEST = 1e-12  # threshold that has a cut of its own
+SURE = 1 - 2**-25  # from here on a probability is 1 in float32
 CHECKSUM = "sha256"  # in the file of weights, so that one file is moved into place, not two
 
 
@@ -53,8 +55,8 @@ class ModelInfo:
 
     def cuts(self) -> Tensor:
         """The model's own logit at which each class reaches its threshold."""
-        thresholds = torch.tensor(self.thresholds, dtype=torch.float32)
-        return self.calibrate().inverse(thresholds.logit(eps=1e-6))
+        thresholds = torch.tensor(self.thresholds, dtype=torch.float64)
+        return self.calibrate().inverse(thresholds.clamp(LOWEST, SURE).logit())
 
 
 def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: ModelInfo) -> None:
