@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from spml import metrics
+from spml.cli import main
 from spml.data import load
 from spml.errors import Interruption, UserError
 from spml.train import fit
@@ -203,7 +204,27 @@ def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
     table = [",".join([image, label, others[label], split]) for image, label, split in rows]
     pictures.write_text("\n".join([header, *table]) + "\n")
     result = fit(load(pictures), replace(quick, size=16, batch_size=4), tmp_path / "run", quiet=True)
-    assert result["selection"] == "complete" and result["test_map"] is not None
+    assert result["selection"] == "complete" and result["test_map"] is not None and "test_known" not in result
+
+
+def test_a_figure_over_some_of_the_test_labels_says_over_how_many(tmp_path, capsys):
+    labels, items = np.tile(2 * np.eye(4, dtype=np.int8) - 1, (30, 1)), np.arange(120)
+    labels[80:][items[80:] % 5 > 0] *= np.eye(4, dtype=np.int8)[
+        items[80:][items[80:] % 5 > 0] % 4
+    ]  # the positive alone
+    known = np.count_nonzero(labels[80:]) / labels[80:].size
+    x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
+    split = np.repeat(["train", "val", "test"], 40)
+    np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(list("abcd")), split=split)
+    words = ["train", str(tmp_path / "f.npz"), "--epochs", "1", "--accelerator", "cpu", "--out", str(tmp_path / "run")]
+    assert main(words) == 0
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["test_known"] == pytest.approx(known) and 0.3 < known < 0.5
+    assert f"over the {known:.1%} of test labels that are known" in capsys.readouterr().out
+    assert f"over the {known:.1%} of test labels" in (tmp_path / "run/best/README.md").read_text()
+    assert main(["eval", str(tmp_path / "run"), "--split", "test"]) == 0
+    assert f"{known:.1%} of the labels are known: figures are over these alone" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run/eval-test.json").read_text())["known"] == result["test_known"]
 
 
 def test_features_are_standardised_and_learned(tmp_path):

@@ -46,6 +46,8 @@ class Eval:
             )
         if result["data_changed"]:
             say(f"the data have {CHANGED}")
+        if result["labels"] == "complete" and result["known"] < 1:
+            say(f"{result['known']:.1%} of the labels are known: figures are over these alone")
         for name, value in result["metrics"].items():
             print(f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}")
         if estimates := result.get("estimates"):

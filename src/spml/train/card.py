@@ -146,7 +146,9 @@ def _figures(config: Mapping[str, Any], result: Mapping[str, Any], info: ModelIn
     if not result:
         return [*lines, "- The run was not finished; there are no test figures."]
     if result.get("test_map") is not None:
-        return [*lines, f"- Test mAP {result['test_map']:.2f} %, measured once, at the chosen epoch."]
+        known = result.get("test_known")
+        over = "" if known is None else f", over the {known:.1%} of test labels that are known alone"
+        return [*lines, f"- Test mAP {result['test_map']:.2f} %, measured once, at the chosen epoch{over}."]
     if result.get("test_estimate") is not None:
         return [*lines, f"- Test labels are not complete: {result['test_estimate']:.2f} % is {OBSERVED}."]
     return [*lines, "- It was not tested: the data have no test split."]

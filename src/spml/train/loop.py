@@ -335,6 +335,9 @@ class Training:
             self.board.finish(result)
             self.run.write_result(result)
         figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
+        figure += (
+            f" over the {tested['test_known']:.1%} of test labels that are known" if "test_known" in tested else ""
+        )
         self.display.line(f"chosen epoch {self.at.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
         if len(self.val) and self.at.best["epoch"] == _epochs(self.settings) > 1:
             self.display.line("the last epoch is the best: with more --epochs or a higher --lr it may get better still")

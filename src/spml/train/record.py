@@ -132,14 +132,25 @@ def test_figures(logits: npt.NDArray[np.float32], test: LabelTable) -> dict[str,
     """mAP and AP of each class in percent, over the known labels.
 
     Where some class has known positives but no known negative, there is nothing to rank them against: the figure is
-    then null, and `test_estimate` holds the estimate from observed positives, for comparing models only.
+    then null, and `test_estimate` holds the estimate from observed positives, for comparing models only. Where some are
+    unknown, `test_known` is the share of those that are not: figures over few chosen labels flatter.
     """
     truth = test.labels
     if not rankable(truth):
         estimate = 100 * metrics.estimated_map(logits, truth)
         return {"test_map": None, "per_class_ap": None, "test_estimate": estimate}
     aps = 100 * metrics.average_precision(logits, truth)
-    return {"test_map": float(aps.mean()), "per_class_ap": dict(zip(test.classes, aps.tolist(), strict=True))}
+    known = known_share(truth)
+    return {
+        "test_map": float(aps.mean()),
+        "per_class_ap": dict(zip(test.classes, aps.tolist(), strict=True)),
+        **({"test_known": known} if known < 1 else {}),
+    }
+
+
+def known_share(truth: npt.NDArray[np.int8]) -> float:
+    """Of labels, how many are known."""
+    return float(np.count_nonzero(truth)) / max(truth.size, 1)
 
 
 def rankable(truth: npt.NDArray[np.int8]) -> bool:

@@ -20,7 +20,7 @@ from spml.errors import DAMAGED, DataError, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
 from spml.train.files import read_json
-from spml.train.record import fingerprint, other_data, rankable
+from spml.train.record import fingerprint, known_share, other_data, rankable
 
 CHANGED = "other rows or labels than the run was trained with"
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
@@ -69,6 +69,7 @@ def assess(
     result = {
         "split": split,
         "labels": kind,
+        "known": known_share(labels),
         "items": len(table),
         "data_changed": changed,
         "metrics": _metrics(logits, labels, kind, info),
