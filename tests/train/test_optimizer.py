@@ -203,3 +203,26 @@ def test_in_float16_an_own_optimiser_leaves_out_what_is_not_finite_or_not_there(
         fabric.backward(factor * used + other)
         take_step(optimizers, fabric)
         assert used.item() == after and unused.item() == 1.0
+
+
+def test_a_run_in_float16_goes_on_with_the_scale_that_it_had(scenes, quick, tmp_path, monkeypatch):
+    def far_too_high(*_, **__):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+        return Fabric(accelerator="cpu", plugins=MixedPrecision("16-mixed", "cpu", scaler))
+
+    monkeypatch.setattr("spml.train.start.make_fabric", far_too_high)
+    settings = replace(quick, method="hill", epochs=6)
+    fit(scenes, settings, tmp_path / "whole", options={"reduction": "sum"}, quiet=True)
+    train_epoch = Training._train_epoch
+
+    def stopping(self, epoch):
+        if epoch == 5:
+            raise KeyboardInterrupt
+        train_epoch(self, epoch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "_train_epoch", stopping)
+        fit(scenes, settings, tmp_path / "parts", options={"reduction": "sum"}, quiet=True)
+    fit(scenes, settings, tmp_path / "parts", options={"reduction": "sum"}, quiet=True, resume=True)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert read_checkpoint(tmp_path / "whole" / "last.ckpt")["precision"]["scale"] < 2**30

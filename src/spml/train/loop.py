@@ -96,7 +96,8 @@ class Training:
         )
         self.step = Step(forward, self.method, settings, processes)
         self.how = described(settings, device, precision, how, processes.count, mode if self.cache else None)
-        self.parts, self.at = Parts(model, self.method, self.optimizers, device), Progress()
+        parts = model, self.method, self.optimizers, device, fabric._precision
+        self.parts, self.at = Parts(*parts), Progress()
         self.kept: dict[str, Tensor] = {}  # the best model's weights, as they were last written
         self.scored = 0  # batches
 

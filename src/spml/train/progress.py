@@ -21,6 +21,7 @@ class Parts:
     method: Method
     optimizers: list[Any]
     device: torch.device
+    precision: Any = None  # Fabric's, which in float16 finds the scale of gradients as it goes
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Progress:
             "model": parts.classifier.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in parts.optimizers],
             "method": parts.method.state_dict(),
+            "precision": {} if parts.precision is None else parts.precision.state_dict(),
             "history": self.history,
             "best": self.best,
             "spent": {**self.spent, "seconds": self.spent["seconds"] + seconds},
@@ -70,5 +72,7 @@ class Progress:
         for optimizer, stored in zip(parts.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
         parts.method.load_state_dict(state["method"])
+        if state.get("precision"):
+            parts.precision.load_state_dict(state["precision"])
         self.history, self.best, self.spent = state["history"], state["best"], state["spent"]
         return int(state["epoch"])
