@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from spml.analysis.archive import comparable, find, the
+from spml.analysis.archive import Made, comparable, find, the
 from spml.analysis.figures import study_cases
 from spml.analysis.sensitivity import GR, LINES, STUDIES, sensitivity, short_form
 from spml.errors import UserError
@@ -69,3 +69,10 @@ def test_records_and_folders_of_one_run_are_one(make, tmp_path):
     assert len(problems) == 1 and "broken.json: not JSON" in problems[0]
     with pytest.raises(UserError, match="is not a folder"):
         find(tmp_path / "nowhere")
+
+
+def test_a_run_is_comparable_with_one_of_before_a_sample_and_names_were_noted():
+    before = {"data": "voc", "method": "gr", "options": {}, "weights": "none"}
+    noted = {**before, "classes": None, "sample_sha256": "a"}
+    old, new = (Made("a", config, [], {}) for config in (before, noted))
+    assert old.setting() == new.setting()

@@ -259,6 +259,15 @@ def test_other_draws_of_the_observed_labels_are_seeds_too(make_run: Make, edit: 
     assert "1 of 2" in section(document(runs), "Significance")
 
 
+def test_runs_of_before_a_sample_and_names_were_noted_are_in_the_same_row(
+    make_run: Make, small: dict[str, Any], edit: Callable[..., None]
+) -> None:
+    runs = [make_run(f"gr-{seed}", "gr", seed, **small) for seed in range(3)]
+    for run, noted in zip(runs[1:], ("a", "b"), strict=True):
+        edit(run / "config.json", classes=None, sample_sha256=noted)
+    assert "1 methods · 3 runs" in text(document(runs))
+
+
 def test_labels_that_have_changed_are_another_row(make_run: Make, small: dict[str, Any]) -> None:
     runs = [make_run(f"{name}-{seed}", "gr", seed, data_sha256=name, **small) for name in "ab" for seed in range(2)]
     seen = text(document(runs))

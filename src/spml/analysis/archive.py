@@ -15,7 +15,7 @@ from spml.train.settings import UNNAMED
 
 # what may differ between the runs of one study, and what is of one machine alone
 _OWN = ("method", "options", "seed", "side_information", "versions", "command", "accelerator", "precision")
-_PLACE = ("root", "val", "test", "observe", "device")
+_PLACE = ("root", "val", "test", "observe", "device", "sample_sha256")
 
 
 @dataclass(frozen=True, eq=False)

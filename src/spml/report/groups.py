@@ -15,7 +15,7 @@ from spml.train.settings import UNNAMED
 
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
 # what may differ between runs that belong together
-_OWN = {"seed", "observe_seed", "split_seed", "observed_sha256", "side_information"}
+_OWN = {"seed", "observe_seed", "split_seed", "observed_sha256", "sample_sha256", "side_information"}
 _DATA = "data_sha256"  # of items and labels as they were drawn and split
 _PLACE = {"command", "out", "root", "versions", "accelerator", "device", "devices"}
 

@@ -25,6 +25,7 @@ UNNAMED: dict[str, Any] = {
     "crop": None,
     "frozen_norm": False,
     "on_nan": "stop",
+    "classes": None,
 }
 
 
