@@ -11,20 +11,8 @@ import spml
 SOURCE = Path(spml.__file__).parent
 ROOMS = (
     *("errors", "atomic", "cores", "keyed", "launch"),  # single files
-    *(
-        "losses",
-        "data",
-        "methods",
-        "metrics",
-        "model",
-        "train",
-        "use",
-        "report",
-        "bench",
-        "analysis",
-        "cli",
-        "__main__",
-    ),
+    *("losses", "data", "methods", "metrics", "model", "train", "use", "report", "bench", "analysis", "cli"),
+    "__main__",
 )
 EXCEPTIONS = {
     ("losses/registry.py", "methods"),  # one dict holds the names of both; a method's module loads when asked for

@@ -74,8 +74,8 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
             told = kept.get(f"{split}_map", figure)
             figures = {folder.name: figure, **({} if told == figure else {file.name: np.nan if told is None else told})}
             yield from _checks(folder, own, split, {name: float(f) for name, f in figures.items() if f is not None})
-        for name, result in {folder.name: own, **({file.name: kept} if kept else {})}.items():
-            yield from _wrong_classes(folder, name, result.get("per_class_ap"))
+        told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
+        yield from _wrong_classes(folder, {name: aps for name, aps in told_of.items() if aps is not None})
 
 
 def without_scores(runs: Path, records: Path) -> int:
@@ -94,19 +94,20 @@ def _checks(folder: Path, result: Record, split: str, figures: dict[str, float])
         yield Check(name, split, figure, found, problem)
 
 
-def _wrong_classes(folder: Path, name: str, recorded: dict[str, float] | None) -> Iterator[Check]:
+def _wrong_classes(folder: Path, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
     """The classes whose AP is not that of the scores; none where these cannot be used, which is told of the mAP."""
     try:
         found = _scored(folder, "test.npz", "test")
     except UserError:
         found = None
-    if recorded is None or found is None:
+    if not recorded or found is None:
         return
     low, high = (100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth))
-    for at, label in enumerate(found.classes):
-        check = Check(name, f"test, {label}", recorded.get(label, np.nan), (float(low[at]), float(high[at])))
-        if not check.agrees:
-            yield check
+    for name, aps in recorded.items():
+        for at, label in enumerate(found.classes):
+            check = Check(name, f"test, {label}", aps.get(label, np.nan), (float(low[at]), float(high[at])))
+            if not check.agrees:
+                yield check
 
 
 class _Scored(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -72,3 +73,12 @@ def headline(experiment: Experiment, settings: Settings) -> str:
     counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
     model = f"{s.backbone}" if s.head == "linear" else f"{s.backbone} with head {s.head}"
     return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}"
+
+
+def test_words(tested: Mapping[str, Any]) -> str:
+    """What the last line of a run says of its test figure, if it has one."""
+    if tested["test_map"] is None:
+        return ""
+    known = tested.get("test_known")
+    over = "" if known is None else f" over the {known:.1%} of test labels that are known"
+    return f", test mAP {tested['test_map']:.2f}{over}"

@@ -22,7 +22,7 @@ from spml.train import randomness, record
 from spml.train.board import Board
 from spml.train.card import write_card
 from spml.train.device import described, eval_batch, how_to_run
-from spml.train.display import Display, headline
+from spml.train.display import Display, headline, test_words
 from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
@@ -335,11 +335,8 @@ class Training:
             self.board.follow(self.at.history)
             self.board.finish(result)
             self.run.write_result(result)
-        figure = "" if tested["test_map"] is None else f", test mAP {tested['test_map']:.2f}"
-        figure += (
-            f" over the {tested['test_known']:.1%} of test labels that are known" if "test_known" in tested else ""
-        )
-        self.display.line(f"chosen epoch {self.at.best['epoch']}{figure}; {result['seconds']:.0f} s; {self.run.path}")
+        chosen = f"chosen epoch {self.at.best['epoch']}{test_words(tested)}"
+        self.display.line(f"{chosen}; {result['seconds']:.0f} s; {self.run.path}")
         if len(self.val) and self.at.best["epoch"] == _epochs(self.settings) > 1:
             self.display.line("the last epoch is the best: with more --epochs or a higher --lr it may get better still")
         return result
