@@ -17,9 +17,9 @@ from spml.model.stem_kernels import Window
 
 ROWS, WIDE, WARPS = 64, 32, 4  # a tile: positions, channels, and the warps that work on it
 FEWER = 32  # positions of a tile of which several are kept
-SUMMED, SUMMING, STAGES = 32, 4, 1  # of a loop over tiles: their positions, warps, and how many are loaded ahead
+SUMMED, SUMMING, STAGES = 32, 4, 2  # of a loop over tiles: their positions, warps, and how many are loaded ahead
 FEW = 32  # channels up to which our gradient of the weights of stride 1 is the faster one
-PROGRAMS = 1056  # that share the sums of a gradient
+PROGRAMS = 528  # that share the sums of a gradient
 GATHERED = 64  # partial sums that are brought together at a time
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS, WIDE, WARPS = 64, 64, 4  # a tile: positions, channels, and the warps that work on it
 SUMMED, SUMMING = 64, 8  # positions of a tile and its warps where sums are kept over many tiles
-STAGES, PROGRAMS = 1, 528  # of such a loop: tiles loaded ahead, with the one in hand; and those that share it
+STAGES, PROGRAMS = 3, 264  # of such a loop: tiles loaded ahead, with the one in hand; and those that share it
 GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
 BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # of no activation, ReLU and ReLU6
 
