@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,14 +65,17 @@ SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 QUERY_HEADS: dict[
     str, tuple[str, dict[str, Any]]
 ] = {  # their heads are transformers: ten times the rate may be too much
-    "smile, one learning rate": ("smile", {"head_lr": 1.0}),
+    "smile at one rate": ("smile", {"head_lr": 1.0}),
     "smile, trained as published": ("smile", {"head_lr": 1.0, "lr": 1e-5, "epochs": 10}),
-    "mime, one learning rate": ("mime", {"head_lr": 1.0}),
+    "mime at one rate": ("mime", {"head_lr": 1.0}),
     "mime, trained as published": (
         "mime",
         {"optimizer": "adamax", "lr": 1e-4, "frozen_norm": True, "batch_size": 32, "epochs": 10},
     ),
+    "an with a query head at one rate": ("an", {"head": "query", "head_lr": 1.0}),
+    "gr with a query head at one rate": ("gr", {"head": "query", "head_lr": 1.0}),
 }
+ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a method, and its row
 RANDOM = {"weights": "none", "lr": 5e-4}  # from random weights, 5e-5 would hardly move anything in eight epochs
 BACKBONES: dict[str, dict[str, Any]] = {
     "Lite2": {"backbone": "tf_efficientnet_lite2"},
@@ -100,6 +103,7 @@ def plans(pixels: str) -> list[Plan]:
         Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
         *(Plan(f"sensitivity, {study.name}", data, study.cases, (0,), AT_LR) for study in STUDIES),
         *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
+        Plan("query heads, three seeds", data, _beside_linear(), FRESH, AT_LR),
     ]
 
 
@@ -107,8 +111,12 @@ def _pixels(method: str) -> tuple[Case, ...]:
     return tuple(Case(f"{method}, {pixels}", method, data=f"voc@{pixels}") for pixels in PIXELS)
 
 
-def _query_heads() -> tuple[Case, ...]:
-    return tuple(Case(row, method, settings=settings) for row, (method, settings) in QUERY_HEADS.items())
+def _query_heads(rows: Iterable[str] = QUERY_HEADS) -> tuple[Case, ...]:
+    return tuple(Case(row, QUERY_HEADS[row][0], settings=QUERY_HEADS[row][1]) for row in rows)
+
+
+def _beside_linear() -> tuple[Case, ...]:
+    return (Case("gr", "gr"), Case("an", "an"), *_query_heads(ONE_RATE.values()))
 
 
 def _others(settings: dict[str, Any]) -> tuple[Case, ...]:
