@@ -127,8 +127,9 @@ def _resampled(run: Run, resamples: int) -> Floats:
 
 def _compare(group: Group, base: Group, drawn: dict[int, Floats]) -> Comparison:
     """Runs of a group are averaged within each resample of the items, so that a group counts once."""
-    own, others = (np.mean([drawn[id(run)] for run in part.finished], axis=0) for part in (group, base))
-    figures = [[run.outcome("test_map") or 0.0 for run in part.finished] for part in (group, base)]
+    compared = _of_shared_seeds(group, base)
+    own, others = (np.mean([drawn[id(run)] for run in part], axis=0) for part in compared)
+    figures = [[run.outcome("test_map") or 0.0 for run in part] for part in compared]
     means = [[float(np.mean(part))] for part in figures]
     return compare([own], [others], means[0], means[1])
 
@@ -158,6 +159,13 @@ def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
     }
 
 
+def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
+    """Finished runs of both with the seeds that both have; all of them where they have none in common."""
+    parts = [list(part.finished) for part in (group, base)]
+    shared = {seeds(run) for run in parts[0]} & {seeds(run) for run in parts[1]}
+    return [[run for run in part if seeds(run) in shared] for part in parts] if shared else parts
+
+
 def _shared(group: Group, base: Group) -> list[tuple[float, float]]:
     """Test mAP of both for each seed that both have; that of another draw of observed labels is another one."""
     own, others = ({seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base))
@@ -167,7 +175,7 @@ def _shared(group: Group, base: Group) -> list[tuple[float, float]]:
 
 def _classes(group: Group, base: Group) -> dict[str, Any]:
     """In how many classes the group's mean AP is higher or lower, and where most."""
-    own, others = (_mean_precision(part) for part in (group, base))
+    own, others = (_mean_precision(part) for part in _of_shared_seeds(group, base))
     gaps = {name: own[name] - others[name] for name in own if name in others}
     if not gaps:
         return {"better": None, "worse": None, "most": ""}
@@ -181,7 +189,7 @@ def _classes(group: Group, base: Group) -> dict[str, Any]:
     }
 
 
-def _mean_precision(group: Group) -> dict[str, float]:
-    found = [ap.values for run in group.finished if (ap := class_precision(run))]
+def _mean_precision(runs: Sequence[Run]) -> dict[str, float]:
+    found = [ap.values for run in runs if (ap := class_precision(run))]
     names = set.intersection(*(set(values) for values in found)) if found else set()
     return {name: float(np.mean([values[name] for values in found])) for name in sorted(names)}
