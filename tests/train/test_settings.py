@@ -68,6 +68,13 @@ def test_features_take_a_linear_model():
     assert settings.flip is False and settings.size is None
 
 
+@pytest.mark.parametrize("given", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
+def test_what_is_done_to_pictures_is_refused_for_features(given):
+    with pytest.raises(UserError, match=f"^{next(iter(given))} is for pictures, and these data are feature vectors"):
+        resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 5), np.float32)))
+    assert resolve(Settings(flip=False), experiment("mine.npz", np.zeros((3, 5), np.float32))).flip is False
+
+
 def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_wants():
     own = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
     settings = resolve(Settings(method="boostlu"), own)
@@ -98,7 +105,7 @@ def test_what_is_given_stays_given():
 
 ABOVE_0 = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
 AND_MORE = ("devices", "nodes", "eval_batch_size", "checkpoint_minutes")
-NOT_NEGATIVE = ("seed", "linear_init", "patience_drop")
+NOT_NEGATIVE = ("seed", "linear_init", "patience_drop", "weight_decay")
 
 
 @pytest.mark.parametrize("name", [*ABOVE_0, *AND_MORE, *NOT_NEGATIVE])

@@ -18,7 +18,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import spml
 from spml import losses
 from spml.errors import UserError
+from spml.train.files import read_json
 from spml.use import estimator
+from spml.use.assess import run_data
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
 INDICATOR = "predict gives an indicator (n, C), not a class per item"
@@ -231,6 +233,8 @@ def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data
     with pytest.raises(UserError, match="already holds a run; give overwrite=True or another folder"):
         make(folder=tmp_path / "run").fit(x, single)
     make(folder=tmp_path / "run", overwrite=True, epochs=1).fit(x, single)
+    with pytest.raises(UserError, match="trained on arrays that were given in Python, and keeps no copy"):
+        run_data(read_json(tmp_path / "run" / "config.json"), list(NAMES), None)
     from spml.model import load_model
 
     assert load_model(tmp_path / "run")[1].classes == list(NAMES)

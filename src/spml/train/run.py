@@ -157,7 +157,8 @@ class RunFolder:
 
     def _begun_with(self, other: str) -> UserError:
         return UserError(
-            f"{self.path} was begun with {other}; resume it with the same settings and data, or give --overwrite"
+            f"{self.path} was begun with {other}; resume it with the same settings and data, or give another --out "
+            "(or --overwrite, where the command has it)"
         )
 
     def _note_places(self, config: dict[str, Any]) -> None:

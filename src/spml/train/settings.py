@@ -173,11 +173,14 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
             raise UserError(f"{name} must be above 0, not {value}")
     if resolved.crop is not None and not 0 < resolved.crop < 1:
         raise UserError(f"crop is a share of the area, above 0 and below 1, not {resolved.crop}")
-    if resolved.patience_drop is not None and not resolved.patience_drop >= 0:
-        raise UserError(f"patience_drop must not be negative, as {resolved.patience_drop} is")
-    for name in ("seed", "linear_init"):
-        if getattr(resolved, name) < 0:
-            raise UserError(f"{name} must not be negative, as {getattr(resolved, name)} is")
+    for name in ("seed", "linear_init", "weight_decay", "patience_drop"):
+        value = getattr(resolved, name)
+        if value is not None and not value >= 0:
+            raise UserError(f"{name} must not be negative, as {value} is")
+    if x is not None and x.ndim == 2:
+        for name in ("size", "flip", "crop"):
+            if getattr(settings, name):
+                raise UserError(f"{name} is for pictures, and these data are feature vectors; leave it out")
     return _with_linear_init(resolved)
 
 

@@ -23,6 +23,7 @@ from spml.train.files import read_json
 from spml.train.record import fingerprint, known_share, other_data, rankable
 
 CHANGED = "other rows or labels than the run was trained with"
+IN_PYTHON = ("arrays", "pictures")  # what the estimator calls its data, which no file holds
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 
 
@@ -91,6 +92,11 @@ def run_data(
     if missing:
         raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
     data = str(config["data"])
+    if data in IN_PYTHON and not Path(data).exists():
+        raise UserError(
+            f"the run was trained on {data} that were given in Python, and keeps no copy of them; to look at its data "
+            "again, write them to a file that spml train reads (docs/data.md) and train on that"
+        )
     if not is_named(data) and not Path(data).exists():
         raise UserError(f"{data}: no such file here; give the command in the folder where the run was trained on it")
     written = config.get("classes") or {name: name for name in classes}
