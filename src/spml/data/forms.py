@@ -80,12 +80,18 @@ def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str,
 
 def row_of(builder: Builder, place: int, image: str, split: str) -> int:
     """The row of an image; an empty split is train."""
-    item, part = builder.path(image.strip()), split.strip().lower() or "train"
+    item = builder.path(image.strip())
     if not item:
         raise builder.error(place, "the image cell is empty; name the image or remove the row")
+    return builder.row(item, place, split_of(builder, place, split))
+
+
+def split_of(builder: Builder, place: int, split: str) -> str:
+    """The split that a cell names; train where it is empty."""
+    part = split.strip().lower() or "train"
     if part not in SPLITS:
         raise builder.error(place, f"split {split!r} is not train, val or test{suggestion(part, SPLITS, 0.4)}")
-    return builder.row(item, place, part)
+    return part
 
 
 def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[Any]]]) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 from spml.data.arrow import inner_type, is_text, sound
 from spml.data.builder import Builder, Reading
-from spml.data.forms import row_of
-from spml.data.hub_files import IMAGES, LABELS, Part, batches, is_hub_folder, label_names, parts_of
+from spml.data.forms import row_of, split_of
+from spml.data.hub_files import IMAGES, LABELS, SPLIT_NAMES, Part, batches, is_hub_folder, label_names, parts_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
 
 __all__ = ["Store", "fill", "is_hub_folder", "read_hub_folder"]
 
+SPLIT = "split"  # column
 Store = Callable[[str, int, bytes, str], str]  # split, row, bytes and path of a picture -> its item
 
 
@@ -50,10 +51,11 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
                         builder.column(name, 0)
                 pictures = _pictures(builder, part, batch.column(image), store)
                 cells = _cells(part, label, batch.column(label), names)
-                for picture, cell in zip(pictures, cells, strict=True):
+                for picture, cell, said in zip(pictures, cells, _splits(part, batch), strict=True):
                     with builder.record():
-                        item = _item(part, number, picture, store)
-                        row = row_of(builder, number, item, part.split)
+                        split = split_of(builder, number, said)
+                        item = _item(part, split, number, picture, store)
+                        row = row_of(builder, number, item, split)
                         builder.names(row, _names(builder, number, cell, names), 1, number)
                     number += 1
     return listed
@@ -99,11 +101,19 @@ def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-def _item(part: Part, number: int, picture: Any, store: Store | None) -> str:
+def _splits(part: Part, batch: Any) -> list[str]:
+    """Of each row: what a column says where the file's name does not."""
+    if part.named or batch.schema.names.count(SPLIT) != 1 or not is_text(batch.column(SPLIT).type):
+        return [part.split] * len(batch)
+    said = [str(cell or part.split).strip() for cell in batch.column(SPLIT).to_pylist()]
+    return [SPLIT_NAMES.get(split.lower(), split) for split in said]
+
+
+def _item(part: Part, split: str, number: int, picture: Any, store: Store | None) -> str:
     """The path of a picture, seen from the dataset's folder."""
     if isinstance(picture, dict):
         path, data = picture["path"] or "", picture["bytes"]
-        return path if data is None or store is None else store(part.split, number, data, path)
+        return path if data is None or store is None else store(split, number, data, path)
     return f"{part.prefix}{picture}" if picture else ""
 
 

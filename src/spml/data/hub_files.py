@@ -32,11 +32,13 @@ class Part:
         split: train, val or test.
         file: Arrow, Parquet, CSV or JSON lines.
         prefix: what the file's paths start with, seen from the dataset's folder.
+        named: whether its name or folder says the split; otherwise a column `split` may.
     """
 
     split: str
     file: Path
     prefix: str = ""
+    named: bool = True
 
 
 def is_hub_folder(path: Path) -> bool:
@@ -62,23 +64,25 @@ def parts_of(path: Path) -> list[Part]:
 def _found(path: Path) -> Iterator[Part]:
     """Arrow files, or else Parquet files, or else tables of pictures."""
     if arrow := _arrow(path):
-        yield from (Part("train", file) for file in arrow)
+        yield from (Part("train", file, named=False) for file in arrow)
         return
     plain = [file for file in _files(path, "*.parquet") + _files(path, "data/*.parquet") if file.name not in METADATA]
     if plain:
         for file in plain:
             match = SHARD.fullmatch(file.name)
-            yield Part(_split(path, match["split"]) if match and len(plain) > 1 else _known(match), file)
+            yield Part(_split(path, match["split"]), file) if match and len(plain) > 1 else _alone(file, match)
         return
     for name in METADATA:
         for file in [*_files(path, name), *(file for split in SPLIT_NAMES for file in _files(path / split, name))]:
+            folder = file.parent.name
             inner = file.parent != path
-            yield Part(SPLIT_NAMES[file.parent.name] if inner else "train", file, f"{file.parent.name}/" * inner)
+            yield Part(SPLIT_NAMES[folder], file, f"{folder}/") if inner else Part("train", file, named=False)
 
 
-def _known(match: re.Match[str] | None) -> str:
-    """The split of a single file, whose name may be anything."""
-    return SPLIT_NAMES.get(match["split"].lower(), "train") if match else "train"
+def _alone(file: Path, match: re.Match[str] | None) -> Part:
+    """A single file, whose name may be that of a split or anything."""
+    known = SPLIT_NAMES.get(match["split"].lower()) if match else None
+    return Part(known or "train", file, named=known is not None)
 
 
 def _split(path: Path, name: str) -> str:
