@@ -267,6 +267,11 @@ def test_runs_of_before_a_sample_and_names_were_noted_are_in_the_same_row(
     for run, noted in zip(runs[1:], ("a", "b"), strict=True):
         edit(run / "config.json", classes=None, sample_sha256=noted)
     assert "1 methods · 3 runs" in text(document(runs))
+    for run in runs:
+        edit(run / "config.json", weights=f"/machines/{run.name}/lite0.pth")
+    assert "1 methods · 3 runs" in text(document(runs))
+    edit(runs[0] / "config.json", weights="/machines/gr-0/lite2.pth")
+    assert "2 variants · 3 runs" in text(document(runs))
 
 
 def test_labels_that_have_changed_are_another_row(make_run: Make, small: dict[str, Any]) -> None:

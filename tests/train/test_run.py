@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from spml import losses
 from spml.data import LabelTable, load
 from spml.errors import UserError
+from spml.model.backbones import build_backbone
 from spml.train import fit
 from spml.train.files import read_json
 from spml.train.loop import Training
@@ -77,6 +79,20 @@ def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes
     drawn = replace(scenes, observation={"model": "uniform", "positives": 1, "negatives": 0, "seed": 1})
     with pytest.raises(UserError, match=r"begun with observation.model = 'file', not 'uniform'"):
         fit(drawn, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
+
+
+def test_a_run_goes_on_where_the_file_of_its_weights_was_moved_to(scenes, quick, tmp_path):
+    old, new, run = tmp_path / "weights.pt", tmp_path / "elsewhere" / "weights.pt", tmp_path / "run"
+    new.parent.mkdir()
+    torch.save(build_backbone("tiny", "none").network.state_dict(), old)
+    fit(scenes, replace(quick, weights=str(old)), run, quiet=True)
+    before = outcome(run)
+    (run / "result.json").unlink()  # as one that was stopped
+    old.rename(new)
+    fit(scenes, replace(quick, weights=str(new)), run, quiet=True, resume=True)
+    assert outcome(run) == before and read_json(run / "config.json")["weights"] == str(new)
+    with pytest.raises(UserError, match=r"was begun with weights = 'weights.pt', not 'none'"):
+        fit(scenes, replace(quick, weights="none"), run, quiet=True, resume=True)
 
 
 def test_a_run_does_not_go_on_with_other_content_that_lies_elsewhere(scenes, quick, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from spml.bench.plan import Record
 from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
 from spml.train.files import read_arrays, read_history, read_json
+from spml.train.settings import without_folder
 
 LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
 
@@ -18,8 +19,8 @@ def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
     """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
     config = read_json(folder / "config.json")
     kept: dict[str, Any] = {name: value for name, value in config.items() if name not in LEFT_OUT}
-    if kept.get("weights") not in (None, "none", "pretrained"):
-        kept["weights"] = Path(kept["weights"]).name
+    if "weights" in kept:
+        kept["weights"] = without_folder(kept["weights"])
     record = {
         "config": kept,
         "history": read_history(folder / "history.jsonl"),

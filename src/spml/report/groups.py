@@ -11,7 +11,7 @@ import numpy as np
 
 from spml.report.run import Run
 from spml.report.text import setting
-from spml.train.settings import UNNAMED
+from spml.train.settings import UNNAMED, without_folder
 
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
 # what may differ between runs that belong together
@@ -152,6 +152,8 @@ def _settings(run: Run) -> dict[str, Any]:
         for name, value in {**UNNAMED, **run.config}.items()
         if name not in {*_OWN, *_PLACE, "options", *facts}
     }
+    if "weights" in facts:
+        facts["weights"] = without_folder(facts["weights"])
     if isinstance(drawn := facts.get("observation"), dict):
         facts["observation"] = {name: value for name, value in drawn.items() if name != "seed"}
     return {**(options if isinstance(options, dict) else {}), **facts}

@@ -19,7 +19,7 @@ from spml.errors import UserError
 from spml.train.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.claim import Claim
 from spml.train.files import read_json
-from spml.train.settings import UNNAMED
+from spml.train.settings import UNNAMED, without_folder
 
 FILES = (
     *("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html"),
@@ -164,7 +164,7 @@ class RunFolder:
     def _note_places(self, config: dict[str, Any]) -> None:
         """Where the data lie now, for all who read them later; refused where others of the same names lie there."""
         stored = read_json(self.path / "config.json")
-        now = {name: config[name] for name in (*PLACES, *OBSERVED) if name in config}
+        now = {name: config[name] for name in (*PLACES, *OBSERVED, "weights") if name in config}
         if any(stored.get(name) != place for name, place in now.items()):
             if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
                 raise self._begun_with(f"other pictures or features than those of {config['data']}")
@@ -228,8 +228,10 @@ class RunFolder:
 
 
 def _own(config: dict[str, Any]) -> dict[str, Any]:
-    """What may not change while a run goes on: its settings without where the data lie."""
+    """What may not change while a run goes on: its settings without where data and weights lie."""
     own = {name: value for name, value in config.items() if name not in MAY_CHANGE}
+    if "weights" in own:
+        own["weights"] = without_folder(own["weights"])
     drawn = own.get("observation") or {}
     if drawn.get("model") == "file":
         own |= {"observe": "file", "observation": {name: value for name, value in drawn.items() if name != "path"}}
