@@ -15,9 +15,11 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from spml.data.cache_pictures import Teller, in_words
 from spml.data.cache_pool import Pool, Record, Stamp, explained
-from spml.data.pictures import channels_last, decode_bytes, read_file
+from spml.data.pictures import decode_bytes, read_file
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
@@ -299,6 +301,7 @@ def _add(pool: Pool, path: str, upright: bool) -> Record:
     if same is not None:
         slot, checksum = same.slot, same.checksum
     else:
-        pixels = channels_last(decode_bytes(data, Path(path), pool.shape[0], upright=upright)).contiguous().numpy()
+        picture = decode_bytes(data, Path(path), pool.shape[0], upright=upright)
+        pixels = np.ascontiguousarray(picture.numpy().transpose(1, 2, 0))
         slot, checksum = pool.put(content, pixels), zlib.crc32(pixels.data)
     return Record(path, Stamp(stamp.length, 0, 0) if recent else stamp, content, slot, checksum)
