@@ -104,6 +104,16 @@ def test_root_replaces_the_folder(write, tmp_path):
     assert read(write("image,label\na,dog\n"), tmp_path / "x")["train"].root == tmp_path / "x"
 
 
+def test_a_class_called_label_among_columns_of_classes_is_told(write):
+    path = write("image,cat,label,split\na.jpg,1,0,train\nb.jpg,,1,train\n")
+    with pytest.raises(DataError, match="line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"):
+        read(path)
+    assert read(path, classes=write("0\n1\n", "names.txt"))["train"].classes == ["0", "1"]
+    for sound in ("image,label\na.jpg,1\nb.jpg,0\n", "image,label,negative\na.jpg,1,0\nb.jpg,0,1\n"):
+        assert read(write(sound, "sound.csv"))["train"].classes == ["0", "1"]
+    assert read(write("image,label,id\na.jpg,1,7\nb.jpg,0,8\n", "ids.csv"))["train"].classes == ["0", "1"]
+
+
 def test_class_list_fixes_the_order(write):
     path = write("image,label\na,dog\nb,cat\n")
     names = write("\ufeffdog\n\n cat \nbird\n", "classes.txt")

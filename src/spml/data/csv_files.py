@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spml.data.builder import Builder, Reading
-from spml.data.forms import Form, Record, fill_long, fill_wide
+from spml.data.forms import Form, Record, fill_long, fill_wide, of_names
 from spml.data.table import LabelTable
 from spml.data.text import lines
 from spml.errors import DataError
@@ -29,8 +29,10 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
     if not header:
         raise DataError(f"{path}: empty file; the first line must name the columns, such as image,label")
     form = Form.of(builder, header_line, header)
-    fill = fill_wide if form.label is None else fill_long
-    fill(builder, form, rows)
+    if form.label is None:
+        fill_wide(builder, form, rows)
+    else:
+        fill_long(builder, form, of_names(builder, form, header, rows))
     return builder.tables(how.labels, root or path.parent, sort_classes=form.label is not None)
 
 

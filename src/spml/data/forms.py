@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -58,7 +58,7 @@ class Form:
         for name in names:
             if name.lower() not in COLUMNS and (hint := suggestion(name, optional, 0.8)):
                 raise builder.error(place, f"column {name!r} is not known{hint}")
-        return cls(at["image"], at["label"], at.get("negative"), at.get("split"))
+        return cls(at["image"], at["label"], at.get("negative"), at.get("split"), place=place)
 
     def columns(self, builder: Builder) -> list[tuple[int, str, int]]:
         """Place, name and number of each class's column; the builder then knows them, in this order."""
@@ -103,6 +103,27 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
             builder.names(row, cells[form.label], 1, place)
             if form.negative is not None:
                 builder.names(row, cells[form.negative], -1, place)
+
+
+def of_names(builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]) -> Iterator[Record]:
+    """The records of a table in long form; DataError after some where it turns out to be in wide form."""
+    head = []
+    for record in islice(records, HEAD):
+        head.append(record[1])
+        yield record
+    _refuse_values(builder, form, header, head)
+    yield from records
+
+
+def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[list[str]]) -> None:
+    """Raise DataError where `label` is likely a class among others, each of which has a column."""
+    filled = {i: {cell for cells in head if (cell := cells[i].strip())} for i in range(len(header))}
+    numbers = [i for i, found in filled.items() if found and found <= VALUES.keys()]
+    others = [repr(header[i].strip()) for i in numbers if i not in (form.image, form.label, form.negative, form.split)]
+    if form.label in numbers and others and builder.classes is None:
+        held = f"column 'label' holds nothing but 1, 0 and -1, and so does {others[0]}"
+        remedy = "if each column is a class, call this one otherwise; if it holds names, give them with --classes"
+        raise builder.error(form.place, f"{held}; {remedy}")
 
 
 def misnamed(columns: Mapping[str, bool]) -> str | None:
