@@ -10,6 +10,7 @@ import select
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,24 +89,29 @@ class Browser:
         return done["result"].get("value")
 
     def until(self, script: str, seconds: float = 60) -> Any:
-        """Wait until an expression is true, and give it."""
+        """Wait until an expression is true, and give it; a page that is being left answers nothing."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if value := self.value(script):
-                return value
+            with suppress(RuntimeError):
+                if value := self.value(script):
+                    return value
             time.sleep(0.1)
         raise TimeoutError(f"never true: {script}\n{self.value('document.body.innerText')[:2000]}")
 
     def go(self, address: str) -> None:
-        """Open a page."""
+        """Open a page, and leave the one that is open, which may have the same address."""
+        self.value("window.left = true")
         self.call("Page.navigate", url=address)
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+        self.until("!window.left && document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def click(self, selector: str) -> None:
         """Press the left button over the middle of an element, once it is in view."""
         what = f"document.querySelector({json.dumps(selector)})"
         self.value(f"{what}.scrollIntoView({{block: 'center'}})")
-        box = self.value(f"(b => ({{x: b.x + b.width / 2, y: b.y + b.height / 2}}))({what}.getBoundingClientRect())")
+        middle = f"(b => ({{x: b.x + b.width / 2, y: b.y + b.height / 2}}))({what}.getBoundingClientRect())"
+        box, last = self.value(middle), None
+        while box != last:  # pictures that arrive move it
+            box, last = self.value(f"new Promise(done => setTimeout(() => done({middle}), 30))"), box
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, **box, button="left", clickCount=1)
 
