@@ -1,19 +1,15 @@
-"""Every kind of problem in a data set, and the cleaned copy of its table."""
+"""Every kind of problem in a data set."""
 
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from spml.data import LabelTable, read
 from spml.data import check_files as files
 from spml.data.check import _copies, check
-from spml.data.check_fix import clean, write_table
 from spml.data.check_kinds import KINDS, Place, count_kinds, counted
-from spml.errors import DataError, UserError
 
 
 def kinds(found, severity="error"):
@@ -224,153 +220,3 @@ def test_progress_is_told(table, monkeypatch):
 def test_counts_in_words():
     assert counted({"missing": 2, "unreadable": 1, "leak": 0}) == "2 missing files, 1 unreadable picture"
     assert all(kind.severity in ("error", "warning") for kind in KINDS.values())
-
-
-DAMAGED = (
-    "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\nleak.png,dog,,\n"
-    "kept.png,bird,,test\none.png,dog,bird,\ntwo.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,dog,,val\n"
-)
-
-
-@pytest.fixture
-def damaged(table, picture):
-    picture("leak.png", 1)
-    picture("kept.png", 1)
-    for name in ("one.png", "two.png", "three.png"):
-        picture(name, 2)
-    csv = table(DAMAGED)
-    (csv.parent / "gone.png").unlink()
-    (csv.parent / "bad.png").write_bytes(b"bad")
-    return csv
-
-
-def cleaned_copy(csv, out, merge=False, labels=None):
-    tables = read(csv, labels=labels)
-    cleaned = clean(tables, check(tables), merge=merge)
-    write_table(cleaned.tables, out)
-    return cleaned
-
-
-def known(tables):
-    """{split: {item: (positives, negatives)}} of explicit labels."""
-    return {
-        split: {
-            item: tuple(
-                "".join(name[0] for name, value in zip(table.classes, row, strict=True) if value == wanted)
-                for wanted in (1, -1)
-            )
-            for item, row in zip(table.items, table.labels.tolist(), strict=True)
-        }
-        for split, table in tables.items()
-    }
-
-
-def test_the_cleaned_copy_has_no_errors(damaged):
-    before = damaged.read_bytes()
-    assert set(kinds(check(read(damaged)))) == {"missing", "unreadable", "leak", "contradiction"}
-    cleaned = cleaned_copy(damaged, damaged.parent / "clean.csv")
-
-    assert cleaned.removed == {"missing": 1, "unreadable": 1, "leak": 1}
-    assert (cleaned.united, cleaned.unknown, cleaned.unsettled) == (0, 2, 0)
-    tables = read(damaged.parent / "clean.csv")
-    assert check(tables).errors == []
-    assert known(tables) == {
-        "train": {"ok.png": ("d", "c"), "one.png": ("", ""), "two.png": ("c", "f"), "three.png": ("c", "")},
-        "test": {"kept.png": ("b", "")},
-        "val": {"last.png": ("d", "")},
-    }
-    assert damaged.read_bytes() == before
-
-
-def test_copies_are_united_on_request(damaged):
-    cleaned = cleaned_copy(damaged, damaged.parent / "clean.csv", merge=True)
-    assert (cleaned.united, cleaned.unknown) == (2, 2)
-    tables = read(damaged.parent / "clean.csv")
-    assert known(tables)["train"] == {"ok.png": ("d", "c"), "one.png": ("c", "f")}
-    assert check(tables).copies == []
-
-
-def test_complete_labels_are_united_but_never_unknown(damaged):
-    out = damaged.parent / "one.csv"
-    assert cleaned_copy(damaged, out, labels="complete").unsettled == 1
-    assert "negative" in out.read_text().splitlines()[0] and ",cat,," in out.read_text()
-    out = damaged.parent / "two.csv"
-    cleaned = cleaned_copy(damaged, out, merge=True, labels="complete")
-    assert (cleaned.united, cleaned.unknown, cleaned.unsettled) == (2, 0, 0)
-    tables = read(out, labels="complete")
-    assert known(tables)["train"] == {"ok.png": ("d", "bc"), "one.png": ("bcd", "")}
-    assert check(tables).errors == []
-
-
-def test_rows_that_name_one_file_in_other_ways_become_one(write, picture):
-    for shade, name in enumerate(("a.png", "b.png", "in/d.png")):
-        picture(name, shade)
-    csv = write("image,label,negative\na.png,x,z\nb.png,x,\n./a.png,y,\nin//d.png,x,y\n")
-    csv.write_text(csv.read_text() + f"{csv.parent}/in/d.png,,x\n")
-    done = cleaned_copy(csv, csv.parent / "clean.csv")
-    assert (done.united, done.unknown, len(done.tables["train"])) == (2, 1, 3)
-    tables = read(csv.parent / "clean.csv")
-    assert known(tables)["train"] == {"a.png": ("xy", "z"), "b.png": ("x", ""), "in/d.png": ("", "y")}
-    done = cleaned_copy(csv, csv.parent / "complete.csv", labels="complete")
-    assert (done.united, done.unsettled, len(done.tables["train"])) == (2, 0, 3)
-
-
-def test_only_leaks_into_train_and_val_are_removed(table, picture):
-    for name in ("a.png", "b.png", "c.png", "d.png"):
-        picture(name, 1)
-    csv = table("image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\nd.png,y,test\ne.png,y,\nf.png,y,\n")
-    cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
-    assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
-        "train": ["e.png", "f.png"],
-        "test": ["c.png", "d.png"],
-    }
-
-
-def test_paths_lead_from_the_copy_to_the_pictures(table, monkeypatch):
-    csv = table("image,label\nin/a.png,x\nin/b.png,x\nin/c.png,x\n", "data/my.csv")
-    folder = csv.parent.parent
-    monkeypatch.chdir(folder)
-    for out in ("data/same.csv", "above.csv", "data/in/below.csv", "new/else.csv"):
-        path = folder / out if out == "above.csv" else Path(out)
-        cleaned_copy(Path("data/my.csv"), path)
-        assert check(read(path)).errors == [] and len(read(path)["train"]) == 3
-    assert read("data/same.csv")["train"].items[0] == "in/a.png"
-    assert read("above.csv")["train"].items[0] == "data/in/a.png"
-    assert read("new/else.csv")["train"].items[0] == str(folder / "data/in/a.png")
-
-
-def test_names_with_commas_quotes_and_lines_survive(table, write, picture):
-    picture("a, b.png", 1)
-    picture("ü\n.png", 2)
-    csv = write('image,label,negative\n"a, b.png","say ""x"", y",é\n"ü\n.png",é,\n')
-    cleaned_copy(csv, csv.parent / "clean.csv")
-    assert known(read(csv.parent / "clean.csv")) == known(read(csv))
-
-
-@pytest.mark.parametrize("existing", ["my.csv", "link.csv", "folder.csv"])
-def test_nothing_is_replaced(table, existing):
-    csv = table("image,label\na.png,x\nb.png,x\nc.png,x\n")
-    (csv.parent / "link.csv").symlink_to("nowhere")
-    (csv.parent / "folder.csv").mkdir()
-    before = csv.read_bytes()
-    with pytest.raises(UserError, match="already there"):
-        cleaned_copy(csv, csv.parent / existing)
-    assert csv.read_bytes() == before and (csv.parent / "link.csv").is_symlink()
-
-
-@pytest.mark.parametrize(
-    ("item", "name", "said"),
-    [("a.png", "a|b", "contains '|'"), ("a.png ", "x", "ends with a space"), ("\udcff.png", "x", "is not UTF-8")],
-)
-def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, said):
-    tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
-    with pytest.raises(DataError, match=said.replace("|", r"\|")):
-        write_table(tables, tmp_path / "clean.csv")
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_empty_copy_is_not_written(write):
-    csv = write("image,label\na.png,x\nb.png,x\n")
-    with pytest.raises(DataError, match="no row with a label is left"):
-        cleaned_copy(csv, csv.parent / "clean.csv")
-    assert not (csv.parent / "clean.csv").exists()
