@@ -9,7 +9,8 @@ demo: $(VENV)/.ready
 	$(BIN)/spml demo --out demo
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
+		--cov --cov-report=term:skip-covered --cov-fail-under=90
 
 test-faults: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/faults tests/train/test_guard.py tests/train/test_checkpoint.py -m "faults or not faults"
