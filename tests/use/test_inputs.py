@@ -90,6 +90,12 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
         assert names([one, one], info) == 2 * names([one], info)
 
 
+def test_a_name_that_no_file_can_have_does_not_stop_the_rest(info):
+    told = []
+    assert names(["x" * 5000 + ".jpg", "a.jpg"], info, on_error=told.append) == ["a.jpg"]
+    assert len(told) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(told[0])
+
+
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):
     text = b"a.jpg\r\n\nb c.jpg\nlast.jpg"
     assert list(listed(io.BytesIO(text))) == ["a.jpg", "b c.jpg", "last.jpg"]

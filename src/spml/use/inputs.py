@@ -93,6 +93,8 @@ class Inputs:
                 yield from self._items(one)
             except DataError as error:  # of the input as a whole
                 tell(error, self.on_error)
+            except OSError as error:  # such as a name that is too long
+                tell(DataError(f"{one}: cannot be read ({error.strerror or error}); check the path"), self.on_error)
 
     def _items(self, one: str) -> Iterator[Item]:
         path, suffix = Path(one), Path(one).suffix.lower()
