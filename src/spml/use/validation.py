@@ -20,6 +20,7 @@ from spml.train.record import fingerprint, other_data
 from spml.use.assess import not_validated_on, run_data
 
 Kind = Literal["observed", "complete"]
+NEEDED = ("data", "method", "epochs", "selection")  # in config.json, also of the card that speaks of what is found
 AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
 
 
@@ -60,8 +61,8 @@ def read_validation(
     read_json(run / "result.json")  # a run that goes on would write another model over this one
     info = read_info(run)
     check_weights(run)  # before anything is written that speaks of them
-    if "selection" not in config:
-        raise UserError(f"{run / 'config.json'} lacks selection: it is not whole; {DAMAGED}")
+    if missing := [name for name in NEEDED if name not in config]:
+        raise UserError(f"{run / 'config.json'} lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
     kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
     stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
     classes = len(info.classes)
