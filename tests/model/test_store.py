@@ -82,6 +82,8 @@ def test_truncated_or_missing_weights_are_refused(folder):
         ({"backbone": 5}, "backbone must be a name"),
         ({"backbone": "tinny"}, r"model\.json: no backbone 'tinny'"),
         ({"preprocessing": 3}, "preprocessing a table"),
+        ({"training": None}, "training and versions must be tables"),
+        ({"versions": ["1.0"]}, "training and versions must be tables"),
         ({"preprocessing": {}}, "preprocessing must say"),
         ({"preprocessing": {**PREPROCESSING, "kind": "sounds"}}, "preprocessing must say"),
         ({"preprocessing": {"kind": "pictures", "size": 40}}, "preprocessing must say"),

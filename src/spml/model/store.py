@@ -195,6 +195,8 @@ def _problem(info: ModelInfo) -> str | None:
         return problem
     if not isinstance(info.backbone, str) or not isinstance(how, dict):
         return "backbone must be a name and preprocessing a table"
+    if not isinstance(info.training, dict) or not isinstance(info.versions, dict):
+        return "training and versions must be tables"
     wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))
     if wanted is None or "upright" not in how:
         return "preprocessing must say kind (pictures or features), size, features and upright"
