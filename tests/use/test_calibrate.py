@@ -9,7 +9,7 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.aims import Aim, thresholds
-from spml.use.assess import assess
+from spml.use.assess import assess, run_data
 from spml.use.calibrate import calibrate, undo
 
 
@@ -125,6 +125,18 @@ def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed)
     with pytest.raises(UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"):
         calibrate(run, labels="observed")
     assert (run / "best" / "model.json").read_bytes() == left
+
+
+def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
+    config = {"data": "digits", "labels": "complete", "selection": "observed", "observe_seed": 0, "split_seed": 0}
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    for classes, told in (
+        (["nought", *names[1:]], "has 10 classes, the model 10, such as 'zero', which the model has not; put back"),
+        ([*names, "ten"], "has 10 classes, the model 11; put back"),
+        (names[::-1], "has the model's classes in another order; put back"),
+    ):
+        with pytest.raises(UserError, match=f"digits {told}"):
+            run_data(config, classes, None)
 
 
 def test_estimates_read_no_other_label(run, noisy):

@@ -118,12 +118,21 @@ def run_data(
         since = "the data have changed since the run was trained; put them back, or train again"
         raise DataError(f"{error} ({since})") from error
     if list(experiment.classes) != classes:
-        extra = [name for name in experiment.classes if name not in classes]
-        hint = f", such as {extra[0]!r}" if extra else ""
-        raise UserError(f"{data} has {len(experiment.classes)} classes, the model {len(classes)}{hint}")
+        raise UserError(_other_classes(data, list(experiment.classes), classes))
     if note is not None and other_data(config, fingerprint(experiment)):
         note(f"{data} has {CHANGED}")
     return experiment
+
+
+def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
+    """How the classes of the data are not those of the model, and what to do."""
+    if sorted(there) == sorted(classes):
+        how = "the model's classes in another order"
+    else:
+        extra = [name for name in there if name not in classes]
+        hint = f", such as {extra[0]!r}, which the model has not" if extra else ""
+        how = f"{len(there)} classes, the model {len(classes)}{hint}"
+    return f"{data} has {how}; put back model.json, or the data that the run was trained on"
 
 
 def not_validated_on(experiment: Experiment) -> UserError:
