@@ -371,7 +371,7 @@ def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, sc
         page.value("document.querySelector('.spml-drop').focus()")
         page.press(" ")
         page.until("document.querySelector('.spml-drop input').asked")  # as a click would
-        page.choose(".spml-drop input", tmp_path / "scene.png")
+        page.choose(".spml-drop input", tmp_path / "photo.jpg")
         page.until("document.querySelector('#spml-heat')?.naturalWidth > 100")
         before = page.value("document.querySelector('#spml-heat').src")
         assert page.value("document.querySelectorAll('.spml-row').length") == 10
