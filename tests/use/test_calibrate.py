@@ -158,6 +158,13 @@ def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
     assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
     assert main(["eval", str(run), "--split", "val"]) == 0
     assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
+    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"])
+    assert "estimates" in assess(run, "val")
+    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"] + 1)
+    assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
+    assert main(["eval", str(run), "--split", "val"]) == 0
+    assert f"{found['items']} items have a positive, and a range needs {found['items'] + 1}" in capsys.readouterr().err
+    monkeypatch.undo()
     monkeypatch.setattr("spml.use.assess.MOST_ESTIMATED", 0)
     assert "estimates" not in assess(run, "val")
 

@@ -24,6 +24,7 @@ from spml.train.record import fingerprint, known_share, other_data, rankable
 
 CHANGED = "other rows or labels than the run was trained with"
 IN_PYTHON = ("arrays", "pictures")  # what the estimator calls its data, which no file holds
+FEWEST_ITEMS = 20  # with a positive, below which nothing is fitted or estimated
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 
 
@@ -75,7 +76,9 @@ def assess(
         "data_changed": changed,
         "metrics": _metrics(logits, labels, kind, info),
     }
-    if kind == "observed" and len(info.classes) > 1 and (labels == 1).any() and labels.size <= MOST_ESTIMATED:
+    if kind == "observed" and (why := _not_estimated(labels)):
+        result["not_estimated"] = why
+    elif kind == "observed":
         result["estimates"] = _estimates(logits, labels, info)
     if kind == "complete":
         aps = 100 * metrics.average_precision(logits, labels)
@@ -151,6 +154,17 @@ def run_split(experiment: Experiment, split: str, selection: str) -> tuple[Any, 
         labels = experiment.test.labels
         return experiment.test, labels, "complete" if rankable(labels) else "observed"
     return experiment.observed.take(experiment.val_rows), experiment.validation_labels(selection), selection
+
+
+def _not_estimated(labels: Any) -> str | None:
+    """Why observed labels tell no mAP, precision and recall, where they do not."""
+    if labels.shape[1] == 1:
+        return "with one class there is nothing to draw from"
+    if labels.size > MOST_ESTIMATED:
+        return f"{labels.size:,} labels are more than {MOST_ESTIMATED:,}"
+    counted = int((labels == 1).any(axis=1).sum())
+    few = f"{counted} items have a positive, and a range needs {FEWEST_ITEMS} at least"
+    return few if counted < FEWEST_ITEMS else None  # resamples of so few are all alike
 
 
 def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[str, float]]:

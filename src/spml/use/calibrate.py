@@ -17,12 +17,12 @@ from spml.train.card import write_card
 from spml.train.files import read_json
 from spml.use.account import Found, account
 from spml.use.aims import Aim, thresholds
+from spml.use.assess import FEWEST_ITEMS
 from spml.use.estimates import Evidence, Figures, Measure, intervals
 from spml.use.lines import Shape, apply_lines, fit_lines, logit, straight, straight_step
 from spml.use.validation import Kind, Validation, read_validation
 
 FILE = "calibration.json"
-FEWEST_ITEMS = 20  # with a positive, below which nothing is fitted
 
 
 def calibrate(
