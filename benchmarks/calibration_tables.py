@@ -61,7 +61,8 @@ def verdict(records: list[Record]) -> str:
         words.append(f"{data} {ours - best:+.2f}")
     beaten = "beats all three baselines on all of these data, in macro-F1 and in micro-F1"
     said = f"does **not** beat {'; '.join(unbeaten)}, and beats the baselines elsewhere" if unbeaten else beaten
-    return f"Calibration from single positives {said}; its macro-F1 less that of complete labels: {', '.join(words)}."
+    gap = f"its macro-F1 less that of complete labels: {', '.join(words)}"
+    return f"Calibration from single positives {said}; {gap}. These are means over methods and seeds."
 
 
 def cell(value: float | None, digits: int = 1) -> str:

@@ -275,6 +275,8 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
         return error
 
     assert "already there" in refused()
+    assert main(["predict", str(model), str(pictures), str(out), "--out", str(out), "--overwrite"]) == 2
+    assert "o.csv is one of the inputs and would be replaced; give another --out" in capsys.readouterr().err
     (tmp_path / "names.txt").write_text("red\nblue\n")
     assert "2 classes, the model has 3" in refused("--overwrite", "--classes", str(tmp_path / "names.txt"))
     (model / "model.json").write_text(json.dumps({**description, "format": 99}))

@@ -52,12 +52,14 @@ class Predict:
 
         from spml.cli import note_unfinished, say
         from spml.data.check_fix import refuse_existing
-        from spml.errors import DataError
+        from spml.errors import DataError, UserError
         from spml.use.predict import Options, predict
         from spml.use.writers import STANDARD
 
         if self.out != STANDARD and not self.overwrite:
             refuse_existing(self.out, "give --overwrite or another --out")
+        if any(_same_file(self.out, one) for one in self.inputs):
+            raise UserError(f"--out {self.out} is one of the inputs and would be replaced; give another --out")
         note_unfinished(self.run_folder)
         options = Options(
             self.batch_size,
@@ -95,3 +97,10 @@ class Predict:
             print(f"{written:,} written to {self.out}")
         if bad:
             raise DataError(f"{bad:,} of {written + bad:,} inputs could not be read, named above")
+
+
+def _same_file(out: Path, one: str) -> bool:
+    try:
+        return out.samefile(one)
+    except (OSError, ValueError):  # one of them is not there
+        return False
