@@ -120,9 +120,12 @@ def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Call
     edit(run / "best" / "model.json", thresholds=[0.3] * 10)
     assert "not by spml calibrate" in section(page(run), "Calibration")
     edit(run / "best" / "model.json", **record["after"])
-    edit(run / "calibration.json", reliability={"logits": {}})
-    with pytest.raises(UserError, match=r"calibration\.json: not written by spml calibrate"):
-        page(run)
+    sound = (run / "calibration.json").read_bytes()
+    for wrong in ({"reliability": {"logits": {}}}, {"items": "many"}, {"few_positives": 3}, {"few_positives": [None]}):
+        (run / "calibration.json").write_bytes(sound)
+        edit(run / "calibration.json", **wrong)
+        with pytest.raises(UserError, match=r"calibration\.json: not written by spml calibrate"):
+            page(run)
 
 
 def test_a_model_of_other_classes_is_refused(run: Path, edit: Callable[..., None]) -> None:
