@@ -94,6 +94,8 @@ def run_data(
     missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
     if missing:
         raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
+    if config["labels"] not in ("observed", "complete"):
+        raise UserError(f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}")
     data = str(config["data"])
     if data in IN_PYTHON and not Path(data).exists():
         raise UserError(
