@@ -235,6 +235,8 @@ def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data
     make(folder=tmp_path / "run", overwrite=True, epochs=1).fit(x, single)
     with pytest.raises(UserError, match="trained on arrays that were given in Python, and keeps no copy"):
         run_data(read_json(tmp_path / "run" / "config.json"), list(NAMES), None)
+    with pytest.raises(UserError, match="pictures: no such file here; give the command in the folder"):
+        run_data({**read_json(tmp_path / "run" / "config.json"), "data": "pictures", "root": None}, list(NAMES), None)
     with pytest.raises(UserError, match=r"says labels = \['observed'\], which no run has"):
         run_data({**read_json(tmp_path / "run" / "config.json"), "labels": ["observed"]}, list(NAMES), None)
     from spml.model import load_model

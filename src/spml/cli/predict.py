@@ -58,7 +58,7 @@ class Predict:
 
         if self.out != STANDARD and not self.overwrite:
             refuse_existing(self.out, "give --overwrite or another --out")
-        if any(_same_file(self.out, one) for one in self.inputs):
+        if self.out != STANDARD and any(_same_file(self.out, one) for one in self.inputs):
             raise UserError(f"--out {self.out} is one of the inputs and would be replaced; give another --out")
         note_unfinished(self.run_folder)
         options = Options(

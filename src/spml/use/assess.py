@@ -23,7 +23,7 @@ from spml.train.files import read_json
 from spml.train.record import fingerprint, known_share, other_data, rankable
 
 CHANGED = "other rows or labels than the run was trained with"
-IN_PYTHON = ("arrays", "pictures")  # what the estimator calls its data, which no file holds
+ARRAYS, PICTURES = "arrays", "pictures"  # what the estimator calls its data, which no file holds
 FEWEST_ITEMS = 20  # with a positive, below which nothing is fitted or estimated
 MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
 
@@ -97,7 +97,7 @@ def run_data(
     if config["labels"] not in ("observed", "complete"):
         raise UserError(f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}")
     data = str(config["data"])
-    if data in IN_PYTHON and not Path(data).exists():
+    if data in (ARRAYS, PICTURES) and "root" not in config and not Path(data).exists():  # commands note a root
         raise UserError(
             f"the run was trained on {data} that were given in Python, and keeps no copy of them; to look at its data "
             "again, write them to a file that spml train reads (docs/data.md) and train on that"

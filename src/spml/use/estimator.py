@@ -26,6 +26,7 @@ from spml.model.store import write_info
 from spml.train import Settings, fit, predict_logits, randomness
 from spml.train.card import write_card
 from spml.use import estimator_inputs as inputs
+from spml.use.assess import ARRAYS, PICTURES
 
 Probabilities = npt.NDArray[np.float32]
 TURN = threading.RLock()  # to train: all threads of a process draw from the same random numbers
@@ -196,7 +197,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.method == "full":
             complete = observed.with_labels(observed.sparse.positives(-1))
         return Experiment(
-            name="arrays" if observed.x is not None else "pictures",
+            name=ARRAYS if observed.x is not None else PICTURES,
             classes=observed.classes,
             observed=observed,
             complete=complete,
