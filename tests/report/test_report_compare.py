@@ -268,9 +268,9 @@ def test_runs_of_before_a_sample_and_names_were_noted_are_in_the_same_row(
         edit(run / "config.json", classes=None, sample_sha256=noted)
     assert "1 methods · 3 runs" in text(document(runs))
     for run in runs:
-        edit(run / "config.json", weights=f"/machines/{run.name}/lite0.pth")
+        edit(run / "config.json", weights=f"of/{run.name}/lite0.pth")
     assert "1 methods · 3 runs" in text(document(runs))
-    edit(runs[0] / "config.json", weights="/machines/gr-0/lite2.pth")
+    edit(runs[0] / "config.json", weights="of/gr-0/lite2.pth")
     assert "2 variants · 3 runs" in text(document(runs))
 
 

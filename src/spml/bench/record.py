@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,7 @@ LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of 
 def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
     """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
     config = read_json(folder / "config.json")
-    kept: dict[str, Any] = {name: value for name, value in config.items() if name not in LEFT_OUT}
-    if "weights" in kept:
-        kept["weights"] = without_folder(kept["weights"])
+    kept = without_folder({name: value for name, value in config.items() if name not in LEFT_OUT})
     record = {
         "config": kept,
         "history": read_history(folder / "history.jsonl"),

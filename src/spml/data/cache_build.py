@@ -19,7 +19,7 @@ import numpy as np
 
 from spml.data.cache_pictures import Teller, in_words
 from spml.data.cache_pool import Pool, Record, Stamp, explained
-from spml.data.pictures import decode_bytes, read_file
+from spml.data.pictures import channels_last, decode_bytes, read_file
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
@@ -302,6 +302,6 @@ def _add(pool: Pool, path: str, upright: bool) -> Record:
         slot, checksum = same.slot, same.checksum
     else:
         picture = decode_bytes(data, Path(path), pool.shape[0], upright=upright)
-        pixels = np.ascontiguousarray(picture.numpy().transpose(1, 2, 0))
+        pixels = np.ascontiguousarray(channels_last(picture).numpy())
         slot, checksum = pool.put(content, pixels), zlib.crc32(pixels.data)
     return Record(path, Stamp(stamp.length, 0, 0) if recent else stamp, content, slot, checksum)

@@ -152,8 +152,6 @@ def _settings(run: Run) -> dict[str, Any]:
         for name, value in {**UNNAMED, **run.config}.items()
         if name not in {*_OWN, *_PLACE, "options", *facts}
     }
-    if "weights" in facts:
-        facts["weights"] = without_folder(facts["weights"])
     if isinstance(drawn := facts.get("observation"), dict):
         facts["observation"] = {name: value for name, value in drawn.items() if name != "seed"}
-    return {**(options if isinstance(options, dict) else {}), **facts}
+    return {**(options if isinstance(options, dict) else {}), **without_folder(facts)}

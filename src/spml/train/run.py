@@ -229,9 +229,7 @@ class RunFolder:
 
 def _own(config: dict[str, Any]) -> dict[str, Any]:
     """What may not change while a run goes on: its settings without where data and weights lie."""
-    own = {name: value for name, value in config.items() if name not in MAY_CHANGE}
-    if "weights" in own:
-        own["weights"] = without_folder(own["weights"])
+    own = without_folder({name: value for name, value in config.items() if name not in MAY_CHANGE})
     drawn = own.get("observation") or {}
     if drawn.get("model") == "file":
         own |= {"observe": "file", "observation": {name: value for name, value in drawn.items() if name != "path"}}

@@ -198,9 +198,10 @@ def _with_linear_init(settings: Settings) -> Settings:
     return replace(settings, linear_lr=lr, linear_batch_size=settings.linear_batch_size or settings.batch_size)
 
 
-def without_folder(weights: Any) -> Any:
-    """ "none", "pretrained", or the name of a file of weights, which is the same wherever it lies."""
-    return weights if weights in (None, "none", "pretrained") else Path(str(weights)).name
+def without_folder(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the name alone of a file of weights, which is the same wherever it lies."""
+    weights = config.get("weights")
+    return {**config} if weights in (None, "none", "pretrained") else {**config, "weights": Path(str(weights)).name}
 
 
 def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
