@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from common import put_table
+from voc_plan import AT_LR
 
 from spml import losses
 
 RESULTS = Path(__file__).parent / "results"
-LR = 5e-5
 PIXELS = "jpeg88-448"  # the copy of the pictures that nearly all runs read
 
 
@@ -41,12 +41,10 @@ def voc_maps() -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / "voc2012-lite0").glob("*.json"))]
     published = {run["method"]: run["options"] for run in runs if run["table"] == "Table A"}
-    for run in runs:
-        plain = run["options"] == published.get(run["method"], {}) and run["settings"]["lr"] == LR
+    for run in (run for run in runs if "result" in run and run["config"]["pixels"] == PIXELS):
         as_own = 1.0 if run["config"].get("head", "").startswith("query") else 10.0  # as pictures of one's own
-        same = {"backbone": "tf_efficientnet_lite0", "head_lr": as_own, "epochs": 8, "batch_size": 8}
-        ours = same.items() <= run["settings"].items() and run["config"]["pixels"] == PIXELS
-        if "result" in run and plain and ours and "patience_drop" not in run["settings"]:
+        settings = {**AT_LR, "head_lr": as_own}  # and no others: a head that is asked for is not the method's own
+        if run["options"] == published.get(run["method"], {}) and run["settings"] == settings:
             found[run["method"]].append(run["result"]["test_map"])
     return found
 

@@ -16,7 +16,7 @@ from spml.analysis.plots import figure_of
 from spml.analysis.sensitivity import MOVES, STUDIES, Sensitivity, sensitivity
 from spml.bench.tables import Row
 
-YES, NO, EITHER = "agrees", "does not agree", "undecided"
+YES, PARTLY, NO, EITHER = "agrees", "agrees in part", "does not agree", "undecided"
 SURE = 0.05
 PARTS = ("k̂ ✓, v ✗, L ✗", "k̂ ✗, v ✓, L ✗", "k̂ ✗, v ✗, L ✓")
 WHOLE, LEARNED = "k̂ ✓, v ✓, L ✓", "k̂ ○, v ○, L ✓"
@@ -103,9 +103,13 @@ def _parts(known: Recorded) -> Claim:
     means = {row.label: row.test.mean or 0.0 for row in gr}
     alone = max(PARTS, key=means.__getitem__)
     best = max(means, key=means.__getitem__)
+    alike = [row.label for row in gr if row.versus is not None and row.versus.low <= 0 <= row.versus.high]
     here = f"By means over seeds, {alone} gives most alone ({means[alone]:.2f}); "
     here += f"the best of all is {best} ({means[best]:.2f})."
-    return Claim(paper, here, YES if (alone, best) == (PARTS[0], WHOLE) else NO)
+    if alike:
+        here += f" Not told apart from {WHOLE}: {'; '.join(alike)}."
+    as_said = (alone, best) == (PARTS[0], WHOLE)
+    return Claim(paper, here, NO if not as_said else PARTLY if alike else YES)
 
 
 def _learned(known: Recorded) -> Claim:
@@ -191,4 +195,4 @@ def _assumed(ends: list[Assumptions]) -> Iterator[Claim]:
     here = f"Rank correlation of confidence and ratio: {ranks}. A bin's 95 % interval holds k̂ in {shares} bins."
     rises = (after.rank_correlation or 0.0) > 0.8
     close = after.within > 0.9
-    yield Claim(second, here, YES if rises and close else "agrees in part" if rises else NO)
+    yield Claim(second, here, YES if rises and close else PARTLY if rises else NO)

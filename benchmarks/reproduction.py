@@ -170,8 +170,8 @@ class Page:
         return result_table(self.known, plan, thirds=True, base="none")
 
     def query_heads(self) -> str:
-        alone = result_table(self.known, self.known.plan("query heads"), base="none")
-        return alone + "\n\n" + result_table(self.known, self.known.plan("query heads, three seeds"))
+        tables = (self.known.plan(name) for name in ("query heads", "query heads, three seeds"))
+        return "\n\n".join(result_table(self.known, plan) for plan in tables)
 
     def pixels(self) -> str:
         parts = []

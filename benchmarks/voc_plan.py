@@ -98,12 +98,12 @@ def plans(pixels: str) -> list[Plan]:
         Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
         *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
-        Plan("query heads", data, _query_heads(), (0,), AT_LR),
+        Plan("query heads", data, _beside_linear(QUERY_HEADS), (0,), AT_LR),
         Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
         Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
         *(Plan(f"sensitivity, {study.name}", data, study.cases, (0,), AT_LR) for study in STUDIES),
         *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
-        Plan("query heads, three seeds", data, _beside_linear(), FRESH, AT_LR),
+        Plan("query heads, three seeds", data, _beside_linear(ONE_RATE.values()), FRESH, AT_LR),
     ]
 
 
@@ -111,12 +111,10 @@ def _pixels(method: str) -> tuple[Case, ...]:
     return tuple(Case(f"{method}, {pixels}", method, data=f"voc@{pixels}") for pixels in PIXELS)
 
 
-def _query_heads(rows: Iterable[str] = QUERY_HEADS) -> tuple[Case, ...]:
-    return tuple(Case(row, QUERY_HEADS[row][0], settings=QUERY_HEADS[row][1]) for row in rows)
-
-
-def _beside_linear() -> tuple[Case, ...]:
-    return (Case("gr", "gr"), Case("an", "an"), *_query_heads(ONE_RATE.values()))
+def _beside_linear(rows: Iterable[str]) -> tuple[Case, ...]:
+    """Query heads, and linear ones to compare them with."""
+    heads = tuple(Case(row, QUERY_HEADS[row][0], settings=QUERY_HEADS[row][1]) for row in rows)
+    return (Case("gr", "gr"), Case("an", "an"), *heads)
 
 
 def _others(settings: dict[str, Any]) -> tuple[Case, ...]:

@@ -259,6 +259,22 @@ def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypa
     assert trials <= set(voc_maps()), "what was run is not printed as not run"
 
 
+def test_a_run_with_another_head_does_not_count_as_the_method_itself(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import choosing
+
+    home = ROOT / "benchmarks" / "results" / "voc2012-lite0"
+    runs = [json.loads(path.read_text()) for path in home.glob("an-*-0.json")]
+    own = [run for run in runs if run["table"] == "Table A"]
+    others = [run for run in runs if run["settings"].get("head")]
+    (tmp_path / "voc2012-lite0").mkdir()
+    for number, run in enumerate(own + others):
+        (tmp_path / "voc2012-lite0" / f"{number}.json").write_text(json.dumps(run))
+    monkeypatch.setattr(choosing, "RESULTS", tmp_path)
+    assert len(own) == len(others) == 1
+    assert choosing.voc_maps() == {"an": [own[0]["result"]["test_map"]]}
+
+
 def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from digits_grid import tables

@@ -127,6 +127,26 @@ def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_pa
     assert f"[{run.seed}]" not in table.splitlines()[3]
 
 
+@pytest.mark.parametrize(
+    ("less", "verdict"), [(-0.5, "agrees"), (0.0, "agrees in part"), (0.5, "does not agree")], ids=str
+)
+def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(reproduction, filled, tmp_path, less, verdict):
+    import claims
+
+    plan = filled.plan("Table 3")
+    levels = {claims.WHOLE: 2.0, "k̂ ✓, v ✗, L ✓": 2.0 + less, "k̂ ✓, v ✗, L ✗": 1.0}
+    for number, case in enumerate(plan.cases):
+        for run in filled.finals(plan, case):
+            path, noise = tmp_path / f"{run.id}.json", 0.001 * np.sin(np.arange(20) + number)
+            record = json.loads(path.read_text())
+            record["result"]["test_map"] = level = 80 + levels.get(case.label, 0.0) + 0.0001 * number
+            record["bootstrap"]["maps"] = (level + noise).tolist()
+            path.write_text(json.dumps(record))
+    claim = claims._parts(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))
+    assert claim.verdict == verdict
+    assert ("Not told apart" in claim.here) == (less == 0.0)
+
+
 def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
     said = reproduction.Page(filled).table_a().splitlines()[0]
     assert said.startswith("0 of 8 that were run lie within 0.5") and "full (−" in said
