@@ -1,5 +1,7 @@
+import atexit
 import json
 import os
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -11,6 +13,7 @@ for _signal in (signal.SIGINT, signal.SIGHUP):  # which tests started in the bac
     signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a network
 os.environ["SPML_CACHE"] = tempfile.mkdtemp(prefix="spml-cache-")  # nor touches the user's cache
+atexit.register(shutil.rmtree, os.environ["SPML_CACHE"], ignore_errors=True)
 TIMINGS = ("images_per_second", "seconds")
 
 
