@@ -135,7 +135,7 @@ def _compare(group: Group, base: Group, drawn: dict[int, Floats]) -> Comparison:
 
 
 def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
-    shared = _shared(row.group, base)
+    shared = _maps_of_shared_seeds(row.group, base)
     won = sum(own > other for own, other in shared)
     cells = {
         "label": row.group.label,
@@ -159,17 +159,22 @@ def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
     }
 
 
+def _shared_seeds(group: Group, base: Group) -> set[tuple[str, ...]]:
+    """Those that finished runs of both have; a seed with another draw of observed labels is another one."""
+    own, others = ({seeds(run) for run in part.finished} for part in (group, base))
+    return own & others
+
+
 def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
     """Finished runs of both with the seeds that both have; all of them where they have none in common."""
-    parts = [list(part.finished) for part in (group, base)]
-    shared = {seeds(run) for run in parts[0]} & {seeds(run) for run in parts[1]}
-    return [[run for run in part if seeds(run) in shared] for part in parts] if shared else parts
+    shared = _shared_seeds(group, base)
+    return [[run for run in part.finished if not shared or seeds(run) in shared] for part in (group, base)]
 
 
-def _shared(group: Group, base: Group) -> list[tuple[float, float]]:
-    """Test mAP of both for each seed that both have; that of another draw of observed labels is another one."""
+def _maps_of_shared_seeds(group: Group, base: Group) -> list[tuple[float, float]]:
+    """Test mAP of both for each seed that both have."""
     own, others = ({seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base))
-    pairs = [(own[seed], others[seed]) for seed in own if seed in others]
+    pairs = [(own[seed], others[seed]) for seed in _shared_seeds(group, base)]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
