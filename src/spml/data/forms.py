@@ -80,10 +80,15 @@ def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str,
 
 def row_of(builder: Builder, place: int, image: str, split: str) -> int:
     """The row of an image; an empty split is train."""
+    return builder.row(item_of(builder, place, image), place, split_of(builder, place, split))
+
+
+def item_of(builder: Builder, place: int, image: str) -> str:
+    """The item that a cell names."""
     item = builder.path(image.strip())
     if not item:
         raise builder.error(place, "the image cell is empty; name the image or remove the row")
-    return builder.row(item, place, split_of(builder, place, split))
+    return item
 
 
 def split_of(builder: Builder, place: int, split: str) -> str:

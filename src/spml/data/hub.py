@@ -8,7 +8,7 @@ from typing import Any
 
 from spml.data.arrow import inner_type, is_text, sound
 from spml.data.builder import Builder, Reading
-from spml.data.forms import row_of, split_of
+from spml.data.forms import item_of, split_of
 from spml.data.hub_files import IMAGES, LABELS, SPLIT_NAMES, Part, batches, is_hub_folder, label_names, parts_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
@@ -54,8 +54,8 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
                 for picture, cell, said in zip(pictures, cells, _splits(part, batch), strict=True):
                     with builder.record():
                         split = split_of(builder, number, said)
-                        item = _item(part, split, number, picture, store)
-                        row = row_of(builder, number, item, split)
+                        item = item_of(builder, number, _item(part, split, number, picture, store))
+                        row = builder.row(item, number, split)
                         builder.names(row, _names(builder, number, cell, names), 1, number)
                     number += 1
     return listed
