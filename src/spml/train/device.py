@@ -13,11 +13,18 @@ from spml.train.settings import Settings
 
 COMPILE_FROM = 300_000  # pictures trained on: below, the time that compiling takes is not won back
 EVAL_AT_ONCE = 128  # pictures, at least, that a GPU scores together
+HALF = ("16-mixed", "16")  # Lightning's names of float16 beside float32
 
 
 def uses_cuda(settings: Settings) -> bool:
     """Whether training runs on NVIDIA or AMD hardware."""
     return settings.accelerator in ("cuda", "gpu") or (settings.accelerator == "auto" and torch.cuda.is_available())
+
+
+def uses_cpu(settings: Settings) -> bool:
+    """Whether training runs on no accelerator, as far as Lightning looks for one."""
+    found = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return settings.accelerator == "cpu" or (settings.accelerator == "auto" and not found)
 
 
 def make_fabric(settings: Settings, *, unused: bool) -> Any:
@@ -27,7 +34,6 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
         settings: resolved.
         unused: some parameters may get no gradient in a step.
     """
-
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
@@ -37,6 +43,8 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
         torch.set_float32_matmul_precision("high")  # of what is not in bfloat16 anyway
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
+    if precision in HALF and uses_cpu(settings):  # Lightning would take bfloat16, and the run would be noted as float16
+        raise UserError(f"--precision {precision} needs a GPU; on a CPU give 32-true, its default, or bf16-mixed")
     many = devices * nodes > 1
     if many and settings.compile not in ("auto", "none"):  # it would go past what averages gradients over processes
         told = f"--compile {settings.compile} is for one process, and there are {devices * nodes}"
