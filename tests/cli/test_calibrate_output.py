@@ -18,10 +18,32 @@ def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, to
             **{"aim": aim, "labels": "observed", "items": 50, "items_left_out": 0, "scores": "kept", "classes": []},
             "overall": {name: {"value": 0.61, "low": 0.55, "high": 0.65} for name in FIGURES},
             "overall_before": dict.fromkeys(FIGURES, before),
-            **{"positives_per_item_given": None, "few_positives": []},
+            **{"positives_per_item_given": None, "few_positives": [], "untagged": [], "below_aim": []},
             "reliability": {"logits": CURVE, "calibrated": CURVE},
         },
     )
     out = capsys.readouterr().out
     assert ("lower than before" in out) == (told is not None)
     assert told is None or (f"{told} its range" in out and "--undo" in out)
+
+
+def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_of_them(capsys):
+    told = {"value": 0.0, "low": 0.0, "high": 0.0}
+    figures = dict.fromkeys(("prior", "threshold", "precision", "recall", "f1"), told)
+    print_calibration(
+        Console(width=200),
+        {
+            **{"aim": "precision=0.97", "labels": "complete", "items": 50, "items_left_out": 0, "scores": "kept"},
+            "classes": [{"name": name, "known_positives": 9, **figures} for name in ("owl", "hen", "cat")],
+            "overall": dict.fromkeys(FIGURES, told),
+            "overall_before": dict.fromkeys(FIGURES, 0.0),
+            **{"positives_per_item_given": None, "few_positives": [], "untagged": ["owl"], "below_aim": ["hen"]},
+            "reliability": {"logits": CURVE, "calibrated": CURVE},
+        },
+    )
+    out = capsys.readouterr().out
+    assert "precision=0.97: no validation item is sure enough of these classes" in out
+    assert "a new one is from a chance of 0.97 on: owl (1)\n" in out
+    assert "precision=0.97 is not what these classes have on the validation items: hen (1)\n" in out
+    cells = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith((" owl", " hen"))}
+    assert cells["owl"][4:] == ["–", "0.0±0.0", "0.0±0.0"] and cells["hen"][4:] == ["0.0±0.0"] * 3

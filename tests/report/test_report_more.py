@@ -113,6 +113,22 @@ def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit
     assert "known positives of the validation set" in section(document, "Most missed")
 
 
+def test_classes_that_miss_the_aim_of_calibration_are_named(run: Path, edit: Callable[..., None]) -> None:
+    from spml.use.calibrate import calibrate
+
+    observed_alone(run, edit)
+    record = calibrate(run)
+    assert "sure enough" not in page(run) and "Short of the aim" not in page(run)
+    first, second, *_ = (one["name"] for one in record["classes"])
+    edit(run / "calibration.json", untagged=[first], below_aim=[second])
+    document = page(run)
+    seen = section(document, "Calibration")
+    assert f"no validation item is sure enough for the aim {first}" in seen
+    assert f"Short of the aim on the validation items {second}" in seen
+    threshold = record["classes"][0]["threshold"]["value"]
+    assert f"{first} {threshold:.3f} –" in section(document, "Thresholds")
+
+
 def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Callable[..., None]) -> None:
     from spml.use.calibrate import calibrate
 
@@ -121,7 +137,8 @@ def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Call
     assert "not by spml calibrate" in section(page(run), "Calibration")
     edit(run / "best" / "model.json", **record["after"])
     sound = (run / "calibration.json").read_bytes()
-    for wrong in ({"reliability": {"logits": {}}}, {"items": "many"}, {"few_positives": 3}, {"few_positives": [None]}):
+    lists = ({"few_positives": 3}, {"few_positives": [None]}, {"untagged": "cat"}, {"below_aim": [3]})
+    for wrong in ({"reliability": {"logits": {}}}, {"items": "many"}, *lists):
         (run / "calibration.json").write_bytes(sound)
         edit(run / "calibration.json", **wrong)
         with pytest.raises(UserError, match=r"calibration\.json: not written by spml calibrate"):

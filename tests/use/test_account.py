@@ -34,6 +34,25 @@ def test_classes_of_fewer_than_five_known_positives_are_named(run):
             assert one[figure]["low"] <= one[figure]["high"]
 
 
+def test_classes_that_miss_the_aim_are_named_apart_from_those_that_no_item_is_sure_enough_of(run):
+    with np.load(scores := run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz") as file:
+        logits = file["logits"].copy()
+    logits[:, 3] = 0  # says nothing, so that no item reaches more than the share of positives
+    np.savez(scores, logits=logits)
+    record = calibrate(run, labels="complete", aim="precision=0.9")
+    by_name = {one["name"]: one for one in record["classes"]}
+    assert record["classes"][3]["name"] in record["untagged"]
+    assert all(by_name[name]["recall"]["value"] == 0 for name in record["untagged"])
+    assert all(by_name[name]["threshold"]["value"] == pytest.approx(0.9) for name in record["untagged"])
+    short = [name for name, one in by_name.items() if one["precision"]["value"] < 0.9]
+    assert record["below_aim"] == [name for name in short if name not in record["untagged"]]
+    record = calibrate(run, labels="complete", aim="recall=0.9")
+    assert record["untagged"] == []
+    assert record["below_aim"] == [one["name"] for one in record["classes"] if one["recall"]["value"] < 0.9]
+    record = calibrate(run, labels="complete")
+    assert record["untagged"] == [] and record["below_aim"] == []
+
+
 def test_of_complete_labels_the_figures_before_are_those_of_the_model_as_it_was(run):
     labels, info = np.load(run / "labels.npz")["val_truth"], read_info(run)
     logits = np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz")["logits"]

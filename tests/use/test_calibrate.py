@@ -361,15 +361,13 @@ def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
     assert main(["calibrate", str(run), "--labels", "observed"]) == 0
     out = capsys.readouterr().out
     assert "no other label was read" in out and "nine" in out and "macro-F1" in out and "±" in out
-    assert "is not what these classes have" not in out
-    assert main(["calibrate", str(run), "--labels", "complete", "--aim", "precision=0.99"]) == 0
-    below = [
-        r["name"]
-        for r in json.loads((run / "calibration.json").read_text())["classes"]
-        if r["precision"]["value"] < 0.99
-    ]
-    told = capsys.readouterr().out
-    assert "precision=0.99 is not what these classes have" in told and f"({len(below)})" in told and below[0] in told
+    assert "is not what these classes have" not in out and "sure enough" not in out
+    for aim, words in (("precision=0.99", "sure enough of these"), ("recall=0.9", "is not what these classes have")):
+        assert main(["calibrate", str(run), "--labels", "complete", "--aim", aim]) == 0
+        told, name = capsys.readouterr().out, aim.partition("=")[0]
+        record = json.loads((run / "calibration.json").read_text())
+        short = [one["name"] for one in record["classes"] if one[name]["value"] < float(aim.partition("=")[2])]
+        assert words in told and f"({len(short)})" in told and short[0] in told
     assert main(["calibrate", str(run), "--undo"]) == 0
 
 

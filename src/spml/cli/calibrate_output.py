@@ -43,8 +43,13 @@ def _about(record: dict[str, Any]) -> list[str]:
         lines.append("All figures below are estimates from observed positives; no other label was read.")
     if few := record["few_positives"]:
         lines.append(f"few known positives, so these lean on the other classes: {_named(few)}")
-    name, _, least = record["aim"].partition("=")
-    if least and (short := [row["name"] for row in record["classes"] if row[name]["value"] < float(least)]):
+    if none := record["untagged"]:
+        least = record["aim"].partition("=")[2]
+        lines.append(
+            f"{record['aim']}: no validation item is sure enough of these classes to be tagged with them (in means, "
+            f"precision 0); a new one is from a chance of {least} on: {_named(none)}"
+        )
+    if short := record["below_aim"]:
         lines.append(f"{record['aim']} is not what these classes have on the validation items: {_named(short)}")
     return lines
 
@@ -61,6 +66,8 @@ def _classes(record: dict[str, Any]) -> Table:
         if len(rows) <= ALL or place < ENDS or place >= len(rows) - ENDS:
             cells = [_range(row["prior"], 100), _range(row["threshold"], 1)]
             cells += [_range(row[name], 100) for name in ("precision", "recall", "f1")]
+            if row["name"] in record["untagged"]:
+                cells[2] = "–"
             table.add_row(Text(plain(row["name"])), f"{row['known_positives']:,}", *cells)
         elif place == ENDS:
             table.add_row(Text(f"... {len(rows) - 2 * ENDS:,} more in calibration.json ...", "dim"))

@@ -127,13 +127,14 @@ def _told(model: Model) -> dict[str, Any] | None:
     """What calibration has estimated of each class, with ranges."""
     if model.record is None:
         return None
-    wanted = ("precision", "recall", "f1")
+    untagged = model.record.get("untagged", [])  # without tags there is no precision
     rows = [
         (
             str(one["name"]),
             [
                 f"{one['threshold']['value']:.3f}",
-                *(_range(one[key]) for key in wanted),
+                NONE if one["name"] in untagged else _range(one["precision"]),
+                *(_range(one[key]) for key in ("recall", "f1")),
                 count(one["known_positives"]),
             ],
         )

@@ -94,9 +94,9 @@ def _checked(record: Record, path: Path) -> Record:
             told += [row[name] for name in ("threshold", "precision", "recall", "f1")]
             row["name"], row["known_positives"]
         whole = all(isinstance(one[end], float) for one in told for end in ("value", "low", "high"))
-        few = record.get("few_positives", [])
-        whole = whole and isinstance(record["items"], int) and isinstance(few, list)
-        whole = whole and all(isinstance(name, str) for name in few)
+        lists = [record.get(key, []) for key in ("few_positives", "untagged", "below_aim")]
+        whole = whole and isinstance(record["items"], int) and all(isinstance(names, list) for names in lists)
+        whole = whole and all(isinstance(name, str) for names in lists for name in names)
         for name in ("logits", "calibrated"):
             curve = [
                 np.asarray(record["reliability"][name][part], float) for part in ("probability", "share", "entries")

@@ -80,9 +80,14 @@ def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tu
         if scored is not None and scored.complete and len(scored.truth):
             span += f"; truly {(scored.truth == 1).sum() / len(scored.truth):.2f} in {scored.split}"
         rows.append(("Positives per item, estimated", span))
-    few = record.get("few_positives")
-    if few:
-        rows.append(("Classes with few positives", ", ".join(few[:8]) + (" …" if len(few) > 8 else "")))
+    named = (
+        ("Classes with few positives", "few_positives"),
+        ("Not tagged at all: no validation item is sure enough for the aim", "untagged"),
+        ("Short of the aim on the validation items", "below_aim"),
+    )
+    for words, key in named:
+        if names := record.get(key):
+            rows.append((words, ", ".join(names[:8]) + (" …" if len(names) > 8 else "")))
     return rows
 
 

@@ -13,6 +13,7 @@ from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
 from spml.model import ModelInfo
 from spml.model.calibration import Knots
+from spml.use.aims import Aim
 from spml.use.estimates import Array, Evidence, Figures, Measure
 from spml.use.lines import apply_lines
 from spml.use.validation import Validation
@@ -39,7 +40,7 @@ class Found:
     ends: dict[str, tuple[Array, Array]]
 
 
-def account(given: Validation, found: Found, before: ModelInfo, positives: float | None) -> dict[str, Any]:
+def account(given: Validation, found: Found, before: ModelInfo, aim: Aim, positives: float | None) -> dict[str, Any]:
     """Everything that was found, for people and for the report; `before` is the model as it was."""
     evidence, figures = found.evidence, {**found.figures, "threshold": found.thresholds}
     seen = (given.labels == 1).sum(axis=0)
@@ -61,6 +62,8 @@ def account(given: Validation, found: Found, before: ModelInfo, positives: float
         for c, name in enumerate(given.info.classes)
     ]
     raw, calibrated = sigmoid(evidence.logits), sigmoid(apply_lines(evidence.logits, found.knots))
+    tags = (calibrated >= found.thresholds).any(axis=0)
+    short = np.zeros_like(tags) if aim.name == "f1" else tags & (figures[aim.name] < aim.least)
     former = sigmoid(before.calibrate()(torch.from_numpy(evidence.logits)).double().numpy())
     earlier = Measure(evidence.logits, former >= np.array(before.thresholds))
     at_start = earlier(evidence.chances, np.ones(len(evidence.logits)))
@@ -72,11 +75,17 @@ def account(given: Validation, found: Found, before: ModelInfo, positives: float
     if evidence.fit is not None:
         chance = drawn_chance(evidence.fit.logits(evidence.logits))
         curves["drawn"] = reliability(chance, np.asarray(evidence.observed) == 1)
+
+    def named(chosen: Any) -> list[str]:
+        return [name for name, one in zip(given.info.classes, chosen, strict=True) if one]
+
     return {
         "items": len(evidence.logits),
         "items_left_out": len(given.logits) - len(evidence.logits),
         "positives_per_item_given": positives,
-        "few_positives": [name for name, count in zip(given.info.classes, seen, strict=True) if count < FEW],
+        "few_positives": named(seen < FEW),
+        "untagged": named(~tags),
+        "below_aim": named(short),
         "overall": {name: told(name) for name in whole},
         "overall_before": {name: float(at_start[name]) for name in whole},
         "classes": rows,

@@ -69,7 +69,7 @@ def calibrate(
         "method": method,
         "seed": seed,
         "scores": given.source,
-        **account(given, found, replace(given.info, **before), positives_per_item),
+        **account(given, found, replace(given.info, **before), wanted, positives_per_item),
         "before": before,
         "after": after,
     }
