@@ -1,4 +1,3 @@
-import multiprocessing
 import os
 import random
 import shutil
@@ -11,88 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from spml.data import LabelTable
 from spml.data import cache_build as module
 from spml.data.cache import open_cache
 from spml.data.cache_pictures import free_memory, in_words
-from spml.data.feed import Feed
-from spml.data.pictures import decode
-from spml.data.places import Places
-from spml.errors import DataError, UserError
+from spml.errors import UserError
+from tests.data.caching import FORK, SIZE, Lines, age, direct, file_in, lines, make, pixels, table_of
 from tests.data.test_pictures import scene
-
-SIZE = 24
-FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["spml.data.cache"])  # so that a process starts without importing torch anew
-
-
-class Lines(list):
-    """Keeps what is told."""
-
-    begun = 0
-
-    def line(self, text):
-        self.append(text)
-
-    def begin(self, what, total):
-        self.begun += total
-
-    def advance(self, count):
-        pass
-
-
-def make(folder, count, start=0, shape=(40, 30), kind="jpg"):
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [f"{i}.{kind}" for i in range(start, start + count)]
-    for i, name in enumerate(names, start):
-        scene(*shape, seed=i).save(folder / name)
-        age(folder / name)
-    return table_of(folder, names)
-
-
-def age(path, seconds=1000):
-    """Make a file look older: what has just changed is not trusted by its times."""
-    status = path.stat()
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - seconds * 10**9))
-
-
-def table_of(folder, names):
-    places = Places.of(folder / "list.csv", "line", np.arange(2, 2 + len(names)))
-    return LabelTable(names, ["one"], np.ones((len(names), 1), np.int8), root=folder, places=places)
-
-
-@pytest.fixture
-def settled(monkeypatch):
-    """As if the pictures had been there for long; the system's own time of change cannot be set back."""
-    monkeypatch.setattr(module, "RECENT", 0)
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """Names of the files that are decoded."""
-    names = []
-
-    def decode_bytes(data, path, *given, **named):
-        names.append(path.name)
-        return original(data, path, *given, **named)
-
-    original = module.decode_bytes
-    monkeypatch.setattr(module, "decode_bytes", decode_bytes)
-    return names
-
-
-def pixels(table, folder, mode="disk", tell=None):
-    feed = Feed(table, SIZE, cache=open_cache([table], SIZE, mode, folder=folder, tell=tell))
-    return torch.cat([x for x, _ in feed.in_order(7)])
-
-
-def direct(table):
-    return torch.stack([decode(table.root / item, SIZE) for item in table.items])
-
-
-def file_in(folder, name):
-    (path,) = folder.glob(f"*/{name}")
-    return path
 
 
 def test_each_picture_is_decoded_once_for_all_tables_and_runs(tmp_path, decoded, settled):
@@ -170,144 +93,6 @@ def test_free_memory_is_known_here():
     assert free_memory(torch.device("cpu")) > 2**20
 
 
-@pytest.mark.parametrize(
-    ("error", "said"), [(OSError(28, "No space left on device"), "the disk is full"), (OSError(5, "I/O error"), "I/O")]
-)
-def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(tmp_path, decoded, monkeypatch, settled, error, said):
-    table = make(tmp_path / "a", 6)
-    original, written = os.pwrite, []
-
-    def pwrite(*given):
-        if len(written) == 4:
-            raise error
-        written.append(given)
-        return original(*given)
-
-    with monkeypatch.context() as patch, pytest.raises(UserError, match=rf"cache in .*: {said}.*--cache none"):
-        patch.setattr(os, "pwrite", pwrite)
-        open_cache([table], SIZE, folder=tmp_path / "cache", threads=1)
-    decoded.clear()
-    assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
-    assert sorted(decoded) == ["4.jpg", "5.jpg"]
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match=r"cache in .*Not a directory; give --cache-dir"):
-        open_cache([make(tmp_path / "a", 1)], SIZE, folder=tmp_path / "file")
-
-
-def test_unreadable_pictures_are_one_line_that_names_the_first(tmp_path, decoded, settled):
-    table = make(tmp_path / "a", 30)
-    for i in range(3, 28):
-        (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
-    with pytest.raises(DataError) as caught:
-        pixels(table, tmp_path / "cache")
-    said = str(caught.value)
-    assert said.startswith(f"{tmp_path / 'a' / 'list.csv'}, line 5: {tmp_path / 'a' / '3.jpg'}: not a picture")
-    assert said.endswith("; and 24 more; `spml check` lists them all") and "\n" not in said and "4.jpg" not in said
-    good = table.take([0, 1, 2, 28, 29])
-    decoded.clear()
-    assert torch.equal(pixels(good, tmp_path / "cache"), direct(good)) and not decoded  # the good ones are kept
-    (tmp_path / "a" / "0.jpg").unlink()
-    with pytest.raises(DataError, match=r"^\S+list.csv, line 2: .*0.jpg: cannot be read \(No such file"):
-        pixels(good, tmp_path / "cache")
-
-
-@pytest.mark.parametrize("damage", ["cut", "cut within", "gone", "emptied"])
-def test_pixels_that_are_cut_short_are_decoded_again(tmp_path, decoded, settled, damage):
-    table, slot = make(tmp_path / "a", 6), 3 * SIZE * SIZE
-    pixels(table, tmp_path / "cache")
-    path = file_in(tmp_path / "cache", "pixels")
-    if damage == "gone":
-        path.unlink()
-    else:
-        os.truncate(path, {"cut": 4 * slot, "cut within": 4 * slot + slot // 2, "emptied": 0}[damage])
-    decoded.clear()
-    assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
-    assert len(decoded) == (2 if damage.startswith("cut") else 6)
-
-
-def test_slots_given_anew_do_not_belong_to_their_old_owners(tmp_path, settled):
-    old, new = make(tmp_path / "a", 4), make(tmp_path / "b", 4, start=50)
-    pixels(old, tmp_path / "cache")
-    os.truncate(file_in(tmp_path / "cache", "pixels"), 0)
-    pixels(new, tmp_path / "cache")
-    lines = Lines()
-    assert torch.equal(pixels(old, tmp_path / "cache", tell=lines), direct(old))
-    assert lines[0].endswith("= 7 kB in " + str(file_in(tmp_path / "cache", "pixels").parent)) and len(lines) == 1
-    assert torch.equal(pixels(new, tmp_path / "cache"), direct(new))
-
-
-@pytest.mark.parametrize("mode", ["disk", "memory", "device"])
-def test_damaged_pixels_are_never_given_and_are_mended(tmp_path, settled, mode):
-    table = make(tmp_path / "a", 6)
-    pixels(table, tmp_path / "cache")
-    path = file_in(tmp_path / "cache", "pixels")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
-    lines = Lines()
-    assert torch.equal(pixels(table, tmp_path / "cache", mode, lines), direct(table))
-    assert sum("jpg is damaged in the cache and is decoded again" in line for line in lines) == 1
-    assert path.read_bytes() == whole
-
-
-def test_a_damaged_picture_that_is_gone_is_told_as_when_decoding(tmp_path, settled):
-    table = make(tmp_path / "a", 3)
-    feed = Feed(table, SIZE, cache=open_cache([table], SIZE, folder=tmp_path / "cache", threads=1))
-    path = file_in(tmp_path / "cache", "pixels")
-    with path.open("r+b") as file:
-        file.write(bytes(100))
-    (tmp_path / "a" / "0.jpg").unlink()
-    with pytest.raises(DataError, match=r"list.csv, line 2: .*0.jpg: cannot be read"):
-        list(feed.in_order(2))
-    told = {}
-    batches = list(feed.in_order(2, on_error=told.__setitem__))
-    assert list(told) == [0] and [rows.tolist() for _, rows in batches] == [[1], [2]]
-    assert torch.equal(batches[0][0], direct(table.take([1, 2]))[:1])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_damaged_index_loses_pictures_but_gives_no_wrong_ones(tmp_path, decoded, settled, seed):
-    table, rng = make(tmp_path / "a", 8), random.Random(seed)
-    pixels(table, tmp_path / "cache")
-    path = file_in(tmp_path / "cache", "index")
-    data = bytearray(path.read_bytes())
-    if seed % 2:
-        data = data[: rng.randrange(len(data))]
-    else:
-        for _ in range(5):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-    path.write_bytes(data)
-    assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
-    decoded.clear()
-    assert torch.equal(pixels(table, tmp_path / "cache"), direct(table)) and not decoded
-
-
-def test_an_index_with_slots_exchanged_is_not_believed(tmp_path, settled):
-    table = make(tmp_path / "a", 2)
-    pixels(table, tmp_path / "cache")
-    path = file_in(tmp_path / "cache", "index")
-    lines = path.read_text().splitlines()
-    slots = [line.rsplit(", ", 2) for line in lines]
-    path.write_text(
-        "".join(", ".join([a, b, c]) + "\n" for (a, _, c), (_, b, _) in zip(slots, slots[::-1], strict=True))
-    )
-    assert path.read_text().splitlines() != lines
-    assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
-
-
-def test_a_warm_cache_that_may_only_be_read_is_enough(tmp_path, settled, monkeypatch):
-    table = make(tmp_path / "a", 3)
-    pixels(table, tmp_path / "cache")
-
-    def refused(*given, **named):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("spml.data.cache_pool.Pool.locked", refused)
-    assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
-
-
 def build(folder, names, cache, gate=None, commit=0.02):
     """What another process does."""
     module.COMMIT_SECONDS, module.RECENT = commit, 0
@@ -362,10 +147,6 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
     assert file_in(cache, "pixels").stat().st_size <= (len(table) + 8) * 3 * SIZE * SIZE
 
 
-def lines(cache):
-    return sum(path.read_bytes().count(b"\n") for path in cache.glob("*/index"))
-
-
 def test_training_keeps_its_threads(tmp_path):
     """torch.set_num_threads in a thread, before torch has computed anything, is for the whole process."""
     make(tmp_path / "a", 20)
@@ -374,7 +155,7 @@ def test_training_keeps_its_threads(tmp_path):
         from pathlib import Path
         from spml.data.cache import open_cache
         from spml.data.feed import Feed
-        from tests.data.test_cache import table_of
+        from tests.data.caching import table_of
         table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
         list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))
         print(torch.get_num_threads())"""

@@ -1,0 +1,92 @@
+"""Pictures, tables and caches for the tests of the cache."""
+
+import multiprocessing
+import os
+
+import numpy as np
+import torch
+
+from spml.data import LabelTable
+from spml.data.cache import open_cache
+from spml.data.feed import Feed
+from spml.data.pictures import decode
+from spml.data.places import Places
+from tests.data.test_pictures import scene
+
+SIZE = 24
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(["spml.data.cache"])  # so that a process starts without importing torch anew
+MODES = ["disk", "memory", "device", "resident"]
+
+
+class Lines(list):
+    """Keeps what is told."""
+
+    begun = 0
+
+    def line(self, text):
+        self.append(text)
+
+    def begin(self, what, total):
+        self.begun += total
+
+    def advance(self, count):
+        pass
+
+
+def make(folder, count, start=0, shape=(40, 30), kind="jpg"):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"{i}.{kind}" for i in range(start, start + count)]
+    for i, name in enumerate(names, start):
+        scene(*shape, seed=i).save(folder / name)
+        age(folder / name)
+    return table_of(folder, names)
+
+
+def age(path, seconds=1000):
+    """Make a file look older: what has just changed is not trusted by its times."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - seconds * 10**9))
+
+
+def table_of(folder, names):
+    places = Places.of(folder / "list.csv", "line", np.arange(2, 2 + len(names)))
+    return LabelTable(names, ["one"], np.ones((len(names), 1), np.int8), root=folder, places=places)
+
+
+def pixels(table, folder, mode="disk", tell=None):
+    feed = Feed(table, SIZE, cache=open_cache([table], SIZE, mode, folder=folder, tell=tell))
+    return torch.cat([x for x, _ in feed.in_order(7)])
+
+
+def direct(table):
+    return torch.stack([decode(table.root / item, SIZE) for item in table.items])
+
+
+def file_in(folder, name):
+    (path,) = folder.glob(f"*/{name}")
+    return path
+
+
+def lines(cache):
+    return sum(path.read_bytes().count(b"\n") for path in cache.glob("*/index"))
+
+
+def batch(pictures, rows):
+    """The pictures of the rows, without those that cannot be read, and why; as a feed takes them."""
+    staged = pictures.stage(rows)
+    staged.errors = pictures.read(staged.lacking, staged.host.numpy())
+    return pictures.send(staged), staged.errors
+
+
+def feed_of(table, cache, mode="disk"):
+    """A feed; "resident" is what a device has, here in memory."""
+    feed = Feed(table, SIZE, cache=cache)
+    if mode == "resident":
+        feed.cached.resident = torch.full((len(table), SIZE, SIZE, 3), 7, dtype=torch.uint8)
+    return feed
+
+
+def opened(tables, folder, mode="disk", **given):
+    mode = "disk" if mode == "resident" else mode
+    return open_cache(tables, SIZE, mode, folder=folder, background=True, **given)

@@ -1,0 +1,192 @@
+"""How decoding in the background ends before its time, and what becomes of it beside other processes."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spml.data import cache_build as module
+from spml.data.cache import open_cache
+from spml.data.cache_pool import Pool
+from spml.data.feed import Feed
+from spml.errors import UserError
+from tests.data.caching import FORK, MODES, SIZE, Lines, batch, direct, feed_of, lines, make, opened, table_of
+
+
+def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, settled):
+    table = make(tmp_path / "a", 20)
+    gate.close("11.jpg")
+    with opened([table], tmp_path / "cache", threads=1) as cache:
+        feed = feed_of(table, cache)
+        batch(feed.cached, np.arange(11))
+        closing = threading.Timer(0.1, gate.open)  # the picture that is in work is waited for
+        closing.start()
+        cache.close()
+        assert not [t for t in threading.enumerate() if t.name in ("cache", "decode")]
+        assert torch.equal(batch(feed.cached, np.array([2, 10]))[0], direct(table)[[2, 10]])
+        with pytest.raises(RuntimeError, match="closed"):
+            batch(feed.cached, np.array([2, 19]))
+        closing.join()
+    done = list(gate.names)
+    assert done == table.items[:12]
+    with opened([table], tmp_path / "cache") as cache:
+        assert torch.equal(batch(feed_of(table, cache).cached, np.arange(20))[0], direct(table))
+    assert sorted(gate.names) == sorted(table.items)
+    cache.finish()
+    cache.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
+    table = make(tmp_path / "a", 40)
+    gate.close("39.jpg")
+    with opened([table], tmp_path / "cache", mode, threads=2) as cache:
+        feed = feed_of(table, cache, mode)
+        before = threading.active_count()
+        batches = feed.batches([np.array([0]), np.array([39]), np.array([39])])
+        next(batches)
+        late = threading.Timer(20, gate.open)
+        late.start()
+        began = time.monotonic()
+        batches.close()
+        assert time.monotonic() - began < 5 and threading.active_count() <= before + 1
+        late.cancel()
+        gate.open()
+
+
+def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_matters(tmp_path, monkeypatch, settled):
+    table = make(tmp_path / "a", 6)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"10 kB are needed and 5 kB are free"):
+        patch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000))
+        opened([table], tmp_path / "cache")
+    original, written = os.pwrite, []
+
+    def pwrite(*given):
+        if len(written) == 4:
+            raise OSError(28, "No space left on device")
+        written.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(module.Build, "_begin", lambda build: setattr(build, "_begun", True))  # seen when it is over
+    with opened([table], tmp_path / "cache", threads=1) as cache:
+        feed = feed_of(table, cache)
+        assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])
+        for again in (lambda: batch(feed.cached, np.arange(6)), cache.finish):
+            with pytest.raises(UserError, match=r"cache in .*: the disk is full.*--cache none"):
+                again()
+    assert lines(tmp_path / "cache") == 4
+
+
+def test_pictures_that_another_process_decodes_are_used_as_it_goes(tmp_path, gate, settled, monkeypatch):
+    monkeypatch.setattr(module, "COMMIT_SECONDS", 0.02)
+    table, told = make(tmp_path / "a", 12), Lines()
+    other = table.take(np.arange(6))
+    gate.close("5.jpg")
+    with opened([other], tmp_path / "cache") as first:  # holds the right to write
+        batch(feed_of(other, first).cached, np.arange(5))
+        with opened([table], tmp_path / "cache", tell=told) as second, ThreadPoolExecutor(1) as pool:
+            assert "waiting for another process" in told[-1]
+            pictures = feed_of(table, second).cached
+            assert torch.equal(batch(pictures, np.arange(5))[0], direct(table)[:5])
+            rest = pool.submit(batch, pictures, np.arange(12))
+            time.sleep(0.1)
+            assert not rest.done()
+            gate.open()
+            assert torch.equal(rest.result(30)[0], direct(table))
+    assert sorted(gate.names) == sorted(table.items)
+
+
+def test_waiting_for_another_process_can_be_left(tmp_path):
+    table = make(tmp_path / "a", 3)
+    with Pool(tmp_path / "cache", SIZE, upright=True).locked():
+        cache = opened([table], tmp_path / "cache")
+        began = time.monotonic()
+        cache.close()
+        assert time.monotonic() - began < 5
+        with pytest.raises(RuntimeError, match="closed"):
+            batch(cache.pictures(table), np.array([0]))
+
+
+def background(folder, names, cache):
+    """What another process does until it is killed."""
+    module.COMMIT_SECONDS, module.RECENT = 0.02, 0
+    original = module.decode_bytes
+
+    def slow(*given, **named):
+        time.sleep(0.01)
+        return original(*given, **named)
+
+    module.decode_bytes = slow
+    table = table_of(folder, names)
+    with open_cache([table], SIZE, folder=cache, threads=2, background=True) as opened:
+        for _ in Feed(table, SIZE, cache=opened).in_order(5):
+            pass
+
+
+def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decoded, settled):
+    table, rng, landed = make(tmp_path / "a", 80), np.random.default_rng(3), 0
+    for _ in range(6):
+        process = FORK.Process(target=background, args=(tmp_path / "a", table.items, tmp_path / "cache"))
+        before = lines(tmp_path / "cache")
+        process.start()
+        until = time.monotonic() + 10
+        while process.is_alive() and time.monotonic() < until and lines(tmp_path / "cache") == before:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.05))
+        process.kill()
+        process.join()
+        landed += process.exitcode == -9
+        assert lines(tmp_path / "cache") > before or before >= 80
+    assert landed >= 3
+    done = lines(tmp_path / "cache")
+    with opened([table], tmp_path / "cache") as cache:
+        assert torch.equal(batch(feed_of(table, cache).cached, np.arange(80))[0], direct(table))
+    assert len(decoded) <= 80 - done + 6
+
+
+@pytest.mark.parametrize("leaves", ["interrupt", "end"])
+def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
+    make(tmp_path / "a", 40)
+    program = """if True:
+        import sys, time
+        import numpy as np
+        from pathlib import Path
+        from spml.data import cache_build
+        from spml.data.cache import open_cache
+        from spml.data.feed import Feed
+        from tests.data.caching import table_of
+        original, done = cache_build.decode_bytes, []
+        def slow(*given, **named):
+            done.append(given)
+            time.sleep(0.1 if len(done) <= 4 else 1)
+            return original(*given, **named)
+        cache_build.decode_bytes = slow
+        table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(40)])
+        cache = open_cache([table], 24, folder=Path("cache"), threads=2, background=True)
+        for x, rows in Feed(table, 24, cache=cache).in_order(3):
+            print("batch", flush=True)
+            if sys.argv[1] == "end":
+                break"""
+    here = str(Path(__file__).parents[2])
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
+    command = [sys.executable, "-c", program, leaves]
+    with subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"batch\n"
+        began = time.monotonic()
+        if leaves == "interrupt":
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert time.monotonic() - began < 8  # all of it would take 18 seconds
+    assert (b"KeyboardInterrupt" in said) == (leaves == "interrupt")
+    assert process.returncode == {"interrupt": -signal.SIGINT, "end": 0}[leaves]
+    assert 3 <= lines(tmp_path / "cache") < 40  # what was done counts
