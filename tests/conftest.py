@@ -61,6 +61,12 @@ def finished(scenes, quick, tmp_path_factory):
 
 
 @pytest.fixture
+def run(finished, tmp_path):
+    """A copy of the finished run, to be changed."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+@pytest.fixture
 def pictures(tmp_path):
     """A CSV of twelve small pictures of three colours, in a folder of their own."""
     from PIL import Image

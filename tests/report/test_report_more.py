@@ -45,12 +45,6 @@ def images(document: str) -> list[str]:
     return re.findall(r'<img src="([^"]*)"', document)
 
 
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    shutil.copytree(finished, tmp_path / "run")
-    return tmp_path / "run"
-
-
 def observed_alone(run: Path, edit: Callable[..., None]) -> None:
     """Let nothing but observed labels be known of a run."""
     labels, seen = dict(np.load(run / "labels.npz")), np.load(run / "observed.npz")

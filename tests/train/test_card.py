@@ -1,6 +1,5 @@
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -10,11 +9,6 @@ from spml.errors import UserError
 from spml.model.store import read_info, write_info
 from spml.train import Settings, fit
 from spml.train.card import write_card
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "run")
 
 
 def card(run):

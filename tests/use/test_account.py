@@ -1,18 +1,11 @@
 """What calibration.json says, held against the labels and scores of the run."""
 
-import shutil
-
 import numpy as np
 import pytest
 
 from spml.metrics import threshold_metrics
 from spml.model.store import read_info
 from spml.use.calibrate import calibrate
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "run")
 
 
 def test_classes_of_fewer_than_five_known_positives_are_named(run):

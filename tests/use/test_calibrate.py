@@ -9,24 +9,9 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.aims import Aim, thresholds
-from spml.use.assess import assess, run_data
+from spml.use.assess import assess
 from spml.use.calibrate import calibrate, undo
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "run")
-    return tmp_path / "run"
-
-
-def written(run):
-    return (run / "calibration.json").read_bytes(), (run / "best" / "model.json").read_bytes()
-
-
-def change(path, **arrays):
-    with np.load(path) as file:
-        kept = dict(file)
-    np.savez_compressed(path, **(kept | arrays))
+from tests.use.conftest import change, observe_only, written
 
 
 def scramble(run):
@@ -50,35 +35,6 @@ def test_labels_that_were_not_observed_change_no_byte(run, words):
     assert written(run) != before
 
 
-def observe_only(run):
-    """Let the run be one whose epoch was chosen by observed labels."""
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "selection": "observed"}))
-
-
-@pytest.fixture
-def noisy(monkeypatch):
-    """Makes noise of every label of the data's own complete tables that was not observed; counts how often."""
-    from dataclasses import replace
-
-    from spml.use import assess as room
-
-    load, loaded = room.load, []
-
-    def with_noise(*given, **named):
-        found = load(*given, **named)
-        table, rng = found.complete.labels, np.random.default_rng(6)
-        noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
-        loaded.append(given)
-        return replace(found, complete=found.complete.with_labels(np.where(found.observed.labels == 1, 1, noise)))
-
-    def start():
-        monkeypatch.setattr(room, "load", with_noise)
-        return loaded
-
-    return start
-
-
 def test_scores_computed_from_the_data_read_no_other_label_either(run, noisy):
     shutil.rmtree(run / "scores")
     calibrate(run, labels="observed")
@@ -87,86 +43,6 @@ def test_scores_computed_from_the_data_read_no_other_label_either(run, noisy):
     loaded = noisy()
     calibrate(run, labels="observed")
     assert written(run) == before and loaded
-
-
-@pytest.fixture
-def changed(monkeypatch):
-    """Lets the data have changed since training, as the function given says."""
-    from spml.use import assess as room
-
-    load = room.load
-    return lambda how: monkeypatch.setattr(room, "load", lambda *given, **named: how(load(*given, **named)))
-
-
-def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed):
-    from dataclasses import replace
-
-    (run / "labels.npz").unlink()
-    calibrate(run, labels="complete")
-    before = written(run)
-    undo(run)
-    changed(lambda found: replace(found, test=None))
-    calibrate(run, labels="complete")  # with the run's own scores, and the same labels of the same rows
-    assert written(run) == before
-    left = (run / "best" / "model.json").read_bytes()
-    told = "has other rows or labels than the run was trained with, and may now"
-    for how in (
-        lambda found: replace(found, val_rows=found.train_rows[: len(found.val_rows)]),
-        lambda found: replace(found, complete=found.complete.take(np.roll(np.arange(len(found.complete)), 1))),
-    ):
-        changed(how)
-        with pytest.raises(UserError, match=told):
-            calibrate(run, labels="complete")
-    changed(lambda found: replace(found, test=None))
-    shutil.rmtree(run / "scores")
-    with pytest.raises(UserError, match=f"has no scores of its validation items, and its data cannot be had: .*{told}"):
-        calibrate(run, labels="observed")
-    (run / "observed.npz").unlink()
-    with pytest.raises(UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"):
-        calibrate(run, labels="observed")
-    assert (run / "best" / "model.json").read_bytes() == left
-
-
-def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
-    config = {"data": "digits", "labels": "complete", "selection": "observed", "observe_seed": 0, "split_seed": 0}
-    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    for classes, told in (
-        (["nought", *names[1:]], "has 10 classes, the model 10, such as 'zero', which the model has not; put back"),
-        ([*names, "ten"], "has 10 classes, the model 11; put back"),
-        (names[::-1], "has the model's classes in another order; put back"),
-    ):
-        with pytest.raises(UserError, match=f"digits {told}"):
-            run_data(config, classes, None)
-
-
-def test_estimates_read_no_other_label(run, noisy):
-    complete = assess(run, "val")
-    observe_only(run)
-    before = assess(run, "val"), (run / "eval-val.json").read_bytes()
-    loaded = noisy()
-    assert (assess(run, "val"), (run / "eval-val.json").read_bytes()) == before and loaded
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "selection": "complete"}))
-    assert assess(run, "val") != complete  # the noise did arrive
-
-
-def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
-    observe_only(run)
-    found = assess(run, "val")
-    told = found["estimates"]["map"]
-    assert found["labels"] == "observed" and told["low"] <= told["value"] <= told["high"] <= 100
-    assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
-    assert main(["eval", str(run), "--split", "val"]) == 0
-    assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
-    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"])
-    assert "estimates" in assess(run, "val")
-    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"] + 1)
-    assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
-    assert main(["eval", str(run), "--split", "val"]) == 0
-    assert f"{found['items']} items have a positive, and a range needs {found['items'] + 1}" in capsys.readouterr().err
-    monkeypatch.undo()
-    monkeypatch.setattr("spml.use.assess.MOST_ESTIMATED", 0)
-    assert "estimates" not in assess(run, "val")
 
 
 def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
@@ -243,19 +119,6 @@ def test_figures_are_those_of_the_model_as_it_is_stored(run, method, labels):
     assert 0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1 and 0 < row["propensity"] <= 1
 
 
-def test_evaluation_uses_the_calibrated_probabilities(run):
-    calibrate(run, method="temperature")
-    found = assess(run, "test")["metrics"]
-    info = read_info(run)
-    shifted = [[x, (np.array(y) + 50).tolist()] for x, y in info.calibration]
-    path = run / "best" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "calibration": shifted}))
-    other = assess(run, "test")["metrics"]
-    assert (
-        other["CR"] == 100 and other["map"] == found["map"] and other["calibration_error"] > found["calibration_error"]
-    )
-
-
 def test_aims_are_served(run):
     high = calibrate(run, labels="complete", aim="precision=0.7")
     full = calibrate(run, labels="complete", aim="recall=0.95")
@@ -283,78 +146,6 @@ def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):
     assert calibrate(run)["labels"] == "complete"
     observe_only(run)
     assert calibrate(run)["labels"] == "observed"
-
-
-def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
-    def line(*words, at=run):
-        assert main(["calibrate", str(at), *words]) == 2
-        return capsys.readouterr().err
-
-    assert "is not a folder" in line(at=tmp_path / "none")
-    assert "--aim f3" in line("--aim", "f3")
-    assert "--seed must not be negative" in line("--seed", "-1")
-    assert "--batch-size must be above 0" in line("--batch-size", "0")
-    assert "complete ones tell it" in line("--positives-per-item", "2")
-    assert "from 1 to the number of classes" in line("--positives-per-item", "50", "--labels", "observed")
-    model = (run / "best" / "model.json").read_text()
-    (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | {"classes": list("abcdefghij")}))
-    assert "other classes than the model" in line()
-    fewer = {"classes": ["a"], "thresholds": [0.5]}
-    (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | fewer))
-    assert "10 classes, the model 1" in line()
-    (run / "best" / "model.json").write_text(model)
-    for text in ("{}", '{"before": {"thr'):
-        (run / "calibration.json").write_text(text)
-        told = line()
-        assert "not written by spml calibrate; move it away" in told and "train" not in told
-    (run / "calibration.json").unlink()
-    scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
-    scores.write_bytes(scores.read_bytes()[:100])
-    assert "it is damaged" in line()
-    np.savez(scores, logits=np.zeros((7, 10), np.float16))
-    assert "do not fit 48 items of 10 classes" in line()
-    scores.unlink()
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone.npz")}))
-    assert "no scores of its validation items, and its data cannot be had" in line()
-    (run / "result.json").unlink()
-    assert "not a finished run" in line()
-
-
-def test_few_items_no_labels_and_classes_never_seen(run):
-    with np.load(run / "observed.npz") as file:
-        observed, rows = file["observed"], file["val_rows"]
-    few = observed.copy()
-    few[rows[20:]] = 0
-    change(run / "observed.npz", observed=few)
-    assert calibrate(run, labels="observed")["items_left_out"] == len(rows) - 20
-    few[rows[19]] = 0
-    change(run / "observed.npz", observed=few)
-    with pytest.raises(UserError, match="19 validation items have a positive; calibration needs 20"):
-        calibrate(run, labels="observed")
-    column = observed.copy()
-    column[rows, 4] = 0
-    change(run / "observed.npz", observed=column)
-    record = calibrate(run, labels="observed")
-    assert record["items_left_out"] == int((column[rows] == 1).sum(axis=1).tolist().count(0))
-    assert record["classes"][4]["name"] in record["few_positives"] and 0 < record["classes"][4]["prior"]["value"] < 0.5
-    change(run / "observed.npz", observed=observed, val_rows=rows[:0])
-    with pytest.raises(UserError, match="no validation items"):
-        calibrate(run)
-
-
-def test_scores_that_overflowed_or_are_no_numbers(run):
-    scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
-    with np.load(scores) as file:
-        logits = file["logits"].copy()
-    logits[0, 0], logits[1, 1] = np.inf, -np.inf
-    np.savez(scores, logits=logits)
-    record = calibrate(run, labels="observed")
-    assert np.isfinite(record["overall"]["map"]["value"])
-    logits[2, 2] = np.nan
-    np.savez(scores, logits=logits)
-    with pytest.raises(UserError, match="NaN"):
-        calibrate(run, labels="observed")
 
 
 def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):

@@ -1,9 +1,3 @@
-import contextlib
-import csv
-import json
-import subprocess
-import sys
-import threading
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,22 +11,7 @@ from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.use import ahead
 from spml.use.predict import Options, predict, reader, scorer
-from tests.use.conftest import huge_png
-
-PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
-
-
-@pytest.fixture
-def model(tmp_path):
-    torch.manual_seed(2)
-    info = ModelInfo(["red", "green", "blue"], "tiny", PICTURES, [0.5, 0.0, 0.999999])
-    save_model(tmp_path / "model", Classifier.build("tiny", 3), info)
-    return tmp_path / "model"
-
-
-def rows(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.use.conftest import PICTURES, rows
 
 
 def test_files_folders_and_tables_give_the_models_probabilities(model, pictures, tmp_path):
@@ -100,22 +79,6 @@ def test_inputs_that_cannot_be_predicted_are_refused(model, tmp_path):
         predict(model, [tmp_path / "a.jpg"], tmp_path / "p.xlsx")
 
 
-def test_evaluation_repeats_the_runs_own_figures(finished, tmp_path):
-    import shutil
-
-    from spml.use.assess import assess
-
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    result = json.loads((run / "result.json").read_text())
-    before = (run / "result.json").read_bytes()
-    test, val = assess(run, "test"), assess(run, "val")
-    assert test["metrics"]["map"] == pytest.approx(result["test_map"], abs=1e-9)
-    assert val["metrics"]["map"] == pytest.approx(result["val_map"], abs=1e-9)
-    assert (run / "result.json").read_bytes() == before
-    assert json.loads((run / "eval-test.json").read_text()) == test
-
-
 def test_a_table_needs_no_more_than_an_image_column(model, pictures, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -153,27 +116,6 @@ def test_weights_that_are_not_numbers_are_found_out(model, pictures, tmp_path):
         predict(model, [pictures], tmp_path / "out.csv")
 
 
-def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(tmp_path, pictures, monkeypatch, capsys):
-    from spml.cli import main
-    from spml.use.assess import assess
-
-    monkeypatch.chdir(pictures.parent)
-    wide = ["image,red,green,blue,split"]
-    for line in pictures.read_text().splitlines()[1:]:
-        image, label, split = line.split(",")
-        absent = "" if split == "train" else "-1"
-        wide.append(",".join([image, *("1" if c == label else absent for c in ("red", "green", "blue")), split]))
-    Path("wide.csv").write_text("\n".join(wide) + "\n")
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
-    assert main(["train", "wide.csv", *words]) == 0
-    result = json.loads(Path("run/result.json").read_text())
-    assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])
-
-
-def spml(*words, **more):
-    return subprocess.run([sys.executable, "-m", "spml.cli", *map(str, words)], capture_output=True, **more)
-
-
 def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path):
     photo = pictures.parent / "photos" / "3.png"
     plain, steep = make_model("plain"), make_model("steep", calibration=[[[0, 1], [1, 3]]] * 3)
@@ -185,112 +127,6 @@ def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path)
     assert found["steep"] == pytest.approx(1 / (1 + np.exp(-(2 * logits + 1))), abs=1e-4)
     assert found["raw"] == pytest.approx(found["plain"], abs=1e-6)
     assert rows(tmp_path / "raw.csv")[0]["tags"] == rows(tmp_path / "steep.csv")[0]["tags"]
-
-
-def test_thresholds_and_numbers_of_tags_are_changed_at_predict_time(model, pictures, tmp_path):
-    from spml.cli import main
-
-    photo = str(pictures.parent / "photos" / "3.png")
-
-    def tags(*words):
-        out = tmp_path / "tags.jsonl"
-        assert main(["predict", str(model), photo, "--out", str(out), "--overwrite", *words]) == 0
-        return json.loads(out.read_text())["tags"]
-
-    assert tags("--threshold", "0") == ["red", "green", "blue"] and tags("--threshold", "1") == []
-    assert tags("--threshold", "1", "--threshold", "blue=0") == ["blue"]
-    order = tags("--top-k", "3")
-    p = json.loads((tmp_path / "tags.jsonl").read_text())["probabilities"]
-    assert sorted(p, key=p.get, reverse=True) == order
-    assert tags("--threshold", "1", "--at-least", "1") == order[:1]
-    assert tags("--top-k", "2", "--no-probabilities") == order[:2]
-    assert "probabilities" not in json.loads((tmp_path / "tags.jsonl").read_text())
-
-
-def test_paths_on_standard_input_and_rows_on_standard_output(model, pictures):
-    photos = sorted((pictures.parent / "photos").iterdir())
-    given = "\n".join(map(str, photos)) + "\n"
-    done = spml("predict", model, "-", "--out", "-", "--format", "jsonl", input=given.encode())
-    assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [str(photo) for photo in photos]
-    given = "".join(f"{photo}\0" for photo in [*photos, pictures.parent / "gone.jpg"])
-    done = spml("predict", model, "-", "-0", "--out", "-", input=given.encode())
-    assert done.returncode == 2 and len(done.stdout.splitlines()) == 13
-    assert b"gone.jpg: cannot be read" in done.stderr and b"1 of 13 inputs" in done.stderr
-
-
-def test_a_reader_that_has_had_enough_is_no_error(model, pictures):
-    photos = "\n".join([str(pictures.parent / "photos" / "1.png")] * 4000)
-    command = [sys.executable, "-m", "spml.cli", "predict", str(model), "-", "--out", "-"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        writer = threading.Thread(target=feed, args=(process.stdin, photos.encode()))
-        writer.start()
-        assert process.stdout.readline().startswith(b"image,tags")
-        process.stdout.close()
-        error = process.stderr.read()
-        writer.join()
-    assert process.returncode == 141 and error == b""
-
-
-def feed(stream, data):
-    with contextlib.suppress(BrokenPipeError), stream:
-        stream.write(data)
-
-
-def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys):
-    from PIL import Image
-
-    from spml.cli import main
-
-    folder = tmp_path / "p"
-    folder.mkdir()
-    Image.new("RGB", (1, 1), "red").save(folder / "one.png")
-    (folder / "text.jpg").write_text("no picture at all")
-    (folder / "empty.jpg").write_bytes(b"")
-    huge_png(folder / "huge.png")
-    (folder / "loop.jpg").symlink_to("loop.jpg")
-    (folder / "up").symlink_to("..")
-    assert main(["predict", str(model), str(folder), "--out", str(tmp_path / "o.csv")]) == 2
-    error = capsys.readouterr().err
-    assert [Path(row["image"]).name for row in rows(tmp_path / "o.csv")] == ["one.png"]
-    for text in ("text.jpg: not a picture", "empty.jpg: the file is empty", "above 179 megapixels", "symbolic links"):
-        assert text in error
-    assert "p/up/p: a link to a folder that was already read; not followed" in error
-    assert "4 of 5 inputs could not be read" in error and "Traceback" not in error
-
-
-def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, tmp_path, capsys):
-    from spml.cli import main
-
-    out = tmp_path / "o.csv"
-    out.write_text("mine")
-    description = json.loads((model / "model.json").read_text())
-
-    def refused(*words):
-        assert main(["predict", str(model), str(pictures), "--out", str(out), *words]) == 2
-        assert out.read_text() == "mine"
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
-        return error
-
-    assert "already there" in refused()
-    assert main(["predict", str(model), str(pictures), str(out), "--out", str(out), "--overwrite"]) == 2
-    assert "o.csv is one of the inputs and would be replaced; give another --out" in capsys.readouterr().err
-    (tmp_path / "names.txt").write_text("red\nblue\n")
-    assert "2 classes, the model has 3" in refused("--overwrite", "--classes", str(tmp_path / "names.txt"))
-    (model / "model.json").write_text(json.dumps({**description, "format": 99}))
-    assert "newer version of spml" in refused("--overwrite")
-    (model / "model.json").write_text(json.dumps({**description, "classes": ["red", "green"]}))
-    assert "2 classes but 3 thresholds" in refused("--overwrite")
-    (model / "model.json").write_text(json.dumps(description)[:50])
-    assert "not a model description" in refused("--overwrite")
-    (model / "model.json").write_text(json.dumps(description))
-    weights = (model / "model.safetensors").read_bytes()
-    (model / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    assert "model.safetensors" in refused("--overwrite")
-    (model / "model.safetensors").unlink()
-    assert "model.safetensors" in refused("--overwrite")
 
 
 def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_path):

@@ -1,7 +1,6 @@
 """The validation items of a run, as calibration is given them."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -9,11 +8,6 @@ import pytest
 from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.validation import read_validation
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "run")
 
 
 def change(path, **arrays):

@@ -1,0 +1,93 @@
+"""Evaluation of a finished run, and the data that it was trained on."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spml.cli import main
+from spml.errors import UserError
+from spml.model.store import read_info
+from spml.use.assess import assess, run_data
+from spml.use.calibrate import calibrate
+from tests.use.conftest import observe_only
+
+
+def test_evaluation_repeats_the_runs_own_figures(run):
+    result = json.loads((run / "result.json").read_text())
+    before = (run / "result.json").read_bytes()
+    test, val = assess(run, "test"), assess(run, "val")
+    assert test["metrics"]["map"] == pytest.approx(result["test_map"], abs=1e-9)
+    assert val["metrics"]["map"] == pytest.approx(result["val_map"], abs=1e-9)
+    assert (run / "result.json").read_bytes() == before
+    assert json.loads((run / "eval-test.json").read_text()) == test
+
+
+def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(tmp_path, pictures, monkeypatch, capsys):
+    monkeypatch.chdir(pictures.parent)
+    wide = ["image,red,green,blue,split"]
+    for line in pictures.read_text().splitlines()[1:]:
+        image, label, split = line.split(",")
+        absent = "" if split == "train" else "-1"
+        wide.append(",".join([image, *("1" if c == label else absent for c in ("red", "green", "blue")), split]))
+    Path("wide.csv").write_text("\n".join(wide) + "\n")
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
+    assert main(["train", "wide.csv", *words]) == 0
+    result = json.loads(Path("run/result.json").read_text())
+    assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])
+
+
+def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
+    config = {"data": "digits", "labels": "complete", "selection": "observed", "observe_seed": 0, "split_seed": 0}
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    for classes, told in (
+        (["nought", *names[1:]], "has 10 classes, the model 10, such as 'zero', which the model has not; put back"),
+        ([*names, "ten"], "has 10 classes, the model 11; put back"),
+        (names[::-1], "has the model's classes in another order; put back"),
+    ):
+        with pytest.raises(UserError, match=f"digits {told}"):
+            run_data(config, classes, None)
+
+
+def test_estimates_read_no_other_label(run, noisy):
+    complete = assess(run, "val")
+    observe_only(run)
+    before = assess(run, "val"), (run / "eval-val.json").read_bytes()
+    loaded = noisy()
+    assert (assess(run, "val"), (run / "eval-val.json").read_bytes()) == before and loaded
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "selection": "complete"}))
+    assert assess(run, "val") != complete  # the noise did arrive
+
+
+def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
+    observe_only(run)
+    found = assess(run, "val")
+    told = found["estimates"]["map"]
+    assert found["labels"] == "observed" and told["low"] <= told["value"] <= told["high"] <= 100
+    assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
+    assert main(["eval", str(run), "--split", "val"]) == 0
+    assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
+    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"])
+    assert "estimates" in assess(run, "val")
+    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"] + 1)
+    assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
+    assert main(["eval", str(run), "--split", "val"]) == 0
+    assert f"{found['items']} items have a positive, and a range needs {found['items'] + 1}" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr("spml.use.assess.MOST_ESTIMATED", 0)
+    assert "estimates" not in assess(run, "val")
+
+
+def test_evaluation_uses_the_calibrated_probabilities(run):
+    calibrate(run, method="temperature")
+    found = assess(run, "test")["metrics"]
+    info = read_info(run)
+    shifted = [[x, (np.array(y) + 50).tolist()] for x, y in info.calibration]
+    path = run / "best" / "model.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "calibration": shifted}))
+    other = assess(run, "test")["metrics"]
+    assert (
+        other["CR"] == 100 and other["map"] == found["map"] and other["calibration_error"] > found["calibration_error"]
+    )

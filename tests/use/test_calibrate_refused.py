@@ -1,0 +1,123 @@
+"""What cannot be calibrated, or only with care."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from spml.cli import main
+from spml.errors import UserError
+from spml.model.store import read_info
+from spml.use.calibrate import calibrate, undo
+from tests.use.conftest import change, written
+
+
+@pytest.fixture
+def changed(monkeypatch):
+    """Lets the data have changed since training, as the function given says."""
+    from spml.use import assess as room
+
+    load = room.load
+    return lambda how: monkeypatch.setattr(room, "load", lambda *given, **named: how(load(*given, **named)))
+
+
+def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed):
+    from dataclasses import replace
+
+    (run / "labels.npz").unlink()
+    calibrate(run, labels="complete")
+    before = written(run)
+    undo(run)
+    changed(lambda found: replace(found, test=None))
+    calibrate(run, labels="complete")  # with the run's own scores, and the same labels of the same rows
+    assert written(run) == before
+    left = (run / "best" / "model.json").read_bytes()
+    told = "has other rows or labels than the run was trained with, and may now"
+    for how in (
+        lambda found: replace(found, val_rows=found.train_rows[: len(found.val_rows)]),
+        lambda found: replace(found, complete=found.complete.take(np.roll(np.arange(len(found.complete)), 1))),
+    ):
+        changed(how)
+        with pytest.raises(UserError, match=told):
+            calibrate(run, labels="complete")
+    changed(lambda found: replace(found, test=None))
+    shutil.rmtree(run / "scores")
+    with pytest.raises(UserError, match=f"has no scores of its validation items, and its data cannot be had: .*{told}"):
+        calibrate(run, labels="observed")
+    (run / "observed.npz").unlink()
+    with pytest.raises(UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"):
+        calibrate(run, labels="observed")
+    assert (run / "best" / "model.json").read_bytes() == left
+
+
+def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
+    def line(*words, at=run):
+        assert main(["calibrate", str(at), *words]) == 2
+        return capsys.readouterr().err
+
+    assert "is not a folder" in line(at=tmp_path / "none")
+    assert "--aim f3" in line("--aim", "f3")
+    assert "--seed must not be negative" in line("--seed", "-1")
+    assert "--batch-size must be above 0" in line("--batch-size", "0")
+    assert "complete ones tell it" in line("--positives-per-item", "2")
+    assert "from 1 to the number of classes" in line("--positives-per-item", "50", "--labels", "observed")
+    model = (run / "best" / "model.json").read_text()
+    (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | {"classes": list("abcdefghij")}))
+    assert "other classes than the model" in line()
+    fewer = {"classes": ["a"], "thresholds": [0.5]}
+    (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | fewer))
+    assert "10 classes, the model 1" in line()
+    (run / "best" / "model.json").write_text(model)
+    for text in ("{}", '{"before": {"thr'):
+        (run / "calibration.json").write_text(text)
+        told = line()
+        assert "not written by spml calibrate; move it away" in told and "train" not in told
+    (run / "calibration.json").unlink()
+    scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
+    scores.write_bytes(scores.read_bytes()[:100])
+    assert "it is damaged" in line()
+    np.savez(scores, logits=np.zeros((7, 10), np.float16))
+    assert "do not fit 48 items of 10 classes" in line()
+    scores.unlink()
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone.npz")}))
+    assert "no scores of its validation items, and its data cannot be had" in line()
+    (run / "result.json").unlink()
+    assert "not a finished run" in line()
+
+
+def test_few_items_no_labels_and_classes_never_seen(run):
+    with np.load(run / "observed.npz") as file:
+        observed, rows = file["observed"], file["val_rows"]
+    few = observed.copy()
+    few[rows[20:]] = 0
+    change(run / "observed.npz", observed=few)
+    assert calibrate(run, labels="observed")["items_left_out"] == len(rows) - 20
+    few[rows[19]] = 0
+    change(run / "observed.npz", observed=few)
+    with pytest.raises(UserError, match="19 validation items have a positive; calibration needs 20"):
+        calibrate(run, labels="observed")
+    column = observed.copy()
+    column[rows, 4] = 0
+    change(run / "observed.npz", observed=column)
+    record = calibrate(run, labels="observed")
+    assert record["items_left_out"] == int((column[rows] == 1).sum(axis=1).tolist().count(0))
+    assert record["classes"][4]["name"] in record["few_positives"] and 0 < record["classes"][4]["prior"]["value"] < 0.5
+    change(run / "observed.npz", observed=observed, val_rows=rows[:0])
+    with pytest.raises(UserError, match="no validation items"):
+        calibrate(run)
+
+
+def test_scores_that_overflowed_or_are_no_numbers(run):
+    scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
+    with np.load(scores) as file:
+        logits = file["logits"].copy()
+    logits[0, 0], logits[1, 1] = np.inf, -np.inf
+    np.savez(scores, logits=logits)
+    record = calibrate(run, labels="observed")
+    assert np.isfinite(record["overall"]["map"]["value"])
+    logits[2, 2] = np.nan
+    np.savez(scores, logits=logits)
+    with pytest.raises(UserError, match="NaN"):
+        calibrate(run, labels="observed")
