@@ -49,10 +49,10 @@ def at_unknown(
     return given.tolist(), entries.detach().flatten().tolist(), gradient.flatten().tolist()
 
 
-def loss_curves(q3: Sequence[float] = Q3) -> list[Curve]:
+def loss_curves() -> list[Curve]:
     """L3 for several q3, and cross-entropy, which it comes to as q3 goes to 0."""
     curves = []
-    for q in q3:
+    for q in Q3:
         p, values, _ = at_unknown("gr", {"khat": False, "v": False, "q3": q})
         curves.append(Curve(f"q3 = {q:g}", p, values))
     p, values, _ = at_unknown("an", {})

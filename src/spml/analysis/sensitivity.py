@@ -92,9 +92,9 @@ STUDIES = (
 )
 
 
-def short_form(studies: Sequence[Study] = STUDIES) -> tuple[Study, ...]:
+def short_form() -> tuple[Study, ...]:
     """The same studies at the corners of their grids, for a first look."""
-    return tuple(study if study.name == MOVES else replace(study, points=_corners(study)) for study in studies)
+    return tuple(study if study.name == MOVES else replace(study, points=_corners(study)) for study in STUDIES)
 
 
 def _corners(study: Study) -> tuple[Point, ...]:

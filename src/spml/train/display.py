@@ -17,9 +17,9 @@ from spml.train.settings import Settings
 class Display:
     """Bars on a terminal, lines elsewhere, nothing when told to be quiet."""
 
-    def __init__(self, quiet: bool = False, console: Console | None = None) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.console = console or Console()
+        self.console = Console()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

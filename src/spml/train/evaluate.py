@@ -24,11 +24,10 @@ def predict_logits(
     batch_size: int,
     device: torch.device | str = "cpu",
     advance: Callable[[int], None] | None = None,
-    processes: Processes = ALONE,
 ) -> Logits:
     """Logits (items, classes) in the table's order; `advance` is told how many items were done."""
     parts: list[Tensor] = []
-    for logits, rows in score_batches(model, feed, batch_size, device, processes):
+    for logits, rows in score_batches(model, feed, batch_size, device):
         parts.append(logits)
         if advance is not None:
             advance(len(rows))

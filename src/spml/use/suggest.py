@@ -44,7 +44,6 @@ def suggest(
     columns: Sequence[int] | None = None,
     per_class: int | None = None,
     batch_size: int = 64,
-    cache: Cache | None = None,
     on_error: OnError | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> list[Suggestion]:
@@ -58,11 +57,10 @@ def suggest(
         columns: of these classes alone.
         per_class: at most so many of each class.
         batch_size: items at a time.
-        cache: of the table's pictures.
         on_error: told of each picture that cannot be read, which is then left out; without it, it is raised.
         advance: told how many items are done, and of how many.
     """
-    logits = score(table, model, info, batch_size=batch_size, cache=cache, on_error=on_error, advance=advance)
+    logits = score(table, model, info, batch_size=batch_size, on_error=on_error, advance=advance)
     read = np.isfinite(logits[:, 0])
     if not read.any():
         raise UserError(f"none of {len(table):,} pictures could be read; nothing was written")
