@@ -191,23 +191,15 @@ def _tex(text: str) -> str:
 
 def page(tables: Sequence[Table]) -> str:
     """One HTML page of all tables, nothing to load from elsewhere."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from spml.report.page import render
 
-    environment = Environment(
-        loader=PackageLoader("spml.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    shown = [cells(table) for table in tables]
-    names = list(dict.fromkeys(table.title for table in tables))
-    return environment.get_template("bench.html").render(
-        title=", ".join(names),
-        subtitle=", ".join(dict.fromkeys(table.data for table in tables)),
-        notes=[],
-        tables=shown,
-    )
+    values = {
+        "title": ", ".join(dict.fromkeys(table.title for table in tables)),
+        "subtitle": ", ".join(dict.fromkeys(table.data for table in tables)),
+        "notes": [],
+        "tables": [cells(table) for table in tables],
+    }
+    return render("bench.html", values)
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {

@@ -120,6 +120,17 @@ def say(text: str) -> None:
     print(f"spml: {_plain(text)}", file=sys.stderr)
 
 
+class LeftOut:
+    """Says what was left out, and counts it."""
+
+    count = 0
+
+    def __call__(self, error: Exception) -> None:
+        """For what could not be read."""
+        self.count += 1
+        say(f"left out: {error}")
+
+
 def note_unfinished(run: Path) -> None:
     """Say so where a model is that of a run which has not ended: the best so far."""
     if (run / "config.json").is_file() and (run / "best").is_dir() and not (run / "result.json").is_file():

@@ -40,7 +40,7 @@ class Explain:
         from rich.console import Console
         from rich.progress import Progress
 
-        from spml.cli import note_unfinished, say
+        from spml.cli import LeftOut, note_unfinished, say
         from spml.errors import DataError, UserError
         from spml.use.explain import explain, explain_worst
         from spml.use.tagging import named_classes
@@ -48,13 +48,7 @@ class Explain:
         if (self.worst is None) == (not self.inputs):
             raise UserError("give pictures, or --worst N for the worst mistakes on the run's own data")
         note_unfinished(self.run_folder)
-        bad = 0
-
-        def on_error(error: DataError) -> None:
-            nonlocal bad
-            bad += 1
-            say(f"left out: {error}")
-
+        left_out = LeftOut()
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
             task = progress.add_task("explaining", total=None)
             if self.worst is not None:
@@ -65,7 +59,7 @@ class Explain:
                     split=self.split,
                     root=self.root,
                     overwrite=self.overwrite,
-                    on_error=on_error,
+                    on_error=left_out,
                     note=say,
                     advance=lambda done: progress.advance(task, done),
                 )
@@ -77,10 +71,10 @@ class Explain:
                     classes=named_classes(self.classes, self.run_folder),
                     top=self.top,
                     overwrite=self.overwrite,
-                    on_error=on_error,
+                    on_error=left_out,
                     note=say,
                     advance=lambda done: progress.update(task, completed=done),
                 )
         print(f"{written:,} written to {self.out / 'index.html'}")
-        if bad:
-            raise DataError(f"{bad:,} could not be read, named above")
+        if left_out.count:
+            raise DataError(f"{left_out.count:,} could not be read, named above")

@@ -50,7 +50,7 @@ class Predict:
         from rich.console import Console
         from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        from spml.cli import note_unfinished, say
+        from spml.cli import LeftOut, note_unfinished, say
         from spml.data.check_fix import refuse_existing
         from spml.errors import DataError, UserError
         from spml.use.predict import Options, predict
@@ -73,13 +73,7 @@ class Predict:
             self.classes,
             self.null,
         )
-        bad = 0
-
-        def on_error(error: DataError) -> None:
-            nonlocal bad
-            bad += 1
-            say(f"left out: {error}")
-
+        left_out = LeftOut()
         console = Console(stderr=True)
         shown = SpinnerColumn(), TextColumn("predicting"), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -89,14 +83,14 @@ class Predict:
                 self.inputs,
                 self.out,
                 options,
-                on_error=on_error,
+                on_error=left_out,
                 note=say,
                 advance=lambda done: progress.update(task, completed=done),
             )
         if self.out != STANDARD:
             print(f"{written:,} written to {self.out}")
-        if bad:
-            raise DataError(f"{bad:,} of {written + bad:,} inputs could not be read, named above")
+        if left_out.count:
+            raise DataError(f"{left_out.count:,} of {written + left_out.count:,} inputs could not be read, named above")
 
 
 def _same_file(out: Path, one: str) -> bool:

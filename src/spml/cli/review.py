@@ -46,19 +46,13 @@ class Review:
         from rich.console import Console
         from rich.progress import Progress
 
-        from spml.cli import say
+        from spml.cli import LeftOut, say
         from spml.errors import DataError
         from spml.use.review import PAGE, review
         from spml.use.tagging import named_classes
 
         out = self.out or self.run_folder / "review"
-        bad = 0
-
-        def on_error(row: int, error: DataError) -> None:
-            nonlocal bad
-            bad += 1
-            say(f"left out: {error}")
-
+        left_out = LeftOut()
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
             tasks = {what: progress.add_task(what, total=None) for what in ("scoring", "drawing")}
             written = review(
@@ -71,14 +65,14 @@ class Review:
                 root=self.root,
                 overwrite=self.overwrite,
                 batch_size=self.batch_size,
-                on_error=on_error,
+                on_error=lambda row, error: left_out(error),
                 note=say,
                 advance=lambda what, done, total: progress.update(tasks[what], completed=done, total=total),
             )
         print(f"{written:,} labels to look at: open {out / PAGE}")
         print(f"then: {shlex.join(['spml', 'review', str(self.run_folder), '--answers', 'answers.csv'])}")
-        if bad:
-            raise DataError(f"{bad:,} pictures could not be read, named above")
+        if left_out.count:
+            raise DataError(f"{left_out.count:,} pictures could not be read, named above")
 
     def _merge(self, answers: Path) -> None:
         from spml.cli import say

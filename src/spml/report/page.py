@@ -57,15 +57,16 @@ def write_report(
         def found(model: Model) -> Pictures:
             return find_pictures(read[0], model, data, root) if pictures else Pictures(NOT_ASKED)
 
-        page = _render("run.html", run_page(read[0], title, found, pictures))
+        page = render("run.html", run_page(read[0], title, found, pictures))
     else:
         from spml.report.compare import compare_page
 
-        page = _render("compare.html", compare_page(read, title, against, advance))
+        page = render("compare.html", compare_page(read, title, against, advance))
     return _replace(Path(out), page)
 
 
-def _render(template: str, values: dict[str, Any]) -> str:
+def render(template: str, values: dict[str, Any]) -> str:
+    """A template of the report, filled; what it names and is not given is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from spml.report.text import file_name
