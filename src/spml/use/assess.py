@@ -13,7 +13,6 @@ import torch
 from spml import metrics
 from spml.atomic import write_json
 from spml.data import Experiment, load
-from spml.data.feed import Feed
 from spml.data.files import is_named
 from spml.data.names import GIVEN, ClassList
 from spml.errors import DAMAGED, DataError, UserError
@@ -21,6 +20,7 @@ from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
 from spml.train.files import read_json
 from spml.train.record import fingerprint, known_share, other_data, rankable
+from spml.use.running import feed_for, own_device
 
 CHANGED = "other rows or labels than the run was trained with"
 ARRAYS, PICTURES = "arrays", "pictures"  # what the estimator calls its data, which no file holds
@@ -57,8 +57,7 @@ def assess(
     if changed and split == "val":
         raise not_validated_on(experiment)
     table, labels, kind = run_split(experiment, split, str(config["selection"]))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
+    device, feed = own_device(), feed_for(table, info)
     done = 0
 
     def count(items: int) -> None:

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spml import metrics
 from spml.data import Experiment, LabelTable, SparseLabels
-from spml.data.feed import Feed
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.store import write_info
@@ -27,6 +26,7 @@ from spml.train import Settings, fit, predict_logits, randomness
 from spml.train.card import write_card
 from spml.use import estimator_inputs as inputs
 from spml.use.assess import ARRAYS, PICTURES
+from spml.use.running import feed_for, own_device
 
 Probabilities = npt.NDArray[np.float32]
 TURN = threading.RLock()  # to train: all threads of a process draw from the same random numbers
@@ -132,8 +132,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise UserError(f"the model was trained on {kind}; X is something else")
         empty = SparseLabels.from_dense(np.zeros((len(items), 1), np.int8))
         rows = inputs.table(items, np.array(["any"]), empty)
-        feed = Feed(rows, self.info_.preprocessing["size"], upright=bool(self.info_.preprocessing["upright"]))
-        device = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        feed = feed_for(rows, self.info_)
+        device = self.device if self.device != "auto" else own_device()
         try:
             logits: Probabilities = predict_logits(self.model_.to(device), feed, 4096 if features else 64, device)
         finally:

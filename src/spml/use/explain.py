@@ -17,6 +17,7 @@ from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.inputs import Inputs, Item, Note
 from spml.use.mistakes import Mistake, worst_mistakes
 from spml.use.overlay import overlay, plain, rounded, shown
+from spml.use.running import NOT_NUMBERS, own_device
 from spml.use.sheet import Entry, Sheet, refuse_other, sheet
 from spml.use.tagging import class_column
 
@@ -127,7 +128,7 @@ class _Explained:
             logits, maps = class_maps(model, picture.x[None].to(device))
             calibrated = info.calibrate()(logits.float().cpu())[0]
         if not torch.isfinite(calibrated).all():
-            raise UserError("the model gives values that are not numbers; its weights are damaged")
+            raise UserError(NOT_NUMBERS)
         self.maps = from_threshold(model, info, maps[0].float().cpu())
         self.probabilities = calibrated.sigmoid().tolist()
         self.order = calibrated.argsort(descending=True, stable=True).tolist()
@@ -153,7 +154,7 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
     model, info = load_model(run)
     if info.preprocessing["kind"] != "pictures":
         raise UserError(f"{run}: a model of feature vectors, which have no places to show; explain needs pictures")
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), info
+    return model.to(own_device()), info
 
 
 def _pictures(items: Iterable[Item], info: ModelInfo, on_error: OnError | None) -> Iterator[tuple[Item, _Picture]]:

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import torch
 
 from spml.data.builder import OnError
-from spml.data.feed import Feed
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
 from spml.train.files import read_json
 from spml.use.assess import run_data, run_split
 from spml.use.inputs import Item, Note
+from spml.use.running import feed_for
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def worst_mistakes(
     """
     config = read_json(run / "config.json")
     table, labels, _ = run_split(run_data(config, info.classes, root, note), split, str(config.get("selection")))
-    feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
+    feed = feed_for(table, info)
     device, calibrate = next(model.parameters()).device, info.calibrate()
     calibrated = torch.zeros(labels.shape)
     known = np.zeros_like(labels)

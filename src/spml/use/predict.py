@@ -17,6 +17,7 @@ from spml.train.guard import out_of_memory
 from spml.use.ahead import Ahead, answers
 from spml.use.inputs import Inputs, Note
 from spml.use.replay import Replayed
+from spml.use.running import NOT_NUMBERS, own_device
 from spml.use.tagging import Rule, check_classes, parse_thresholds
 from spml.use.writers import Predicted, format_of, writing
 
@@ -87,7 +88,7 @@ def predict(
     if how.classes is not None:
         check_classes(how.classes, info)
     items = Inputs(inputs, info, null=how.null, on_error=on_error, note=note)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = own_device()
     ahead = reader(info, how.batch_size, how.threads, device)
     written = 0
     with writing(out, kind, info.classes, probabilities=how.probabilities) as write:
@@ -95,7 +96,7 @@ def predict(
         for group, both in answers(score, ahead.batches(items, on_error, score.prepare), device):
             raw, calibrated = both
             if not torch.isfinite(both).all():
-                raise UserError(f"{run}: the model gives values that are not numbers; its weights are damaged")
+                raise UserError(f"{run}: {NOT_NUMBERS}")
             p = calibrated.sigmoid().numpy()
             shown = raw.sigmoid().numpy() if how.raw else p
             tags = [[info.classes[i] for i in row] for row in rule.columns(calibrated.numpy(), p, shown, info)]

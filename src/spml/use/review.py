@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from spml.atomic import held, replacing_folder
 from spml.data import Experiment, LabelTable
@@ -21,6 +20,7 @@ from spml.train.files import read_json
 from spml.use.assess import run_data
 from spml.use.inputs import Note
 from spml.use.review_page import Card, draw, render
+from spml.use.running import own_device
 from spml.use.suggest import Suggestion, suggest
 from spml.use.tagging import class_column
 
@@ -54,7 +54,7 @@ class Reviewed:
         read_json(run / "result.json")
         model, info = load_model(run)
         experiment = run_data(config, info.classes, root, note)
-        return cls(config, experiment, model.to("cuda" if torch.cuda.is_available() else "cpu"), info)
+        return cls(config, experiment, model.to(own_device()), info)
 
     def rows(self, split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Rows of the train list that belong to a split."""

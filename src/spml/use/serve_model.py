@@ -21,6 +21,7 @@ from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.overlay import overlay, plain, rounded, shown
+from spml.use.running import NOT_NUMBERS, own_device
 
 NAME_LENGTH = 80  # characters of a client's file name that messages repeat
 
@@ -75,7 +76,7 @@ class Tagger:
             raise UserError(f"{run}: a model of feature vectors; serve shows pictures")
         at = Path(run).resolve()
         self.limits, self.name = limits, at.parent.name if at.name == "best" else at.name
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = own_device()
         self.model.to(self.device)
         self.calibration = self.info.calibrate()
         self._one_at_a_time = threading.Lock()
@@ -90,7 +91,7 @@ class Tagger:
                 logits, maps = class_maps(self.model, x[None].to(self.device))
                 calibrated = self.calibration(logits.float().cpu())[0]
             if not torch.isfinite(calibrated).all():
-                raise UserError("the model gives values that are not numbers; its weights are damaged")
+                raise UserError(NOT_NUMBERS)
             evidence = from_threshold(self.model, self.info, maps[0].float().cpu())
             return Seen(calibrated.sigmoid().numpy(), evidence, shown(picture))
 

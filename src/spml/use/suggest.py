@@ -10,10 +10,11 @@ import torch
 
 from spml.data import LabelTable
 from spml.data.cache import Cache
-from spml.data.feed import Feed, OnError
+from spml.data.feed import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.use.ranking import Labels, Logits, fit_scale, likeliest
+from spml.use.running import NOT_NUMBERS, feed_for
 
 DENSE_LIMIT = 2**31  # logits held at once
 
@@ -92,14 +93,14 @@ def score(
     if size[0] * size[1] > DENSE_LIMIT:
         raise UserError(f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; give --split val")
     logits = np.full(size, np.nan, np.float32)
-    feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]), cache=cache)
+    feed = feed_for(table, info, cache)
     device = next(model.parameters()).device
     model.eval()
     for x, rows in feed.in_order(batch_size, on_error):
         with torch.inference_mode():
             found = model(x.to(device, non_blocking=True)).float().cpu().numpy()
         if not np.isfinite(found).all():
-            raise UserError("the model gives values that are not numbers; its weights are damaged")
+            raise UserError(NOT_NUMBERS)
         logits[rows] = found
         if advance is not None:
             advance(int(rows[-1]) + 1, len(table))

@@ -110,16 +110,13 @@ def _complete(
 
 def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int) -> Any:
     """Logits through the model, from the data."""
-    import torch
-
-    from spml.data.feed import Feed
     from spml.model import load_model
     from spml.train.evaluate import predict_logits
+    from spml.use.running import feed_for, own_device
 
     experiment = _data(run, "scores of its validation items", config, info, root, same=True)
     table = experiment.observed.take(rows)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    feed = Feed(table, info.preprocessing["size"], upright=bool(info.preprocessing["upright"]))
+    device, feed = own_device(), feed_for(table, info)
     return predict_logits(load_model(run)[0].to(device), feed, batch, device).astype(np.float64)
 
 

@@ -1,0 +1,23 @@
+"""How a stored model is run: where, and with items as it was trained on them."""
+
+from __future__ import annotations
+
+import torch
+
+from spml.data import LabelTable
+from spml.data.cache import Cache
+from spml.data.feed import Feed
+from spml.model import ModelInfo
+
+NOT_NUMBERS = "the model gives values that are not numbers; its weights are damaged"
+
+
+def own_device() -> str:
+    """A GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def feed_for(table: LabelTable, info: ModelInfo, cache: Cache | None = None) -> Feed:
+    """The items of a table as a model takes them; `cache` is of the table's pictures."""
+    how = info.preprocessing
+    return Feed(table, how["size"], upright=bool(how["upright"]), cache=cache)
