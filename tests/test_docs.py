@@ -251,7 +251,8 @@ def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypa
     from choosing import choosing, voc_maps
 
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    assert f"<!-- generated: choosing -->\n{choosing()}\n<!-- end -->" in page, "benchmarks/choosing.py writes it again"
+    assert f"<!-- generated: choosing -->\n{choosing()}\n<!-- end -->" in page, "make docs writes it again"
+    assert "benchmarks/choosing.py docs/choosing.md" in (ROOT / "Makefile").read_text(encoding="utf-8")
     runs = [json.loads(path.read_text()) for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json")]
     rates = [(run, 1.0 if run["config"].get("head", "").startswith("query") else 10.0) for run in runs]
     runs = [run for run, times in rates if run["settings"]["lr"] == 5e-5 and run["settings"]["head_lr"] == times]
