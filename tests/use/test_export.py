@@ -188,7 +188,8 @@ def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monk
     Path("model.onnx").write_text("mine")
     for words, message in {
         (): "already there",
-        ("--out", "m.txt"): "ends in .onnx",
+        ("--out", "m.pt"): "--out m.pt: give a name that ends in .onnx for ONNX, or in .pt2 for torch.export",
+        ("--out", "m.pt2", "--format", "onnx"): "ends in .onnx",
         ("--out", "m.onnx", "--format", "torch"): "ends in .pt2",
     }.items():
         assert main(["export", folder, *words]) == 2

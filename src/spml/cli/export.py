@@ -38,7 +38,9 @@ class Export:
         kind = self.format or ("torch" if self.out is not None and self.out.suffix.lower() == ".pt2" else "onnx")
         out = self.out or Path(f"model{SUFFIXES[kind]}")
         if out.suffix.lower() != SUFFIXES[kind]:
-            raise UserError(f"--out {out}: --format {kind} is written to a name that ends in {SUFFIXES[kind]}")
+            wanted = f"--format {kind} is written to a name that ends in {SUFFIXES[kind]}"
+            either = "give a name that ends in .onnx for ONNX, or in .pt2 for torch.export"
+            raise UserError(f"--out {out}: {wanted if self.format else either}")
         if not self.overwrite:
             refuse_existing(out, "give --overwrite or another --out")
         note_unfinished(self.run_folder)
