@@ -39,7 +39,7 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
 def records(builder: Builder) -> Iterator[Record]:
     """First line and cells of each record that is not blank; all have as many cells as the first, the header."""
     bad: list[tuple[int, str]] = []
-    reader = csv.reader(lines(builder.source, bad), delimiter=_separator(builder.source), strict=True)
+    reader = csv.reader(lines(builder.source, bad), delimiter=separator(builder.source), strict=True)
     width = 0
     while True:
         bad.clear()
@@ -68,12 +68,12 @@ def _check_width(builder: Builder, line: int, found: int, width: int) -> None:
         raise builder.error(line, f"{found} cells, the header has {width}; {remedy}")
 
 
-def _separator(path: Path) -> str:
+def separator(path: Path) -> str:
     """The separator that finds a column `image` in the header, or else the most columns."""
     header = next((line for line in lines(path) if line.strip()), "")
 
-    def fitness(separator: str) -> tuple[bool, int]:
-        cells = next(csv.reader([header], delimiter=separator), [])
+    def fitness(sign: str) -> tuple[bool, int]:
+        cells = next(csv.reader([header], delimiter=sign), [])
         return "image" in [cell.strip().lower() for cell in cells], len(cells)
 
     try:

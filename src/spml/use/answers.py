@@ -13,6 +13,7 @@ import numpy as np
 
 from spml.atomic import replacing, write_text
 from spml.data import LabelTable
+from spml.data.csv_files import separator
 from spml.data.names import suggestion
 from spml.data.text import lines
 from spml.errors import DataError, UserError
@@ -54,7 +55,7 @@ def merge(
 
     Args:
         run: a finished run.
-        answers: CSV with the columns image, class and answer (1 or -1).
+        answers: CSV with the columns image, class and answer (1, -1, or nothing where there is none).
         out: .csv where the data are picture files, .npz where they are arrays; beside the answers when None.
         root: folder of the data's files; where they were at training when None.
         note: told where the data are no longer those of the run; answers are then joined to what they are now.
@@ -115,29 +116,33 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
             twice.add(item)
     columns = {name: i for i, name in enumerate(table.classes)}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    reader = csv.reader(lines(path), strict=True)
+    reader = csv.reader(lines(path), delimiter=separator(path), strict=True)
     try:
         header = [cell.strip().lower() for cell in next(reader, [])]
-        if header != HEADER:
+        if any(header.count(name) != 1 for name in HEADER):
             raise DataError(f"{path}, line 1: the columns are {','.join(header) or 'none'}; give {','.join(HEADER)}")
+        places = [header.index(name) for name in HEADER]
         start = reader.line_num + 1
         for cells in reader:
             line, start = start, reader.line_num + 1
             where = f"{path}, line {line}: "
             if not any(cell.strip() for cell in cells):
                 continue
-            if len(cells) != len(HEADER):
-                raise DataError(f"{where}{len(cells)} cells, the header has {len(HEADER)}; is the line whole?")
-            image, name, said = cells[0], cells[1].strip(), cells[2].strip().lower()
+            if len(cells) != len(header):
+                raise DataError(f"{where}{len(cells)} cells, the header has {len(header)}; is the line whole?")
+            image, name, said = (cells[place] for place in places)
+            name, said = name.strip(), said.strip()
+            if not said:  # not answered yet
+                continue
             if image not in rows:
                 raise DataError(f"{where}{image!r} is not in the run's train list; is it the answers of another run?")
             if image in twice:
                 raise DataError(f"{where}{image!r} names several items; give each a name of its own")
             if name not in columns:
                 raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
-            if said not in VALUES:
-                raise DataError(f"{where}{cells[2]!r} is no answer; write 1 for yes or -1 for no")
-            _add(seen, (rows[image], columns[name]), VALUES[said], line, where, table)
+            if said.lower() not in VALUES:
+                raise DataError(f"{where}{said!r} is no answer; write 1 for yes or -1 for no")
+            _add(seen, (rows[image], columns[name]), VALUES[said.lower()], line, where, table)
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; check the quotes of this row") from None
     if not seen:
