@@ -317,3 +317,15 @@ def test_labels_that_training_did_not_see_are_not_in_the_page(tmp_path: Path, mo
         Path("run/result.json").write_text(json.dumps(result | {"seconds": 1.0, "images_per_second": 1.0}))
         pages.append(page(Path("run")))
     assert pages[0] == pages[1]
+
+
+def test_a_single_epoch_has_no_parts_of_epochs_on_its_axis() -> None:
+    import matplotlib.pyplot as plt
+
+    from spml.report.figures import epoch_axis
+
+    figure, ax = plt.subplots()
+    ax.plot([1], [0.5], marker="o")
+    epoch_axis(ax, "training loss")
+    assert all(place == round(place) for place in ax.get_xticks())
+    plt.close(figure)

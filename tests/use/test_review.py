@@ -15,6 +15,8 @@ from spml.train import Settings, fit
 from spml.use.review import _known, review
 from tests.use import browser as chromium
 
+needs_chromium = pytest.mark.skipif(chromium.found() is None, reason="no chromium is installed, which shows the page")
+
 
 def table(folder):
     with (folder / "suggestions.csv").open(newline="", encoding="utf-8") as file:
@@ -247,7 +249,7 @@ def test_names_that_look_like_html_stay_text(pictures, tmp_path, monkeypatch):
     assert "</script><b>red & 'x'" in {card["name"] for card in cards}
 
 
-@pytest.mark.skipif(chromium.found() is None, reason="no chromium is installed, which clicks through the page")
+@needs_chromium
 def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
     out = tmp_path / "out"
     review(run, out, count=40)
@@ -285,3 +287,15 @@ def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
     lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in given]
     assert saved.read_text().splitlines() == ["image,class,answer", *lines]
     assert main(["review", str(run), "--answers", str(saved), "--out", str(tmp_path / "new.npz")]) == 0
+
+
+@needs_chromium
+def test_a_long_name_of_a_class_does_not_make_the_page_wider_than_the_window(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("long.csv").write_text(Path("photos.csv").read_text().replace(",red,", f",{'red' * 70},"))
+    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
+    assert main(["train", "long.csv", *words]) == 0 and main(["review", "run"]) == 0
+    with chromium.Browser(chromium.found(), tmp_path / "profile", (900, 900), tmp_path) as browser:
+        browser.go((tmp_path / "run/review/index.html").as_uri())
+        browser.until("document.querySelector('#classes option') !== null")
+        assert browser.value("document.documentElement.scrollWidth") <= 900

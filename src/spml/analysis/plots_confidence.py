@@ -42,7 +42,7 @@ def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
     ax.set_ylim(0)
     ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) + 0.4)
     name_ends(ax, [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)], 1.01)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     ax.grid(axis="y")
     ax.tick_params(length=0)
     ax.set_xlabel("epoch (circled: the best)")

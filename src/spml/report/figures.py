@@ -45,7 +45,7 @@ def epoch_axis(ax: Axes, title: str) -> None:
 
     ax.set_title(title, loc="left", color=QUIET)
     ax.set_xlabel("epoch")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     ax.grid(axis="x", visible=False)
 
 
