@@ -114,6 +114,8 @@ def test_standard_input_is_read_as_it_comes(info, monkeypatch):
     assert [next(paths) for _ in range(100)] == ["x.jpg"] * 100 and source.given == 1
     with pytest.raises(DataError, match="without a line end"):
         list(listed(io.BytesIO(b"x" * (3 * PATH_LIMIT))))
+    with pytest.raises(DataError, match=r"the paths end in NUL; use --null \(-0\)"):
+        list(listed(io.BytesIO(b"a.jpg\0b.jpg\0")))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert names(["-"], info) == ["a.jpg", "b c.jpg", "last.jpg"]
 

@@ -177,6 +177,8 @@ def listed(stream: Source, null: bool = False) -> Iterator[str]:
     """Paths as they come in: one a line, or ended by NUL; blank lines are passed over."""
     end, rest = b"\0" if null else b"\n", b""
     while chunk := stream.read1(CHUNK):
+        if not null and b"\0" in chunk:  # no path has one within
+            raise DataError("standard input: the paths end in NUL; use --null (-0)")
         *whole, rest = (rest + chunk).split(end)
         for path in whole:
             if text := os.fsdecode(path if null else path.rstrip(b"\r")):
