@@ -104,13 +104,15 @@ def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
     turned = [source["0.weight"].transpose(0, 1), *list(source.values())[1:]]
     torch.save({f"x{i}": value for i, value in enumerate(turned)}, tmp_path / "turned.pth")
     torch.save({"a": Malicious()}, tmp_path / "code.pth")
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF")
     (tmp_path / "text.safetensors").write_text("hello")
     torch.save([1, 2], tmp_path / "list.pth")
     expected = {
         "few.pth": "not weights of this backbone",
         "shape.pth": r"'0.weight' has shape \(1,\), not \(16, 3, 3, 3\)",
         "turned.pth": "not weights of this backbone: .* are not there, first '0.weight'",
-        "code.pth": "not a file of weights",
+        "code.pth": r"not a file of weights \(torch cannot read it, or it holds more than tensors; nothing",
+        "photo.jpg": r"not a file of weights \(torch cannot read it, .*\); give a state dict",
         "text.safetensors": "not a file of weights",
         "list.pth": "holds no table of tensors",
     }

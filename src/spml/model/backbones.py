@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import pickle
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -168,6 +169,9 @@ def read_tensors(path: Path) -> Mapping[str, Tensor]:
 
             return load_file(path)
         loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # of which torch would say how to load it all the same
+        reason = "torch cannot read it, or it holds more than tensors; nothing of it was run"
+        raise UserError(f"{path}: not a file of weights ({reason}); give a state dict") from error
     except Exception as error:  # each format has its own errors for a broken file
         reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
         raise UserError(f"{path}: not a file of weights ({reason})") from error
