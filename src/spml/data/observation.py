@@ -123,7 +123,10 @@ def _from_file(table: LabelTable, path: str, reader: Reader) -> tuple[SparseLabe
     if len(rows) != len(table):
         listed = set(table.items)
         extra = [item for item in rows if item not in listed]
-        raise DataError(f"{path}: {len(extra):,} items that are not in the train list, first {extra[0]!r}")
+        raise DataError(
+            f"{path}: {len(extra):,} items that are not in the train list, first {extra[0]!r}; "
+            "leave them out, or mark those of the test split in a column split"
+        )
     return _aligned(table, given, [rows[item] for item in table.items], path)
 
 
