@@ -85,6 +85,12 @@ def test_errors_are_listed_then_summed_up(photos, capsys):
     assert "1 problem: 1 missing file;" in capsys.readouterr().err
 
 
+def test_a_lack_of_rows_is_not_said_to_be_mended_by_a_cleaned_table(photos, capsys):
+    photos(["a.png,dog,"])
+    assert main(["check", "photos.csv"]) == 2
+    assert capsys.readouterr().err == "spml: photos.csv: 1 problem: 1 lack of rows or labels; add some\n"
+
+
 @pytest.mark.parametrize(("count", "rest"), [(20, None), (21, "  and 1 more"), (45, "  and 25 more")])
 def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
     gone = [f"gone{i}.png" for i in range(count)]

@@ -53,7 +53,7 @@ class Check:
         from spml.cli.check_output import bar, print_problems, print_summary, print_warnings
         from spml.data import read
         from spml.data.check import check, unread_problems
-        from spml.data.check_kinds import Findings, count_kinds, counted
+        from spml.data.check_kinds import KINDS, Findings, count_kinds, counted
         from spml.data.files import default_labels
         from spml.errors import DataError
 
@@ -91,13 +91,15 @@ class Check:
         print_warnings(console, [str(one.message) for one in said])
         print_problems(console, found)
         print_summary(console, tables, complete=kind == "complete")
-        errors = counted(count_kinds(found.errors))
+        kinds = count_kinds(found.errors)
         if self.fix is not None:
             self._fix(console, self.fix, tables, found)
         elif found.errors:
             noun = "problem" if len(found.errors) == 1 else "problems"
-            remedy = "mend them" if arrays else "mend them, or write a cleaned table with --fix OUT"
-            raise DataError(f"{self.data}: {len(found.errors):,} {noun}: {errors}; {remedy}")
+            lacking = set(kinds) == {"untrainable"}  # of which no table can be cleaned
+            mend = "mend them" if arrays else "mend them, or write a cleaned table with --fix OUT"
+            remedy = KINDS["untrainable"].remedy if lacking else mend
+            raise DataError(f"{self.data}: {len(found.errors):,} {noun}: {counted(kinds)}; {remedy}")
         else:
             warned = counted(count_kinds(found.warnings))
             console.print(f"No errors{f'; warnings: {warned}' if warned else ''}.", soft_wrap=True)
