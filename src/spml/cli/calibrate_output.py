@@ -41,6 +41,8 @@ def _about(record: dict[str, Any]) -> list[str]:
         how = ends if record["positives_per_item_given"] is None else "as given"
         lines.append(f"positives per item: {told['value']:.2f} ({how})")
         lines.append("All figures below are estimates from observed positives; no other label was read.")
+        if record["positives_per_item_given"] is None:
+            lines.append("They stand and fall with the positives per item: give --positives-per-item if you know them.")
     if few := record["few_positives"]:
         lines.append(f"few known positives, so these lean on the other classes: {_named(few)}")
     if none := record["untagged"]:
