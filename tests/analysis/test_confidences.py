@@ -104,6 +104,14 @@ def test_both_ends_of_a_run(make):
     assert (found.before.epoch, found.after.epoch, found.a) == (0, 2, 0.6) and found.after.higher == 1
 
 
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_no_other_epoch_stands_for_an_end_that_is_not_there(make, epoch):
+    folder = make()
+    (folder / "scores" / f"val-{epoch:02d}.npz").unlink()
+    with pytest.raises(UserError, match=f"scores of epoch {epoch} are needed"):
+        assumptions(unknown_labels(folder), 0.6)
+
+
 def spoil(folder, what):
     if what == "labels":
         (folder / "labels.npz").unlink()
@@ -124,7 +132,7 @@ def spoil(folder, what):
     {
         "labels": "no labels.npz",
         "scores": "is not there",
-        "all scores": "holds no scores",
+        "all scores": "val-00.npz is not there",
         "nan": "diverged",
         "shape": "do not fit",
     }.items(),

@@ -2,9 +2,11 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from spml.analysis import plots_confidence
+from spml.analysis.assumptions import Assumptions, ratios
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import FONT, name_ends
 
@@ -42,3 +44,15 @@ def test_the_highest_bar_of_either_group_is_within_the_axes(tmp_path, monkeypatc
         one = Distinguishability("an", "an-0", 100, 100, [0, 1], [0.0, 0.1], 1, *counts)
         plots_confidence.draw_distinguishability([one], tmp_path / "d.svg")
         assert tops[-1].get_ylim()[1] > 90
+
+
+@pytest.mark.parametrize(("starts", "panels"), [((0.5, 0.5), 3), ((0.5, 0.6), 4)])
+def test_every_pair_of_axes_of_the_assumptions_is_drawn_upon(tmp_path, monkeypatch, starts, panels):
+    seen = []
+    drawn = plots_confidence._ratios
+    monkeypatch.setattr(plots_confidence, "_ratios", lambda ax, *rest: (drawn(ax, *rest), seen.append(ax)))
+    positive = np.arange(40) % 4 == 0
+    at = {p: ratios(np.full(40, p), positive, 0.5, 0) for p in (*starts, 0.9)}
+    found = [Assumptions(name, name, 0.5, at[p], at[0.9]) for name, p in zip(("gr", "an"), starts, strict=True)]
+    plots_confidence.draw_assumptions(found, tmp_path / "e.svg")
+    assert len(seen) == panels and seen[0].figure.axes == seen

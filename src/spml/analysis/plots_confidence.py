@@ -84,8 +84,8 @@ def draw_assumptions(found: Sequence[Assumptions], *files: Path) -> None:
     panels = [(f"before training, {_methods(found)}", found[0].before, found[0].a)] if _alike(found) else []
     panels = panels or [(f"{one.method.upper()}, before training", one.before, one.a) for one in found]
     panels += [(f"{one.method.upper()}, after epoch {one.after.epoch}", one.after, one.a) for one in found]
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
+    rows = 1 if len(panels) <= 3 else 2
+    columns = -(-len(panels) // rows)
     with printed(*files, size=(PAGE, 2.6 * rows), font=FONT) as figure:
         axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).flat
         for ax, (title, ratios, a) in zip(axes, panels, strict=False):

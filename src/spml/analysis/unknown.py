@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.inputs import sigmoid
-from spml.train.files import read_arrays, read_json
+from spml.train.files import read_arrays, read_history, read_json
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -50,12 +50,8 @@ class Unknown:
 
     @cached_property
     def epochs(self) -> list[int]:
-        """Whose scores are stored; 0 is before training."""
-        names = [path.stem.partition("-")[2] for path in (self.folder / "scores").glob("val-*.npz")]
-        found = sorted(int(name) for name in names if name.isdigit())
-        if not found:
-            raise UserError(f"{self.folder / 'scores'} holds no scores of validation items (val-*.npz)")
-        return found
+        """That the run trained; 0 is before training."""
+        return [record["epoch"] for record in read_history(self.folder / "history.jsonl")]
 
     def at(self, epoch: int) -> Floats:
         """The confidences after an epoch."""
