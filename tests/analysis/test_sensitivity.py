@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spml.analysis.archive import Made, comparable, find, the
-from spml.analysis.figures import study_cases
+from spml.analysis.figures import FIGURES, Source, draw, study_cases
 from spml.analysis.sensitivity import GR, LINES, STUDIES, sensitivity, short_form
 from spml.errors import UserError
 
@@ -56,6 +56,14 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
     assert [point.run for point in moving.points] == ["one", None, "other", None]
     assert moving.points[0].by_epoch == (0.0, 10.0, 20.0) and moving.levels[0].test_map == 40.0
     assert len(sensitivity(group)[0].done) == 1  # the published setting is a point of every grid
+
+
+@pytest.mark.parametrize(("selection", "name"), [("complete", "mAP"), ("observed", "estimate")])
+def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, name):
+    file = make("gr-0", **published()) / "result.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "selection": selection, "test_map": None}))
+    draw(FIGURES["c"], Source(find(tmp_path)[0]), tmp_path)
+    assert (tmp_path / "sensitivity.svg").read_text(encoding="utf-8").count(f">validation {name}, %<") == 4
 
 
 def test_records_and_folders_of_one_run_are_one(make, tmp_path):

@@ -88,13 +88,15 @@ def _gradients(source: Source, files: Sequence[Path]) -> Drawn:
 def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
     from spml.analysis import plots
     from spml.analysis.sensitivity import sensitivity
+    from spml.report.text import chosen_by
 
-    cases = study_cases(source.studies)
-    found = sensitivity(comparable(source.made, cases, source.given), source.studies)
+    group = comparable(source.made, study_cases(source.studies), source.given)
+    found = sensitivity(group, source.studies)
     done, every = sum(len(study.done) for study in found), sum(len(study.points) for study in found)
     if not done:
         raise UserError("it needs runs of gr with the settings of the grid")
-    plots.draw_sensitivity(found, *files)
+    kinds = {run.result.get("selection") for run in group}
+    plots.draw_sensitivity(found, *files, chosen_by=f"validation {chosen_by(kinds)}")
     return [asdict(study) for study in found], "" if done == every else f"{done} of {every} settings were run"
 
 

@@ -50,14 +50,20 @@ def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
         ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, handlelength=2.6, columnspacing=1.2)
 
 
-def draw_sensitivity(studies: Sequence[Sensitivity], *files: Path) -> None:
-    """A pair of axes for each study: mAP by hyper-parameter, AN and EM as levels; moving q3 by epoch."""
+def draw_sensitivity(studies: Sequence[Sensitivity], *files: Path, chosen_by: str = "validation mAP") -> None:
+    """A pair of axes for each study: mAP by hyper-parameter, AN and EM as levels; moving q3 by epoch.
+
+    Args:
+        studies: to draw.
+        files: to write.
+        chosen_by: what the validation figure is called.
+    """
     with printed(*files, size=(PAGE, 5.6), font=FONT) as figure:
         for ax, study in zip(figure.subplots(2, 2).flat, studies, strict=False):
-            (_moving if study.name == MOVES else _grid)(ax, study)
+            (_moving if study.name == MOVES else _grid)(ax, study, chosen_by)
 
 
-def _grid(ax: Axes, study: Sensitivity) -> None:
+def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     tested = any(point.test_map is not None for point in study.done)
     lines = list(dict.fromkeys(point.line for point in study.points))
     ends: list[End] = []
@@ -80,12 +86,12 @@ def _grid(ax: Axes, study: Sensitivity) -> None:
     ax.set_xlim(places[0] - gap, places[-1] + gap)
     ax.set_xticks(places, [f"{place:g}" for place in places])
     name_ends(ax, ends, 1.02)
-    _axes(ax, study.axis, "test mAP, %" if tested else "validation mAP, %")
+    _axes(ax, study.axis, f"{'test mAP' if tested else chosen_by}, %")
     ax.set_title(_counted(study), loc="left", color=QUIET)
 
 
-def _moving(ax: Axes, study: Sensitivity) -> None:
-    """Validation mAP by epoch: what differs is when q3 has which value."""
+def _moving(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
+    """The validation figure by epoch: what differs is when q3 has which value."""
     ends = []
     for number, point in enumerate(study.points):
         curve = [(epoch, value) for epoch, value in enumerate(point.by_epoch) if epoch and value is not None]
@@ -100,7 +106,7 @@ def _moving(ax: Axes, study: Sensitivity) -> None:
     ax.set_xlim(0.7, max(last, 1) + 0.3)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     name_ends(ax, ends, 1.02)
-    _axes(ax, "epoch", "validation mAP, %")
+    _axes(ax, "epoch", f"{chosen_by}, %")
     ax.set_title(_counted(study), loc="left", color=QUIET)
 
 
