@@ -24,7 +24,13 @@ def write_run(folder, method="gr", seed=0, truth=None, logits=None, **config):
     arrays = {"observed": everything, "train_rows": np.arange(2), "val_rows": np.arange(2, 2 + rows)}
     np.savez(folder / "observed.npz", **arrays, sha256=np.array(""))
     np.savez(folder / "labels.npz", classes=np.array(["a", "b", "c"]), val_truth=complete.astype(np.int8))
-    result = {"method": method, "best_epoch": 2, "val_map": 50.0 + seed, "test_map": 40.0 + seed}
+    result = {
+        "method": method,
+        "best_epoch": 2,
+        "selection": "complete",
+        "val_map": 50.0 + seed,
+        "test_map": 40.0 + seed,
+    }
     (folder / "config.json").write_text(json.dumps({**CONFIG, "method": method, "seed": seed, **config}))
     (folder / "result.json").write_text(json.dumps(result))
     lines = [{"epoch": epoch, "val_map": 10.0 * epoch} for epoch in range(3)]

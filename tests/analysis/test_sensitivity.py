@@ -66,14 +66,23 @@ def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, 
     assert (tmp_path / "sensitivity.svg").read_text(encoding="utf-8").count(f">validation {name}, %<") == 4
 
 
+@pytest.mark.parametrize(("file", "told"), [("result.json", "best_epoch of the result"), ("config.json", "lacks data")])
+def test_a_run_that_does_not_say_what_it_is_is_left_out(make, tmp_path, file, told):
+    (make("gr-0", **published()) / file).write_text("{}")
+    make("gr-1", **published())
+    (run,), (problem,) = find(tmp_path)
+    assert run.name == "gr-1" and "gr-0" in problem and told in problem
+
+
 def test_records_and_folders_of_one_run_are_one(make, tmp_path):
     folder = make("scores/gr-1", **published())
-    record = {"config": json.loads((folder / "config.json").read_text()), "history": [], "result": {"val_map": 1.0}}
+    result = {"val_map": 1.0, "best_epoch": 1, "selection": "complete"}
+    record = {"config": json.loads((folder / "config.json").read_text()), "history": [], "result": result}
     (tmp_path / "gr-1.json").write_text(json.dumps(record))
     (tmp_path / "plan.json").write_text("{}")
     (tmp_path / "broken.json").write_text("{")
     (run,), problems = find(tmp_path)
-    assert run.folder == folder and run.result == {"val_map": 1.0}
+    assert run.folder == folder and run.result == result
     assert len(problems) == 1 and "broken.json: not JSON" in problems[0]
     with pytest.raises(UserError, match="is not a folder"):
         find(tmp_path / "nowhere")

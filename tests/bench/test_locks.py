@@ -7,10 +7,13 @@ import sys
 import threading
 import time
 
+import pytest
+
 from spml.bench import locks
 from spml.bench.locks import STALE, Lock, stale
 from spml.bench.plan import Run
 from spml.bench.shelf import ATTEMPTS, Shelf
+from spml.errors import UserError
 
 from .conftest import done
 
@@ -136,12 +139,19 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
     assert shelf.state(run.id) == "failed" and "without a word" in shelf.outcome(run.id)["error"]
 
 
-def test_a_damaged_record_is_named(tmp_path):
-    import pytest
-
-    from spml.errors import UserError
-
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
+        ("{}", "the result is no JSON object"),
+        ('{"result": {"val_map": "a"}}', "val_map of the result cannot be 'a'"),
+        ('{"result": {"val_map": 50.0}}', "best_epoch of the result cannot be None"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, text, told):
     (tmp_path / "records").mkdir()
-    (tmp_path / "records" / "x.json").write_text("{")
-    with pytest.raises(UserError, match=r"x\.json is not JSON"):
+    (tmp_path / "records" / "x.json").write_text(text)
+    with pytest.raises(UserError, match=rf"x\.json: {told}.*; remove it, and the run is made again"):
         Shelf(tmp_path).outcome("x")

@@ -51,6 +51,29 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
         read_collected(tmp_path / "other.json")
     with pytest.raises(UserError, match=r"gone\.json: no such file; give the file that spml bench"):
         read_collected(tmp_path / "gone.json")
+    with pytest.raises(UserError, match=": a folder; give the file that spml bench"):
+        read_collected(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda made: made.update(rows="an"), r"is no bench\.json"),
+        (lambda made: made.update(runs=[]), r"is no bench\.json"),
+        (lambda made: made["rows"][1].pop("finals"), "row 2 has not all of finals, "),
+        (lambda made: made["runs"].update(one=3), "one: the result is no JSON object"),
+        (
+            lambda made: made["runs"].update(one={"result": {"test_map": "a"}}),
+            "one: test_map of the result cannot be 'a'",
+        ),
+    ],
+)
+def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, told):
+    made = json.loads(json.dumps(collected(job.plans[0], job.shelf.outcome)))
+    spoil(made)
+    (tmp_path / "bench.json").write_text(json.dumps(made))
+    with pytest.raises(UserError, match=rf"bench\.json.*{told}.*; give the file that spml bench"):
+        read_collected(tmp_path / "bench.json")
 
 
 def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):

@@ -94,6 +94,19 @@ def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_
     assert len(wrong) == 2 and all(text.endswith("NOT CHECKED") for text in wrong.values())
 
 
+@pytest.mark.parametrize("part", ["runs", "records"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"result": 3}', '{"val_map": "a", "result": {"val_map": "a"}}'])
+def test_a_result_that_cannot_be_read_is_told_and_the_rest_is_looked_at(job, tmp_path, part, text):
+    for kind in ("records", "runs"):
+        shutil.copytree(job.shelf.path / kind, tmp_path / kind)
+    name = min(path.stem for path in (tmp_path / "records").iterdir())
+    file = tmp_path / "runs" / name / "result.json" if part == "runs" else tmp_path / "records" / f"{name}.json"
+    file.write_text(text)
+    (wrong, *rest) = verify(tmp_path / "runs", tmp_path / "records")
+    assert wrong.run == name and str(file) in str(wrong) and str(wrong).endswith("NOT CHECKED")
+    assert not wrong.agrees and len(rest) == 6 and all(check.agrees for check in rest)
+
+
 def test_observed_labels_chose_by_the_estimate_and_a_split_without_labels_is_not_checked(tmp_path):
     rng = np.random.default_rng(0)
     logits, folder = rng.normal(size=(30, 2)).astype(np.float16), tmp_path / "run"

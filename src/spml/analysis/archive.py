@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spml.bench.plan import Case, trimmed
-from spml.errors import UserError
+from spml.bench.record import check_result
+from spml.errors import DAMAGED, UserError
 from spml.train.files import read_history, read_json
 from spml.train.settings import UNNAMED
 
@@ -59,22 +60,33 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
     for path in _files(folder, ("", "records"), "*.json"):
         try:
             record = read_json(path)
+            if not {"config", "history", "result"} <= set(record):
+                continue
+            _check(record["config"], record["result"], path)
         except UserError as error:
             problems.append(str(error))
-            continue
-        if {"config", "history", "result"} <= set(record):
+        else:
             made[path.stem] = Made(path.stem, record["config"], record["history"], record["result"])
     for path in _files(folder, ("", "runs", "scores"), "*/result.json"):
         home = path.parent
         try:
             config, result = read_json(home / "config.json"), read_json(path)
             history = read_history(home / "history.jsonl")
+            _check(config, result, home)
         except UserError as error:
             problems.append(str(error))
             continue
         known = made.get(home.name, Made(home.name, config, history, result))
         made[home.name] = replace(known, folder=home if (home / "scores").is_dir() else None)
     return [made[name] for name in sorted(made)], problems
+
+
+def _check(config: Any, result: Any, where: Path) -> None:
+    """Raise UserError where it cannot be told what was trained, or what came of it."""
+    lacking = [name for name in ("data", "method", "options") if not isinstance(config, dict) or name not in config]
+    if lacking:
+        raise UserError(f"{where}: its configuration lacks {', '.join(lacking)}; {DAMAGED}")
+    check_result(result, where)
 
 
 def _files(folder: Path, places: Sequence[str], pattern: str) -> list[Path]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from spml.atomic import write_text
 from spml.bench.plan import Run, done_in
+from spml.bench.record import check_record
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
 from spml.train.files import read_json
 
 REMEDY = "give the file that spml bench or spml ablate wrote"
+ROW = {"label", "trials", "finals", "wanted"}
 FIGURES = ("val_map", "test_map", "best_epoch", "seconds")
 
 
@@ -28,10 +30,16 @@ def write_collected(path: Path, stored: Mapping[str, Any]) -> None:
 def read_collected(path: Path) -> dict[str, Any]:
     """A bench.json; UserError where it is none."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file; {REMEDY}")
+        raise UserError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}; {REMEDY}")
     stored = read_json(path, REMEDY)
-    if not {"table", "data", "rows", "runs"} <= set(stored):
+    rows, runs = stored.get("rows"), stored.get("runs")
+    if not ({"table", "data"} <= set(stored) and isinstance(rows, list) and isinstance(runs, dict)):
         raise UserError(f"{path} is no bench.json; {REMEDY}")
+    for number, row in enumerate(rows, 1):
+        if not (isinstance(row, dict) and set(row) >= ROW):
+            raise UserError(f"{path}: row {number} has not all of {', '.join(sorted(ROW))}; {REMEDY}")
+    for name, record in runs.items():
+        check_record(record if isinstance(record, dict) else {}, f"{path}, {name}", REMEDY)
     return stored
 
 

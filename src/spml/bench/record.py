@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spml.bench.plan import Record
+from spml.errors import DAMAGED, UserError
 from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
 from spml.train.files import read_arrays, read_history, read_json
 from spml.train.settings import without_folder
 
 LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
+
+# what tables and figures read of a result, and the kinds that it may have
+RESULT: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("val_map", "test_map"), (float, int, type(None))),
+    "best_epoch": (int,),
+    "selection": (str,),
+    "per_class_ap": (dict, type(None)),
+}
+
+
+def check_result(result: Any, where: object, remedy: str = DAMAGED) -> None:
+    """Raise UserError where a run's result is not one that a table or a figure can be made from."""
+    if not isinstance(result, dict):
+        raise UserError(f"{where}: the result is no JSON object; {remedy}")
+    for name, kinds in RESULT.items():
+        if not isinstance(result.get(name), kinds):
+            raise UserError(f"{where}: {name} of the result cannot be {result.get(name)!r}; {remedy}")
+
+
+def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
+    """Raise UserError where a record is neither of a run that is done nor of one that failed."""
+    if not isinstance(record.get("error"), str):
+        check_result(record.get("result"), where, remedy)
 
 
 def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:

@@ -12,9 +12,12 @@ from typing import Any, Literal
 from spml.atomic import write_json, write_text
 from spml.bench.locks import Lock, stale
 from spml.bench.plan import Record, Run, done_in
+from spml.bench.record import check_record
 from spml.errors import UserError
+from spml.train.files import read_json
 
 State = Literal["done", "failed", "running", "pending"]
+REMOVE = "remove it, and the run is made again"
 ATTEMPTS = 5  # processes that may die over a run before it counts as failed
 
 
@@ -50,12 +53,11 @@ class Shelf:
         """What is recorded of a run, or None while it is neither done nor failed."""
         if run_id not in self._read:
             path = self.home / f"{run_id}.json"
-            try:
-                self._read[run_id] = json.loads(path.read_text(encoding="utf-8"))
-            except FileNotFoundError:
+            if not path.is_file():
                 return None
-            except ValueError as error:
-                raise UserError(f"{path} is not JSON ({error}); remove it, and the run is made again") from error
+            record = read_json(path, REMOVE)
+            check_record(record, path, REMOVE)
+            self._read[run_id] = record
         return self._read[run_id]
 
     def state(self, run_id: str) -> State:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.bench.plan import done_in
+from spml.bench.record import check_record, check_result
 from spml.errors import UserError
 from spml.metrics import average_precision
 from spml.train.evaluate import score
@@ -33,28 +34,31 @@ class Check:
     Attributes:
         run: the run folder's name, or that of its record where this says something else.
         split: val or test; of a class, its name too.
-        recorded: the figure.
+        recorded: the figure; None where what is recorded cannot be read.
         bounds: between which it lies by the scores; None where these are not there.
         problem: why there are none, where a file is there that cannot be used.
     """
 
     run: str
     split: str
-    recorded: float
+    recorded: float | None
     bounds: tuple[float, float] | None
     problem: str = ""
 
     @property
     def agrees(self) -> bool:
         """Whether the figure is that of the scores."""
-        return self.bounds is not None and self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
+        if self.bounds is None or self.recorded is None:
+            return False
+        return self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
 
     def __str__(self) -> str:
         found = (
             self.problem or "no scores" if self.bounds is None else "scores give {:.2f} to {:.2f}".format(*self.bounds)
         )
         mark = "" if self.agrees else "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
-        return f"{self.run}  {self.split:<4}  {self.recorded:.2f} recorded, {found}{mark}"
+        told = "" if self.recorded is None else f"{self.recorded:.2f} recorded, "
+        return f"{self.run}  {self.split:<4}  {told}{found}{mark}"
 
 
 def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
@@ -66,9 +70,12 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     if not folders:
         raise UserError(f"{runs} holds no finished run; give the --out of a bench")
     for folder in folders:
-        own = read_json(folder / "result.json")
         file = (records or folder) / f"{folder.name}.json"
-        kept = read_json(file).get("result", {}) if file.is_file() else {}
+        try:
+            own, kept = _result(folder / "result.json"), _kept(file)
+        except UserError as error:  # the other runs are looked at all the same
+            yield Check(folder.name, "", None, None, str(error))
+            continue
         for split in ("val", "test"):
             figure = own.get(f"{split}_map")
             told = kept.get(f"{split}_map", figure)
@@ -76,6 +83,22 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
             yield from _checks(folder, own, split, {name: float(f) for name, f in figures.items() if f is not None})
         told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
         yield from _wrong_classes(folder, {name: aps for name, aps in told_of.items() if aps is not None})
+
+
+def _result(file: Path) -> Record:
+    result = read_json(file)
+    check_result(result, file)
+    return result
+
+
+def _kept(file: Path) -> Record:
+    """The result in a run's record; nothing where there is no record, or one of a failure."""
+    if not file.is_file():
+        return {}
+    record = read_json(file)
+    check_record(record, file)
+    result: Record = record.get("result", {})
+    return result
 
 
 def without_scores(runs: Path, records: Path) -> int:
