@@ -88,6 +88,7 @@ BAD = {
     "no data": (["figures"], "give DATA"),
     "no such figure": (["figures", "--only", "z"], "--only z: no such figure; there are a losses"),
     "no such folder": (["figures", "--runs", "nowhere"], "nowhere is not a folder"),
+    "no epochs": (["figures", "digits", "--only", "d", "--epochs", "0"], "epochs must be above 0, not 0"),
     "no jobs": (["figures", "digits", "--jobs", "0"], "--jobs must be at least 1"),
 }
 

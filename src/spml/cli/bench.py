@@ -52,12 +52,17 @@ class Bench(TableCommand):
         if self.grid or self.tune:
             search = self._grid(experiment) if self.grid else self._tune(experiment)
         seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
-        return Plan("bench", self.data, method_cases(names, self._options(names)), seeds, self._given()[0], search)
+        return Plan(
+            "bench", self.data, method_cases(names, self._options(names, experiment)), seeds, self._given()[0], search
+        )
 
-    def _options(self, names: list[str]) -> dict[str, dict[str, Any]]:
-        """Of each method, from --set."""
+    def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
+        """Of each method, from --set; one that cannot be made with them is an error before any run."""
+        from spml import losses
         from spml.cli.options import parse_options
         from spml.errors import UserError
+        from spml.train.settings import method_options
+        from spml.train.setup import given
 
         pairs: dict[str, list[str]] = {}
         for word in self.set:
@@ -65,4 +70,7 @@ class Bench(TableCommand):
             if method not in names:
                 raise UserError(f"--set {word}: write METHOD.NAME=VALUE with one of {', '.join(names)}")
             pairs.setdefault(method, []).append(word[len(method) + 1 :])
-        return {method: parse_options(method, given) for method, given in pairs.items()}
+        options = {method: parse_options(method, words) for method, words in pairs.items()}
+        for method, own in options.items():
+            losses.create(method, **method_options(method, experiment.name, own), **given(experiment, method))
+        return options

@@ -54,6 +54,8 @@ class RunsCommand(DataOptions, Settings):
         if self.retry:
             shelf.forget_failures(plan.runs(shelf.outcome))
         job = self._job(plan, shelf)
+        if any(shelf.outcome(run.id) is None for run in job.runs()):
+            self._try_settings(experiment)
         write_overview(shelf.path / "plan.json", job.runs(), shelf)
         watch = Watch(plan, shelf, quiet=quiet)
         try:
@@ -67,6 +69,13 @@ class RunsCommand(DataOptions, Settings):
         finally:
             counts = write_overview(shelf.path / "plan.json", job.runs(), shelf)
         return counts
+
+    def _try_settings(self, experiment: Experiment) -> None:
+        """Refuse settings and weights that no run could be made with, rather than record every run as failed."""
+        from spml.train.settings import resolve
+        from spml.train.setup import make_model
+
+        make_model(experiment, resolve(self, experiment))
 
     def tables(self) -> list[str]:
         """Names of the files that are written once runs are made."""
