@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from spml.bench.plan import Case, Plan
 from spml.bench.search import Grid
 from spml.bench.shelf import Shelf
 from spml.bench.work import Workers, work
-from spml.errors import UserError
+from spml.errors import DataError, UserError
 from spml.train.run import RunFolder
 
 from .conftest import SETTINGS, stored
@@ -158,3 +159,29 @@ def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, c
     assert workers.replaced == 0 and [process.exitcode for process in workers.processes] == [2, 2]
     assert "Traceback" not in (told := capfd.readouterr().err) and "gone" in told
     assert {other.shelf.state(run.id) for run in other.runs()} == {"pending"}
+    with pytest.raises(SystemExit) as ended:
+        workers.check()
+    assert ended.value.code == 2
+
+
+def test_pictures_that_cannot_be_read_fail_no_run_either(job, scenes, tmp_path, monkeypatch):
+    def unreadable(*arguments, **more):
+        raise DataError("a.png cannot be read")
+
+    monkeypatch.setattr("spml.train.fit", unreadable)
+    other = moved(job, tmp_path, [Case("an", "an")])
+    with pytest.raises(DataError, match="cannot be read"):
+        work(other, {other.plans[0].data: scenes})
+    assert {other.shelf.state(run.id) for run in other.runs()} == {"pending"}
+
+
+@pytest.mark.parametrize("codes", [(1, 0), (-9, 2), (255, 255)])
+def test_workers_that_are_lost_are_told_where_runs_are_left_open(job, tmp_path, codes):
+    workers = Workers(job, 0)
+    workers.processes = [SimpleNamespace(exitcode=code) for code in codes]
+    workers.check()  # all is done
+    workers.job = moved(job, tmp_path, [Case("an", "an")])
+    with pytest.raises(UserError, match=f"workers ended with exit code {codes[0]} and left runs open"):
+        workers.check()
+    workers.processes = [SimpleNamespace(exitcode=0)]
+    workers.check()  # the rest is made by others, or came too late

@@ -52,9 +52,10 @@ def test_runs_side_by_side_share_the_cores(monkeypatch):
 def test_workers_are_looked_at_until_all_have_ended_and_stopped_in_any_case(monkeypatch):
     monkeypatch.setattr("spml.cli.runs_command.LOOK", 0)
     seen, alive = [], [True, True, False]
-    workers = SimpleNamespace(alive=lambda: alive.pop(0), stop=lambda: seen.append("stop"))
+    told = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
+    workers = SimpleNamespace(alive=lambda: alive.pop(0), **told)
     RunsCommand(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
-    assert seen == ["look", "look", "look", "stop"]  # once more for what was done last
+    assert seen == ["look", "look", "look", "check", "stop"]  # once more for what was done last
 
 
 def test_a_table_of_methods_has_means_and_where_it_can_deviations(capsys):

@@ -16,7 +16,7 @@ from typing import Any
 
 from spml.bench.plan import Plan, Record, Run, benchmark, distinct
 from spml.bench.shelf import Shelf
-from spml.errors import UserError
+from spml.errors import DataError, UserError
 from spml.metrics.bootstrap import RESAMPLES
 
 PAUSE = 1.0  # seconds until it is looked again whether others have finished
@@ -144,6 +144,8 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record | None:
         return condensed(folder, job.resamples)
     except TakenError:
         return None
+    except DataError:  # of all runs alike
+        raise
     except UserError as error:
         return {"error": " ".join(str(error).split())}
     except Exception as error:  # whatever goes wrong in one run, the others are to be done
@@ -210,6 +212,18 @@ class Workers:
                 self.replaced += 1
                 self.processes[place] = self._start()
         return any(process.is_alive() for process in self.processes)
+
+    def check(self) -> None:
+        """Raise where workers ended by an error, or without a word, and left runs that nobody makes."""
+        codes = {process.exitcode for process in self.processes} - {None, 0}
+        if not codes or all(self.job.shelf.state(run.id) != "pending" for run in self.job.runs()):
+            return
+        if codes == {REFUSED}:
+            raise SystemExit(REFUSED)  # they have said why
+        ended = ", ".join(str(code) for code in sorted(codes - {REFUSED}))
+        raise UserError(
+            f"workers ended with exit code {ended} and left runs open; --jobs 1 makes these, or shows why not"
+        )
 
     def stop(self) -> None:
         """Ask all to stop, and wait while they save what they have."""

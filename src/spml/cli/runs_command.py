@@ -115,6 +115,7 @@ class RunsCommand(DataOptions, Settings):
                 time.sleep(LOOK)
                 watch.update()
             watch.update()
+            workers.check()
         finally:
             workers.stop()
 
