@@ -34,7 +34,9 @@ def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkey
     assert main([*words, "--out", "b", "--format", "md"]) == 0
     shown = capsys.readouterr()
     assert shown.out == (tmp_path / "b/table.md").read_text() and "| hill |" in shown.out and "− gr" in shown.out
-    assert "an, seed 0: validation" in shown.err
+    assert (
+        "an, seed 0: validation" in shown.err and "bench.json, table.md, table.csv, table.tex, table.html" in shown.err
+    )
     assert main([*words, "--out", "b", "--quiet"]) == 0
     shown = capsys.readouterr()
     assert "seed 0" not in shown.err and "test mAP" in shown.out
@@ -110,6 +112,15 @@ def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
     assert main([*words, "--format", "md"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
+
+
+def test_a_row_of_the_ablation_that_the_data_do_not_allow_is_told(scenes_file, capsys):
+    from spml.cli.ablate import Ablate
+    from spml.data import load
+
+    for labels, rows, told in (("complete", 11, ""), ("observed", 10, "k̂ of Eq. (kx) is left out")):
+        assert len(Ablate(data=str(scenes_file)).plan(load(str(scenes_file), labels=labels)).cases) == rows
+        assert told in (error := capsys.readouterr().err) and bool(error) == bool(told)
 
 
 def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):

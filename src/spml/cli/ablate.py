@@ -33,11 +33,16 @@ class Ablate(TableCommand):
         """The rows of the paper's table, and one with k_hat of its Eq. (kx)."""
         from spml.bench.ablation import ablation_cases, observed_share
         from spml.bench.plan import Plan
+        from spml.cli import say
         from spml.errors import UserError
 
         if self.published and self.tune:
             raise UserError("--published has no trials and --tune is about them; give one of them")
         search = None if self.published else self._tune(experiment) if self.tune else self._grid(experiment)
         seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
-        cases = ablation_cases(observed_share(experiment))
-        return Plan("ablation", self.data, cases, seeds, self._given()[0], search)
+        a = observed_share(experiment)
+        if a is None and not self.quiet:
+            say(
+                "the row with k̂ of Eq. (kx) is left out: it needs complete labels, with more than one positive an image"
+            )
+        return Plan("ablation", self.data, ablation_cases(a), seeds, self._given()[0], search)

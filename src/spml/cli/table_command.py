@@ -31,7 +31,8 @@ class TableCommand(RunsCommand):
     against: str | None = None
     """Row that the others are compared with, on resampled test images. Default: gr."""
     out: Path | None = None
-    """Folder of runs, records and tables; give it again to go on, also from other machines at the same time."""
+    """Folder of runs, records and tables; give it again to go on, also from other machines at the same time.
+    Default: bench/DATA, or ablate/DATA."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Print the table of a bench.json; nothing is run."""
     format: Literal["text", "md", "csv", "tex", "html"] = "text"
@@ -112,6 +113,7 @@ class TableCommand(RunsCommand):
         from spml.bench.files import write_collected
         from spml.bench.tables import collected
         from spml.bench.write import FORMATS
+        from spml.cli import say
 
         stored = collected(plan, shelf.outcome)
         write_collected(shelf.path / "bench.json", stored)
@@ -119,6 +121,8 @@ class TableCommand(RunsCommand):
         for name, as_text in FORMATS.items():
             write_text(shelf.path / f"table.{name}", as_text(made))
         self._print(made)
+        if not self.quiet:
+            say(f"written to {shelf.path}: {', '.join(self.tables())}")
         self._tell(counts, shelf)
 
     def _against(self, labels: list[str]) -> str | None:
