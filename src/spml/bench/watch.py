@@ -15,7 +15,9 @@ from rich.text import Text
 from spml.bench.plan import Case, Plan, Run, done_in
 from spml.bench.shelf import Shelf
 from spml.bench.write import spread
+from spml.errors import UserError
 from spml.report.groups import Summary
+from spml.train.files import read_json
 
 
 class Watch:
@@ -67,18 +69,21 @@ class Watch:
 
     def __rich__(self) -> Table:
         table = Table("row", box=SIMPLE_HEAD, pad_edge=False, title=self.plan.table, title_justify="left")
-        for name in ("trials", "runs", "test mAP", "now"):
+        finals = [run.id for case in self.plan.cases for run in self.plan.finals(case, self.shelf.outcome)]
+        done = [record["result"] for name in finals if done_in(record := self.shelf.outcome(name) or {})]
+        untested = done and all(result.get("test_map") is None for result in done)
+        for name in ("trials", "runs", "validation" if untested else "test mAP", "now"):
             table.add_column(name, justify="left" if name == "now" else "right")
         for case in self.plan.cases:
-            table.add_row(*(Text(cell) for cell in self._cells(case)))
+            table.add_row(*(Text(cell) for cell in self._cells(case, "val_map" if untested else "test_map")))
         return table
 
-    def _cells(self, case: Case) -> list[str]:
+    def _cells(self, case: Case, figure: str) -> list[str]:
         outcomes = self.shelf.outcome
         trials, finals = self.plan.trials(case, outcomes), self.plan.finals(case, outcomes)
         states = {run.id: self.shelf.state(run.id) for run in trials + finals}
         done = [outcomes(run.id) or {} for run in finals if states[run.id] == "done"]
-        test = Summary.of([record["result"].get("test_map") for record in done])
+        figures = Summary.of([record["result"].get(figure) for record in done])
         failed = sum(state == "failed" for state in states.values())
         now = [self._now(run) for run in trials + finals if states[run.id] == "running"]
         ended = sum(states[run.id] in ("done", "failed") for run in trials)
@@ -86,7 +91,7 @@ class Watch:
             case.label,
             f"{ended}/{len(trials)}" if trials else "",
             f"{len(done)}/{len(self.plan.seeds)}",
-            "" if test.mean is None else spread(test),
+            "" if figures.mean is None else spread(figures),
             ", ".join([*now, *([f"{failed} failed"] if failed else [])]),
         ]
 
@@ -95,8 +100,10 @@ class Watch:
 
 
 def _epochs(folder: Path) -> int:
-    """Epochs that a run has trained, by its history."""
+    """The epoch that a run is in, by its history; the last while it is tested."""
     try:
-        return max(0, (folder / "history.jsonl").read_bytes().count(b"\n") - 1) + 1
-    except OSError:
+        lines = (folder / "history.jsonl").read_bytes().count(b"\n")  # the first is of before training
+        last = read_json(folder / "config.json").get("epochs") or lines
+    except (OSError, UserError):
         return 1
+    return max(1, min(lines, last))
