@@ -153,6 +153,10 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     known = [record(), record(images=8), record(seed=2), record(maps=[0.0, 1.5]), done()]
     rows = small(["a", "b", "c", "d", "e"], known=known, against="a").rows
     assert [row.versus is None for row in rows] == [True, True, True, False, True]
+    apart = small(["a", "e"], known=[record(), done()], against="a")
+    assert any("not compared with a: that takes runs of the same seeds" in note for note in cells(apart).notes)
+    alone = small(["a", "e"], known=[record(), {"error": "out of luck"}], against="a")
+    assert not any("not compared" in note for note in cells(alone).notes)
 
 
 def test_runs_with_fewer_resamples_are_compared_in_those_that_both_have():
@@ -224,6 +228,7 @@ def test_without_a_test_split_validation_is_shown():
     made = small(["a", "b"], data="digits", known=known, against="b")
     assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
     assert made.against == "b" and not any("− b" in note for note in cells(made).notes)  # no column that it explains
+    assert any(note.startswith("Rows are not compared with b: that takes test images") for note in cells(made).notes)
     assert cells(made).header.count("validation mAP") == 1
     first = next(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
     assert (first["test"], first["val"]) == ("", "12.0")  # nothing was tested

@@ -85,6 +85,10 @@ def _notes(table: Table, brief: bool) -> list[str]:
             + ("" if brief else "with the interval that holds 95 % of it when test images are resampled, ")
             + "and p by resampled test images; how far it depends on the seeds is not in it."
         )
+    elif table.against and sum(row.seeds > 0 for row in table.rows) > 1:
+        tested = "runs of the same seeds, and resampled test images (--resamples)"
+        needs = tested if table.figure == "test mAP" else "test images with complete labels"
+        notes.append(f"Rows are not compared with {table.against}: that takes {needs}.")
     if not brief and any(row.thirds[THIRDS[0]].num for row in table.rows):
         notes.append(
             "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
