@@ -66,7 +66,7 @@ class Page:
 
     def blocks(self) -> dict[str, Callable[[], str]]:
         names = ("state", "claims", "table_a", "table_b", "query_heads", "table_3", "switches", "below_an", "pixels")
-        own = {name.replace("_", "-"): getattr(self, name) for name in (*names, "backbones")}
+        own = {name.replace("_", "-"): getattr(self, name) for name in (*names, "best_of_grids", "backbones")}
         return own | {
             "command": lambda: f"```\n{shell_function()}\n```",
             "sensitivity": lambda: sensitivity(self.known),
@@ -183,6 +183,9 @@ class Page:
                 said = f"{interval(v)}, {v.seeds} of {len(FRESH)} pairs."
             parts += [f"{method}, the copy less the original: {said}", result_table(self.known, plan)]
         return "\n\n".join(parts)
+
+    def best_of_grids(self) -> str:
+        return result_table(self.known, self.known.plan("grids, three seeds"))
 
     def backbones(self) -> str:
         parts = []
