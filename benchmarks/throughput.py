@@ -44,7 +44,6 @@ from common import Step, environment, turns
 from device_share import flops, host_seconds, peak, profile, waits
 from made_up import fake
 
-from spml import losses
 from spml.data import Experiment, load
 from spml.data.pictures import channels_first
 from spml.train import Settings, fit
@@ -91,12 +90,12 @@ def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callabl
     from spml.train.guard import Guard
     from spml.train.processes import Processes
     from spml.train.settings import method_options, resolve
-    from spml.train.setup import given, make_model, optimizer_for
+    from spml.train.setup import make_method, make_model, optimizer_for
     from spml.train.step import Step as LoopStep
 
     settings = resolve(settings, experiment)
     options = method_options(settings.method, experiment.name, {})
-    method = losses.create(settings.method, **options, **given(experiment, settings.method))
+    method = make_method(experiment, settings.method, options)
     classifier = make_model(experiment, settings)
     fabric = make_fabric(settings, unused=False)
     device = fabric.device

@@ -10,8 +10,8 @@ from typing import Any
 
 from spml.bench.plan import Case, trimmed
 from spml.bench.record import check_result
-from spml.errors import DAMAGED, UserError
-from spml.train.files import read_history, read_json
+from spml.errors import UserError
+from spml.train.files import demand, read_history, read_json
 from spml.train.settings import UNNAMED
 
 # what may differ between the runs of one study, and what is of one machine alone
@@ -83,9 +83,7 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
 
 def _check(config: Any, result: Any, where: Path) -> None:
     """Raise UserError where it cannot be told what was trained, or what came of it."""
-    lacking = [name for name in ("data", "method", "options") if not isinstance(config, dict) or name not in config]
-    if lacking:
-        raise UserError(f"{where}: its configuration lacks {', '.join(lacking)}; {DAMAGED}")
+    demand(config if isinstance(config, dict) else {}, ("data", "method", "options"), f"{where}: its configuration")
     check_result(result, where)
 
 

@@ -10,7 +10,7 @@ from spml.analysis.gradients import Curve
 from spml.analysis.sensitivity import MOVES, Found, Sensitivity
 from spml.report.compare_figures import spread
 from spml.report.printed import printed
-from spml.report.svg import INK, QUIET, Look
+from spml.report.svg import INK, QUIET, Look, whole_epochs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,11 +100,9 @@ def _moving(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
         epochs, values = zip(*curve, strict=True)
         ax.plot(epochs, values, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number))
         ends.append((values[-1], point.line.replace("q3 from ", "q3 ").replace(" to ", "→"), Look(number).colour))
-    from matplotlib.ticker import MaxNLocator
-
     last = max((len(point.by_epoch) - 1 for point in study.points), default=1)
     ax.set_xlim(0.7, max(last, 1) + 0.3)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    whole_epochs(ax)
     name_ends(ax, ends, 1.02)
     _axes(ax, "epoch", f"{chosen_by}, %")
     ax.set_title(_counted(study), loc="left", color=QUIET)

@@ -13,7 +13,7 @@ from spml.analysis.assumptions import FEWEST, Assumptions, Ratios, posterior
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import FONT, PAGE, name_ends
 from spml.report.printed import printed
-from spml.report.svg import COLOURS, INK, QUIET, Look
+from spml.report.svg import COLOURS, INK, QUIET, Look, whole_epochs
 from spml.report.text import count
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ def draw_distinguishability(found: Sequence[Distinguishability], *files: Path) -
 
 
 def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     for number, one in enumerate(found):
         look = Look(number)
         ax.plot(one.epochs, one.distances, color=look.colour, linestyle=look.line, marker=look.marker, markersize=4)
@@ -42,7 +40,7 @@ def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
     ax.set_ylim(0)
     ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) + 0.4)
     name_ends(ax, [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)], 1.01)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    whole_epochs(ax)
     ax.grid(axis="y")
     ax.tick_params(length=0)
     ax.set_xlabel("epoch (circled: the best)")

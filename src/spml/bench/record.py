@@ -39,6 +39,13 @@ def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
         check_result(record.get("result"), where, remedy)
 
 
+def read_record(path: Path, remedy: str = DAMAGED) -> Record:
+    """The record in a file, checked."""
+    record = read_json(path, remedy)
+    check_record(record, path, remedy)
+    return record
+
+
 def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
     """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
     config = read_json(folder / "config.json")

@@ -12,9 +12,8 @@ from typing import Any, Literal
 from spml.atomic import write_json, write_text
 from spml.bench.locks import Lock, stale
 from spml.bench.plan import Record, Run, done_in
-from spml.bench.record import check_record
+from spml.bench.record import read_record
 from spml.errors import UserError
-from spml.train.files import read_json
 
 State = Literal["done", "failed", "running", "pending"]
 REMOVE = "remove it, and the run is made again"
@@ -55,9 +54,7 @@ class Shelf:
             path = self.home / f"{run_id}.json"
             if not path.is_file():
                 return None
-            record = read_json(path, REMOVE)
-            check_record(record, path, REMOVE)
-            self._read[run_id] = record
+            self._read[run_id] = read_record(path, REMOVE)
         return self._read[run_id]
 
     def state(self, run_id: str) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -111,8 +111,7 @@ def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
     runs: Mapping[str, Record] = stored["runs"]
     done = {row["label"]: _done(row["finals"], runs) for row in stored["rows"]}
     every = [record["result"] for records in done.values() for record in records]
-    tested = not every or any(result.get("test_map") is not None for result in every)
-    key = "test_map" if tested else "val_map"
+    key = shown_figure(every)
     base = done.get(against or "", [])
     data = benchmark(stored["data"])
     rows = tuple(
@@ -124,13 +123,19 @@ def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
     return Table(
         str(stored["table"]),
         str(stored["data"]),
-        "test mAP" if tested else figure,
+        "test mAP" if key == "test_map" else figure,
         figure,
         ", ".join(kinds),
         against if base else None,
         rows,
         dict(stored.get("settings", {})),
     )
+
+
+def shown_figure(results: Sequence[Record]) -> Literal["test_map", "val_map"]:
+    """The figure that rows show: that of validation where there are results, and none was tested."""
+    untested = bool(results) and all(result.get("test_map") is None for result in results)
+    return "val_map" if untested else "test_map"
 
 
 def _done(ids: Sequence[str], runs: Mapping[str, Record]) -> list[Record]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.bench.plan import done_in
-from spml.bench.record import check_record, check_result
+from spml.bench.record import check_result, read_record
 from spml.errors import UserError
 from spml.metrics import average_precision
 from spml.train.evaluate import score
@@ -93,11 +93,7 @@ def _result(file: Path) -> Record:
 
 def _kept(file: Path) -> Record:
     """The result in a run's record; nothing where there is no record, or one of a failure."""
-    if not file.is_file():
-        return {}
-    record = read_json(file)
-    check_record(record, file)
-    result: Record = record.get("result", {})
+    result: Record = read_record(file).get("result", {}) if file.is_file() else {}
     return result
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from spml.bench.plan import Case, Plan, Run, done_in
 from spml.bench.shelf import Shelf
+from spml.bench.tables import shown_figure
 from spml.bench.write import spread
 from spml.errors import UserError
 from spml.report.groups import Summary
@@ -71,11 +72,11 @@ class Watch:
         table = Table("row", box=SIMPLE_HEAD, pad_edge=False, title=self.plan.table, title_justify="left")
         finals = [run.id for case in self.plan.cases for run in self.plan.finals(case, self.shelf.outcome)]
         done = [record["result"] for name in finals if done_in(record := self.shelf.outcome(name) or {})]
-        untested = done and all(result.get("test_map") is None for result in done)
-        for name in ("trials", "runs", "validation" if untested else "test mAP", "now"):
+        figure = shown_figure(done)
+        for name in ("trials", "runs", {"test_map": "test mAP", "val_map": "validation"}[figure], "now"):
             table.add_column(name, justify="left" if name == "now" else "right")
         for case in self.plan.cases:
-            table.add_row(*(Text(cell) for cell in self._cells(case, "val_map" if untested else "test_map")))
+            table.add_row(*(Text(cell) for cell in self._cells(case, figure)))
         return table
 
     def _cells(self, case: Case, figure: str) -> list[str]:

@@ -58,11 +58,10 @@ class Bench(TableCommand):
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
         """Of each method, from --set; one that cannot be made with them is an error before any run."""
-        from spml import losses
         from spml.cli.options import parse_options
         from spml.errors import UserError
         from spml.train.settings import method_options
-        from spml.train.setup import given
+        from spml.train.setup import make_method
 
         pairs: dict[str, list[str]] = {}
         for word in self.set:
@@ -72,5 +71,5 @@ class Bench(TableCommand):
             pairs.setdefault(method, []).append(word[len(method) + 1 :])
         options = {method: parse_options(method, words) for method, words in pairs.items()}
         for method, own in options.items():
-            losses.create(method, **method_options(method, experiment.name, own), **given(experiment, method))
+            make_method(experiment, method, method_options(method, experiment.name, own))
         return options

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from spml.metrics.inputs import sigmoid
 from spml.report.run import Scored
-from spml.report.svg import COLOURS, INK, QUIET, draw
+from spml.report.svg import COLOURS, INK, QUIET, draw, whole_epochs
 from spml.report.text import count, percent, short
 
 if TYPE_CHECKING:
@@ -41,11 +41,9 @@ def curve(values: Mapping[int, float], title: str, *, name: str, chosen: int | N
 
 def epoch_axis(ax: Axes, title: str) -> None:
     """Whole epochs below, the quantity's name above the left corner."""
-    from matplotlib.ticker import MaxNLocator
-
     ax.set_title(title, loc="left", color=QUIET)
     ax.set_xlabel("epoch")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    whole_epochs(ax)
     ax.grid(axis="x", visible=False)
 
 

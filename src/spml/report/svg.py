@@ -75,6 +75,13 @@ class Look:
         return _MARKERS[self.number % len(_MARKERS)]
 
 
+def whole_epochs(ax: Axes) -> None:
+    """Few whole numbers below, one alone where there is one epoch."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+
+
 def draw(paint: Callable[[Axes], None], *, name: str, label: str, width: float = 460, height: float = 280) -> Markup:
     """The SVG element of one pair of axes.
 

@@ -54,6 +54,12 @@ def read_arrays(path: Path, required: Sequence[str]) -> dict[str, Array] | None:
     return arrays
 
 
+def demand(record: Record, names: Sequence[str], where: object) -> None:
+    """Raise UserError where a record has not all that is needed of it."""
+    if lacking := [name for name in names if name not in record]:
+        raise UserError(f"{where} lacks {', '.join(lacking)}: it is not whole; {DAMAGED}")
+
+
 def number(record: Record, key: str, path: Path) -> float | None:
     """A number of a record, or None where it is absent or null."""
     value = record.get(key)

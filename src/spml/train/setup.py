@@ -57,6 +57,11 @@ def optimizer_for(model: Classifier, method: losses.Method, settings: Settings) 
     return make_optimizer(groups, lr, settings)
 
 
+def make_method(experiment: Experiment, name: str, options: dict[str, Any]) -> losses.Method:
+    """The method with all its options, told of the training split as far as it needs."""
+    return losses.create(name, **options, **given(experiment, name))
+
+
 def given(experiment: Experiment, method: str) -> dict[str, Any]:
     """What a method that keeps something for every item is told of the training split."""
     if "items" not in losses.needs(method):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spml import losses
 from spml.data import Experiment
 from spml.data.cache import Cache
 from spml.errors import Interruption, UserError
@@ -23,7 +22,7 @@ from spml.train.loop import Training
 from spml.train.processes import Processes
 from spml.train.run import RunFolder
 from spml.train.settings import Settings, method_options, resolve
-from spml.train.setup import example, given, make_model
+from spml.train.setup import example, make_method, make_model
 from spml.train.together import Together, following
 from spml.train.trial import memory_note, try_alone, try_method, try_model, warmup_note
 
@@ -67,7 +66,7 @@ def fit(
     chosen = method_options(name, experiment.name, options or {})
     notes = [memory_note(name, len(experiment.train_rows), classes, chosen)]
     randomness.seed(key(settings.seed, 0, 1))
-    method = losses.create(name, **chosen, **given(experiment, name))
+    method = make_method(experiment, name, chosen)
     try_method(method, name, classes, epochs)
     notes.append(warmup_note(method, name, chosen, max(epochs, settings.linear_init)))
     config = record.config(experiment, settings, chosen, method, extra_config or {})

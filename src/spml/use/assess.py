@@ -18,7 +18,7 @@ from spml.data.names import GIVEN, ClassList
 from spml.errors import DAMAGED, DataError, UserError
 from spml.model import ModelInfo, load_model
 from spml.train.evaluate import predict_logits
-from spml.train.files import read_json
+from spml.train.files import demand, read_json
 from spml.train.record import fingerprint, known_share, other_data, rankable
 from spml.use.running import feed_for, own_device
 
@@ -90,9 +90,7 @@ def run_data(
     config: dict[str, Any], classes: list[str], root: Path | None, note: Callable[[str], None] | None = None
 ) -> Experiment:
     """The data that a run was trained on, in the classes of its model; `note` is told where they have changed."""
-    missing = [name for name in ("data", "labels", "selection", "observe_seed", "split_seed") if name not in config]
-    if missing:
-        raise UserError(f"config.json of the run lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
+    demand(config, ("data", "labels", "selection", "observe_seed", "split_seed"), "config.json of the run")
     if config["labels"] not in ("observed", "complete"):
         raise UserError(f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}")
     data = str(config["data"])

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data import Experiment
-from spml.errors import DAMAGED, UserError
+from spml.errors import UserError
 from spml.metrics.inputs import HIGHEST, Labels
 from spml.model import ModelInfo
 from spml.model.store import check_weights, read_info
-from spml.train.files import read_json
+from spml.train.files import demand, read_json
 from spml.train.record import fingerprint, other_data
 from spml.use.assess import not_validated_on, run_data
 
@@ -61,8 +61,7 @@ def read_validation(
     read_json(run / "result.json")  # a run that goes on would write another model over this one
     info = read_info(run)
     check_weights(run)  # before anything is written that speaks of them
-    if missing := [name for name in NEEDED if name not in config]:
-        raise UserError(f"{run / 'config.json'} lacks {', '.join(missing)}: it is not whole; {DAMAGED}")
+    demand(config, NEEDED, run / "config.json")
     kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
     stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
     classes = len(info.classes)
