@@ -151,6 +151,15 @@ def test_damaged_archives(tmp_path, folder, kind):
     assert list(folder.iterdir()) == []
 
 
+def test_a_member_whose_name_was_lost(tmp_path, folder):
+    path = make_zip(tmp_path / "x.zip", {"one.jpg": b"1"})
+    local, central, end = path.read_bytes().rpartition(b"one.jpg")
+    path.write_bytes(local + b"\0" + central[1:] + end)
+    with pytest.raises(DataError, match="nothing was unpacked"):
+        unpack(path, folder, LIMITS)
+    assert list(folder.iterdir()) == []
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_damage_gives_a_data_error_or_files_inside(tmp_path_factory, data):

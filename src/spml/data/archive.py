@@ -145,7 +145,8 @@ def _zip_members(packed: zipfile.ZipFile) -> Iterator[_Member]:
     kinds = {0: "file", stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     for info in packed.infolist():
         kind = kinds.get(stat.S_IFMT(info.external_attr >> 16), "special file")
-        kind = "folder" if info.is_dir() and kind == "file" else kind
+        folder = info.filename.endswith("/")  # is_dir() fails on a name without letters, which damage can leave
+        kind = "folder" if folder and kind == "file" else kind
         yield _Member(info.orig_filename, kind, partial(packed.open, info))
 
 
