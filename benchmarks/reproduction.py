@@ -23,7 +23,10 @@ from spml.analysis.archive import find
 from spml.analysis.assumptions import Assumptions, assumptions
 from spml.analysis.distinguishability import Distinguishability, distinguishability
 from spml.analysis.figures import FIGURES, Source, draw
+from spml.analysis.sensitivity import STUDIES
+from spml.bench.plan import Case
 from spml.errors import UserError
+from spml.metrics.bootstrap import Comparison
 from spml.report.text import signed
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
@@ -131,22 +134,26 @@ class Page:
         lines = [["method", "test mAP", "− an"], ["---"] * 3]
         lines += [[f"`{r.label}`", measured(r), "" if r.versus is None else interval(r.versus)] for r in rows]
         bound = "\n\n`full` sees every label and is the upper bound." if "full" in {row.label for row in rows} else ""
-        return markdown(lines) + bound + self._at_one_rate()
+        return markdown(lines) + bound + self._at_one_rate() + self._by_backbone()
 
     def _at_one_rate(self) -> str:
         """A sentence on rows of the table whose head is a transformer: what they have at the backbone's own rate."""
-        rows = {}
-        for name in ("query heads", "query heads, three seeds"):  # the latter where it is done
-            rows |= {row.label: row for row in self.known.table(self.known.plan(name)).rows if row.seeds == row.wanted}
+        rows = {row.label: row for row in self.known.table(self.known.plan("query heads")).rows if row.seeds}
         found = {method: rows[label] for method, label in ONE_RATE.items() if label in rows}
         if not found:
             return ""
-        figures = {method: measured(row) + " (one run)" * (row.wanted == 1) for method, row in found.items()}
-        said = " and ".join(f"`{method}` has {figure}" for method, figure in figures.items())
+        said = " and ".join(f"`{method}` has {measured(row)} (one run)" for method, row in found.items())
         return (
             " All heads learn ten times as fast as the backbone here, too much for the transformers of `smile` and "
             f"`mime`: at one rate for both {said} ([more](docs/reproduction.md#query-heads))."
         )
+
+    def _by_backbone(self) -> str:
+        """A sentence on the same difference with other backbones."""
+        rows = {name: self.known.row(f"backbone, {name}", "an") for name in BACKBONES}
+        said = "; ".join(f"{name} {interval(row.versus, -1)}" for name, row in rows.items() if row.versus is not None)
+        where = "[other backbones](docs/reproduction.md#other-backbones)"
+        return said and f"\n\n`gr` − `an` with {where}: {said}. Begin with pretrained weights."
 
     def table_3(self) -> str:
         plan = self.known.plan("Table 3")
@@ -170,8 +177,7 @@ class Page:
         return result_table(self.known, plan, thirds=True, base="none")
 
     def query_heads(self) -> str:
-        tables = (self.known.plan(name) for name in ("query heads", "query heads, three seeds"))
-        return "\n\n".join(result_table(self.known, plan) for plan in tables)
+        return result_table(self.known, self.known.plan("query heads"))
 
     def pixels(self) -> str:
         parts = []
@@ -185,13 +191,34 @@ class Page:
         return "\n\n".join(parts)
 
     def best_of_grids(self) -> str:
-        return result_table(self.known, self.known.plan("grids, three seeds"))
+        """The setting of all grids with the best validation mAP, beside GR as published and EM."""
+        plans = [self.known.plan(f"sensitivity, {study.name}") for study in STUDIES]
+        runs = [(case, run) for plan in plans for case in plan.cases for run in self.known.finals(plan, case)]
+        done = [(record["result"]["val_map"], case) for case, run in runs if (record := self.known.record(run))]
+        if not done:
+            return f"{OPEN} (0 of {len(runs)})"
+        best = max(done, key=lambda pair: pair[0])[1]
+        cases = (Case("gr", "gr"), replace(best, label=f"gr, {best.label}"), Case("em", "em"))
+        return result_table(self.known, replace(plans[0], table="best of the grids", cases=cases))
 
     def backbones(self) -> str:
-        parts = []
-        for name in BACKBONES:
-            parts += [f"**{name}**", result_table(self.known, self.known.plan(f"backbone, {name}"))]
+        plans = {name: self.known.plan(f"backbone, {name}") for name in BACKBONES}
+        lines = [["backbone", "full", "em", "gr", "an", "gr − an", "gr − em", "gr, by the intervals"], ["---"] * 8]
+        for name, plan in plans.items():
+            rows = {row.label: row for row in self.known.table(plan).rows}
+            figures = [measured(rows[label]) if rows[label].seeds else OPEN for label in ("full", "em", "gr", "an")]
+            over = {label: v for label in ("an", "em") if (v := rows[label].versus)}
+            sides = ", ".join(f"{_side(v)} {label}" for label, v in over.items())
+            lines.append([name, *figures, *(interval(over[n], -1) if n in over else "" for n in ("an", "em")), sides])
+        parts = [markdown(lines)]
+        for name, plan in plans.items():
+            parts += [f"**{name}**", result_table(self.known, plan)]
         return "\n\n".join(parts)
+
+
+def _side(v: Comparison) -> str:
+    """Where the row that all are compared with stands beside one of them."""
+    return "above" if v.high < 0 else "below" if v.low > 0 else "not told apart from"
 
 
 def _beside(own: float, other: float) -> list[str]:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +24,7 @@ from spml.analysis.sensitivity import STUDIES
 from spml.bench.ablation import ablation_cases
 from spml.bench.cases import method_cases, paper_methods
 from spml.bench.files import write_overview
-from spml.bench.plan import Case, Outcomes, Plan, Run, distinct
+from spml.bench.plan import Case, Plan, Run, distinct
 from spml.bench.search import Grid
 from spml.bench.shelf import Shelf
 from spml.bench.tables import collected, table
@@ -86,30 +85,6 @@ BACKBONES: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Among:
-    """The best on validation of settings that other tables run.
-
-    Attributes:
-        cases: what a row has to choose from, by its label; others have their own settings alone.
-    """
-
-    cases: Mapping[str, tuple[Case, ...]]
-
-    def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
-        """All of them."""
-        every = self.cases.get(case.label, (case,))
-        return [plan.run(case, "trial", plan.trial_seed, one.options) for one in every], True
-
-
-GRIDS = Among(
-    {
-        "gr, best of the grids": tuple(case for study in STUDIES for case in study.cases if case.method == "gr"),
-        "em": (Case("em", "em"), Case("em", "em", {"alpha": 0.1})),  # as in Table B
-    }
-)
-
-
 def plans(pixels: str) -> list[Plan]:
     """All tables, in the order in which they are filled.
 
@@ -123,13 +98,11 @@ def plans(pixels: str) -> list[Plan]:
         Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
         *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
-        Plan("query heads", data, _beside_linear(QUERY_HEADS), (0,), AT_LR),
+        Plan("query heads", data, _query_heads(), (0,), AT_LR),
         Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
         Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
         *(Plan(f"sensitivity, {study.name}", data, study.cases, (0,), AT_LR) for study in STUDIES),
         *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
-        Plan("query heads, three seeds", data, _beside_linear(ONE_RATE.values()), FRESH, AT_LR),
-        Plan("grids, three seeds", data, _grids(), FRESH, AT_LR, GRIDS),
     ]
 
 
@@ -137,14 +110,10 @@ def _pixels(method: str) -> tuple[Case, ...]:
     return tuple(Case(f"{method}, {pixels}", method, data=f"voc@{pixels}") for pixels in PIXELS)
 
 
-def _beside_linear(rows: Iterable[str]) -> tuple[Case, ...]:
-    """Query heads, and linear ones to compare them with."""
-    heads = tuple(Case(row, QUERY_HEADS[row][0], settings=QUERY_HEADS[row][1]) for row in rows)
+def _query_heads() -> tuple[Case, ...]:
+    """And linear ones to compare them with."""
+    heads = tuple(Case(row, method, settings=own) for row, (method, own) in QUERY_HEADS.items())
     return (Case("gr", "gr"), Case("an", "an"), *heads)
-
-
-def _grids() -> tuple[Case, ...]:
-    return (Case("gr", "gr"), *(Case(label, some[0].method) for label, some in GRIDS.cases.items()))
 
 
 def _others(settings: dict[str, Any]) -> tuple[Case, ...]:

@@ -49,26 +49,11 @@ def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(voc_pla
 
     shelf = Shelf(tmp_path)
     before = len(voc_plan.needed(every, shelf))
-    assert set(voc_plan.to_come(every, shelf)) == {"Table B", "Table 3", "grids, three seeds"}
+    assert set(voc_plan.to_come(every, shelf)) == {"Table B", "Table 3"}
     known |= {run.id: {"seed": run.seed, **done()} for run in voc_plan.needed(every, shelf)}
     assert len(voc_plan.needed(every, shelf)) > before and voc_plan.to_come(every, shelf) == {}
     assert voc_plan.against(every[0]) == "gr" and len(voc_plan.scored(every)) == 2 + 6
     assert "| gr | 40.00 | 87.44 | -47.44 |" in voc_plan.beside_reference(every[0], shelf)
-
-
-def test_the_best_of_the_grids_is_chosen_on_validation_among_runs_of_other_tables(voc_plan, outcomes):
-    known, look = outcomes
-    every = {plan.table: plan for plan in voc_plan.plans("original")}
-    plan, others = every["grids, three seeds"], [other for name, other in every.items() if not name.startswith("grids")]
-    trials = [run for case in plan.cases for run in plan.trials(case, look)]
-    assert len(trials) == 1 + 67 + 2
-    assert {run.id for run in trials} <= {run.id for other in others for run in other.runs(look)}
-    assert len(plan.runs(look)) == len(trials)  # final runs are not known yet
-    known |= {run.id: {"seed": 0, **done()} for run in trials}
-    best = next(run for run in trials if run.options == {"mu": [0.5, 0.2], "sigma": [2.0, 0.1]})
-    known[best.id] = {"seed": 0, **done(val_map=99.0)}
-    finals = plan.finals(plan.cases[1], look)
-    assert [run.seed for run in finals] == [1, 2, 3] and all(run.options == best.options for run in finals)
 
 
 def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypatch, capsys):
