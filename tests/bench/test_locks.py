@@ -12,10 +12,13 @@ import pytest
 from spml.bench import locks
 from spml.bench.locks import STALE, Lock, stale
 from spml.bench.plan import Run
+from spml.bench.record import read_record
 from spml.bench.shelf import ATTEMPTS, Shelf
 from spml.errors import UserError
 
 from .conftest import done
+
+RESULT = '{"val_map": 50.0, "test_map": null, "best_epoch": 1, "selection": "complete"}'
 
 
 def gone():
@@ -148,6 +151,8 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
         ("{}", "the result is no JSON object"),
         ('{"result": {"val_map": "a"}}', "val_map of the result cannot be 'a'"),
         ('{"result": {"val_map": 50.0}}', "best_epoch of the result cannot be None"),
+        (f'{{"result": {RESULT}, "bootstrap": []}}', "the bootstrap is no JSON object"),
+        (f'{{"result": {RESULT}, "bootstrap": {{"images": 3}}}}', "seed of the bootstrap cannot be None"),
     ],
 )
 def test_a_damaged_record_is_named(tmp_path, text, told):
@@ -155,3 +160,16 @@ def test_a_damaged_record_is_named(tmp_path, text, told):
     (tmp_path / "records" / "x.json").write_text(text)
     with pytest.raises(UserError, match=rf"x\.json: {told}.*; remove it, and the run is made again"):
         Shelf(tmp_path).outcome("x")
+
+
+def test_a_record_that_is_taken_back_while_it_is_read_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "records" / "x.json"
+    path.parent.mkdir()
+    path.write_text(f'{{"result": {RESULT}}}')
+
+    def taken_back(file, remedy):
+        file.unlink()
+        return read_record(file, remedy)
+
+    monkeypatch.setattr("spml.bench.shelf.read_record", taken_back)
+    assert Shelf(tmp_path).outcome("x") is None

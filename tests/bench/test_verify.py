@@ -119,4 +119,8 @@ def test_observed_labels_chose_by_the_estimate_and_a_split_without_labels_is_not
     result = {"selection": "observed", "best_epoch": 1, "val_map": figure, "test_map": 50.0}
     (folder / "result.json").write_text(json.dumps(result))
     val, test = verify(tmp_path)
-    assert val.agrees and test.bounds is None and str(test).endswith("no scores  NOT CHECKED")
+    assert val.agrees and test.bounds is None and str(test).endswith("no labels of test in labels.npz  NOT CHECKED")
+    (folder / "scores" / "test.npz").unlink()
+    assert str(list(verify(tmp_path))[1]).endswith("recorded, no scores  NOT CHECKED")
+    (folder / "labels.npz").unlink()
+    assert str(next(verify(tmp_path))).endswith("recorded, no labels.npz  NOT CHECKED")

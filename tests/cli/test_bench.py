@@ -93,7 +93,7 @@ def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monke
     monkeypatch.syspath_prepend(tmp_path)
     words = ["bench", str(scenes_file), *SMALL, "--methods", "mine_bench:loss", "--seeds", "1", "--out", "b"]
     assert main(words) == 1
-    assert "1 runs failed" in capsys.readouterr().err
+    assert "runs that failed: 1, see" in capsys.readouterr().err
     assert "not yet" in (tmp_path / "b/table.md").read_text()
     assert main(words) == 1
     sys.modules["mine_bench"].loss = lambda logits, observed: logits.square().mean()

@@ -23,10 +23,10 @@ def test_open_and_failed_runs_are_told(capsys):
     command._tell({"pending": 0, "running": 0, "failed": 0}, shelf)
     assert capsys.readouterr().err == ""
     command._tell({"pending": 2, "running": 1, "failed": 0}, shelf)
-    assert capsys.readouterr().err.startswith("spml: 3 runs are open or being made by others")
+    assert capsys.readouterr().err.startswith("spml: runs that are open or being made by others: 3;")
     with pytest.raises(SystemExit) as ended:
         command._tell({"pending": 0, "running": 0, "failed": 2}, shelf)
-    assert ended.value.code == 1 and "2 runs failed, see b/plan.json; --retry" in capsys.readouterr().err
+    assert ended.value.code == 1 and "runs that failed: 2, see b/plan.json; --retry" in capsys.readouterr().err
 
 
 def test_counts_are_at_least_one_and_resamples_may_be_none():

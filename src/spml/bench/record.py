@@ -15,28 +15,36 @@ from spml.train.settings import without_folder
 
 LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
 
-# what tables and figures read of a result, and the kinds that it may have
-RESULT: dict[str, tuple[type, ...]] = {
+# what tables and figures read of a record's parts, and the kinds that it may have
+Kinds = dict[str, tuple[type, ...]]
+RESULT: Kinds = {
     **dict.fromkeys(("val_map", "test_map"), (float, int, type(None))),
     "best_epoch": (int,),
     "selection": (str,),
     "per_class_ap": (dict, type(None)),
 }
+BOOTSTRAP: Kinds = {"seed": (int,), "images": (int,), "maps": (list,)}
 
 
 def check_result(result: Any, where: object, remedy: str = DAMAGED) -> None:
     """Raise UserError where a run's result is not one that a table or a figure can be made from."""
-    if not isinstance(result, dict):
-        raise UserError(f"{where}: the result is no JSON object; {remedy}")
-    for name, kinds in RESULT.items():
-        if not isinstance(result.get(name), kinds):
-            raise UserError(f"{where}: {name} of the result cannot be {result.get(name)!r}; {remedy}")
+    _check(result, "result", RESULT, where, remedy)
+
+
+def _check(part: Any, called: str, kinds: Kinds, where: object, remedy: str) -> None:
+    if not isinstance(part, dict):
+        raise UserError(f"{where}: the {called} is no JSON object; {remedy}")
+    for name, allowed in kinds.items():
+        if not isinstance(part.get(name), allowed):
+            raise UserError(f"{where}: {name} of the {called} cannot be {part.get(name)!r}; {remedy}")
 
 
 def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
     """Raise UserError where a record is neither of a run that is done nor of one that failed."""
     if not isinstance(record.get("error"), str):
         check_result(record.get("result"), where, remedy)
+        if "bootstrap" in record:
+            _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
 
 
 def read_record(path: Path, remedy: str = DAMAGED) -> Record:

@@ -54,7 +54,12 @@ class Shelf:
             path = self.home / f"{run_id}.json"
             if not path.is_file():
                 return None
-            self._read[run_id] = read_record(path, REMOVE)
+            try:
+                self._read[run_id] = read_record(path, REMOVE)
+            except UserError:
+                if path.is_file():
+                    raise
+                return None  # another process has just taken it back
         return self._read[run_id]
 
     def state(self, run_id: str) -> State:

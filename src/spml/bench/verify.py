@@ -36,7 +36,7 @@ class Check:
         split: val or test; of a class, its name too.
         recorded: the figure; None where what is recorded cannot be read.
         bounds: between which it lies by the scores; None where these are not there.
-        problem: why there are none, where a file is there that cannot be used.
+        problem: why there are none.
     """
 
     run: str
@@ -53,9 +53,7 @@ class Check:
         return self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
 
     def __str__(self) -> str:
-        found = (
-            self.problem or "no scores" if self.bounds is None else "scores give {:.2f} to {:.2f}".format(*self.bounds)
-        )
+        found = self.problem if self.bounds is None else "scores give {:.2f} to {:.2f}".format(*self.bounds)
         mark = "" if self.agrees else "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
         told = "" if self.recorded is None else f"{self.recorded:.2f} recorded, "
         return f"{self.run}  {self.split:<4}  {told}{found}{mark}"
@@ -104,9 +102,11 @@ def without_scores(runs: Path, records: Path) -> int:
 
 
 def _checks(folder: Path, result: Record, split: str, figures: dict[str, float]) -> Iterator[Check]:
+    if not figures:
+        return
     found, problem = None, ""
     try:
-        found = _allowed(folder, result, split) if figures else None
+        found = _allowed(folder, result, split)
     except UserError as error:  # the other runs are looked at all the same
         problem = str(error)
     for name, figure in figures.items():
@@ -118,8 +118,6 @@ def _wrong_classes(folder: Path, recorded: dict[str, dict[str, float]]) -> Itera
     try:
         found = _scored(folder, "test.npz", "test")
     except UserError:
-        found = None
-    if not recorded or found is None:
         return
     low, high = (100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth))
     for name, aps in recorded.items():
@@ -135,23 +133,23 @@ class _Scored(NamedTuple):
     classes: list[str]
 
 
-def _scored(folder: Path, file: str, split: str) -> _Scored | None:
-    """Scores and labels of a split; None where they are not there."""
+def _scored(folder: Path, file: str, split: str) -> _Scored:
+    """Scores and labels of a split."""
     path = folder / "scores" / file
-    scores, labels = read_arrays(path, ("logits",)), read_arrays(folder / "labels.npz", ("classes",)) or {}
-    truth = labels.get(f"{split}_truth")
-    if scores is None or truth is None:
-        return None
+    scores, labels = read_arrays(path, ("logits",)), read_arrays(folder / "labels.npz", ("classes",))
+    truth = (labels or {}).get(f"{split}_truth")
+    if scores is None:
+        raise UserError("no scores")
+    if labels is None or truth is None:
+        raise UserError("no labels.npz" if labels is None else f"no labels of {split} in labels.npz")
     if scores["logits"].shape != truth.shape:
         raise UserError(f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}")
     return _Scored(scores["logits"], truth, labels["classes"].tolist())
 
 
-def _allowed(folder: Path, result: Record, split: str) -> tuple[float, float] | None:
-    """The bounds of a split's figure; None where its scores or labels are not there."""
+def _allowed(folder: Path, result: Record, split: str) -> tuple[float, float]:
+    """The bounds of a split's figure."""
     found = _scored(folder, "test.npz" if split == "test" else f"val-{result['best_epoch']:02d}.npz", split)
-    if found is None:
-        return None
     return bounds(found.logits, found.truth, result["selection"] if split == "val" else "complete")
 
 

@@ -104,9 +104,9 @@ class RunsCommand(DataOptions, Settings):
 
         open_ = counts["pending"] + counts["running"]
         if open_:
-            say(f"{open_} runs are open or being made by others; the same command goes on")
+            say(f"runs that are open or being made by others: {open_}; the same command goes on")
         if counts["failed"]:
-            say(f"{counts['failed']} runs failed, see {shelf.path / 'plan.json'}; --retry makes them again")
+            say(f"runs that failed: {counts['failed']}, see {shelf.path / 'plan.json'}; --retry makes them again")
             raise SystemExit(1)
 
     def _wait(self, workers: Any, watch: Any) -> None:
