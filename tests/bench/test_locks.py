@@ -153,6 +153,7 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
         ('{"result": {"val_map": 50.0}}', "best_epoch of the result cannot be None"),
         (f'{{"result": {RESULT}, "bootstrap": []}}', "the bootstrap is no JSON object"),
         (f'{{"result": {RESULT}, "bootstrap": {{"images": 3}}}}', "seed of the bootstrap cannot be None"),
+        (f'{{"result": {RESULT}, "observed_counts": [1, "a"]}}', "observed_counts are no list of numbers"),
     ],
 )
 def test_a_damaged_record_is_named(tmp_path, text, told):

@@ -81,6 +81,31 @@ def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_
     assert (wrong.run, wrong.split) == (path.name, "test")
 
 
+def test_resampled_figures_and_counts_that_were_changed_are_found_out(job, tmp_path):
+    for part in ("records", "runs"):
+        shutil.copytree(job.shelf.path / part, tmp_path / part)
+    path = min((tmp_path / "records").glob("*.json"))
+    record = json.loads(path.read_text())
+    maps, counts = record["bootstrap"]["maps"], record["observed_counts"]
+    changes = {
+        f"test, draw {len(maps) - 1}": {"bootstrap": {**record["bootstrap"], "maps": [*maps[:-1], maps[-1] + 1]}},
+        "test, draw 0": {"bootstrap": {**record["bootstrap"], "maps": [0.0] * len(maps)}},
+        "observed, zero": {"observed_counts": [counts[0] + 1, *counts[1:]]},
+    }
+    for split, change in changes.items():
+        path.write_text(json.dumps({**record, **change}))
+        (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+        assert (wrong.run, wrong.split) == (path.name, split) and str(wrong).endswith("DIFFERS")
+    assert f"{counts[0] + 1}.00 recorded, labels give {counts[0]}.00" in str(wrong)
+    path.write_text(json.dumps({**record, "bootstrap": {"seed": 1200}}))
+    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+    assert "images of the bootstrap cannot be None" in str(wrong) and str(wrong).endswith("NOT CHECKED")
+    path.write_text(json.dumps(record))
+    (tmp_path / "runs" / path.stem / "observed.npz").write_bytes(b"no file of arrays")
+    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+    assert (wrong.run, wrong.split) == (path.name, "observed") and "not a readable .npz file" in str(wrong)
+
+
 def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_path):
     runs = tmp_path / "runs"
     shutil.copytree(job.shelf.path / "runs", runs)

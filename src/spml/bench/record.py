@@ -24,6 +24,7 @@ RESULT: Kinds = {
     "per_class_ap": (dict, type(None)),
 }
 BOOTSTRAP: Kinds = {"seed": (int,), "images": (int,), "maps": (list,)}
+COUNTS = "observed_counts"
 
 
 def check_result(result: Any, where: object, remedy: str = DAMAGED) -> None:
@@ -45,6 +46,9 @@ def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
         check_result(record.get("result"), where, remedy)
         if "bootstrap" in record:
             _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
+        for name, values in (("maps", record.get("bootstrap", {}).get("maps", [])), (COUNTS, record.get(COUNTS, []))):
+            if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
+                raise UserError(f"{where}: {name} are no list of numbers; {remedy}")
 
 
 def read_record(path: Path, remedy: str = DAMAGED) -> Record:
@@ -64,15 +68,17 @@ def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
         "result": read_json(folder / "result.json"),
         "versions": config.get("versions", {}),
     }
-    return record | _counts(folder) | _resampled(folder, resamples)
+    counts = observed_counts(folder)
+    return record | ({} if counts is None else {COUNTS: counts}) | _resampled(folder, resamples)
 
 
-def _counts(folder: Path) -> Record:
-    """Observed positives of each class among the training rows."""
+def observed_counts(folder: Path) -> list[int] | None:
+    """Observed positives of each class among the training rows; None where a run does not hold them."""
     arrays = read_arrays(folder / "observed.npz", ("observed", "train_rows"))
     if arrays is None:
-        return {}
-    return {"observed_counts": (arrays["observed"][arrays["train_rows"]] == 1).sum(axis=0).tolist()}
+        return None
+    counts: list[int] = (arrays["observed"][arrays["train_rows"]] == 1).sum(axis=0).tolist()
+    return counts
 
 
 def _resampled(folder: Path, resamples: int) -> Record:

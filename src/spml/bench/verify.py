@@ -7,7 +7,9 @@ bounds: every tie broken against the positives, and every tie for them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,14 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.bench.plan import done_in
-from spml.bench.record import check_result, read_record
+from spml.bench.record import COUNTS, check_result, observed_counts, read_record
 from spml.errors import UserError
 from spml.metrics import average_precision
+from spml.metrics.bootstrap import resampled_map
 from spml.train.evaluate import score
 from spml.train.files import Record, read_arrays, read_json
 from spml.train.settings import Selection
 
 SLACK = 1e-6  # points of mAP: of the arithmetic
+ROUNDED = 0.002  # points of mAP: resampled ones are recorded with three decimals, and sums may be added up otherwise
 Labels = npt.NDArray[np.int8]
 Ranks = npt.NDArray[np.float32]
 
@@ -37,6 +41,7 @@ class Check:
         recorded: the figure; None where what is recorded cannot be read.
         bounds: between which it lies by the scores; None where these are not there.
         problem: why there are none.
+        source: what the bounds are of.
     """
 
     run: str
@@ -44,6 +49,7 @@ class Check:
     recorded: float | None
     bounds: tuple[float, float] | None
     problem: str = ""
+    source: str = "scores"
 
     @property
     def agrees(self) -> bool:
@@ -53,16 +59,23 @@ class Check:
         return self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
 
     def __str__(self) -> str:
-        found = self.problem if self.bounds is None else "scores give {:.2f} to {:.2f}".format(*self.bounds)
+        found = self.problem if self.bounds is None else "{} give {:.2f} to {:.2f}".format(self.source, *self.bounds)
         mark = "" if self.agrees else "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
         told = "" if self.recorded is None else f"{self.recorded:.2f} recorded, "
         return f"{self.run}  {self.split:<4}  {told}{found}{mark}"
 
 
+class _Scored(NamedTuple):
+    logits: npt.NDArray[np.float16]
+    truth: Labels
+    classes: list[str]
+
+
 def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     """Each mAP of the finished runs in a folder of run folders, and of their records, ID.json, where it differs.
 
-    Of the classes' AP, which thirds are made from, those that do not agree.
+    Of the classes' AP and counts, which thirds are made from, and of the resampled mAPs, by which rows are compared,
+    those that do not agree.
     """
     folders = sorted(path.parent for path in runs.glob("*/result.json"))
     if not folders:
@@ -70,28 +83,27 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     for folder in folders:
         file = (records or folder) / f"{folder.name}.json"
         try:
-            own, kept = _result(folder / "result.json"), _kept(file)
+            own, record = _result(folder / "result.json"), read_record(file) if file.is_file() else {}
         except UserError as error:  # the other runs are looked at all the same
             yield Check(folder.name, "", None, None, str(error))
             continue
+        kept: Record = record.get("result", {})
         for split in ("val", "test"):
             figure = own.get(f"{split}_map")
             told = kept.get(f"{split}_map", figure)
             figures = {folder.name: figure, **({} if told == figure else {file.name: np.nan if told is None else told})}
             yield from _checks(folder, own, split, {name: float(f) for name, f in figures.items() if f is not None})
-        told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
-        yield from _wrong_classes(folder, {name: aps for name, aps in told_of.items() if aps is not None})
+        with suppress(UserError):  # what cannot be used is told of the mAP
+            scored = _scored(folder, "test.npz", "test")
+            told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
+            yield from _wrong_classes(scored, {name: aps for name, aps in told_of.items() if aps is not None})
+            yield from _wrong_draws(scored, file.name, record.get("bootstrap"))
+        yield from _wrong_counts(folder, file.name, record.get(COUNTS))
 
 
 def _result(file: Path) -> Record:
     result = read_json(file)
     check_result(result, file)
-    return result
-
-
-def _kept(file: Path) -> Record:
-    """The result in a run's record; nothing where there is no record, or one of a failure."""
-    result: Record = read_record(file).get("result", {}) if file.is_file() else {}
     return result
 
 
@@ -113,12 +125,8 @@ def _checks(folder: Path, result: Record, split: str, figures: dict[str, float])
         yield Check(name, split, figure, found, problem)
 
 
-def _wrong_classes(folder: Path, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
-    """The classes whose AP is not that of the scores; none where these cannot be used, which is told of the mAP."""
-    try:
-        found = _scored(folder, "test.npz", "test")
-    except UserError:
-        return
+def _wrong_classes(found: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
+    """The classes whose AP is not that of the scores."""
     low, high = (100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth))
     for name, aps in recorded.items():
         for at, label in enumerate(found.classes):
@@ -127,10 +135,32 @@ def _wrong_classes(folder: Path, recorded: dict[str, dict[str, float]]) -> Itera
                 yield check
 
 
-class _Scored(NamedTuple):
-    logits: npt.NDArray[np.float16]
-    truth: Labels
-    classes: list[str]
+def _wrong_draws(found: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
+    """The first of a record's resampled mAPs that is not that of the scores; these were taken as they are stored."""
+    if drawn is None:
+        return
+    told = np.asarray(drawn["maps"], np.float64)
+    again = resampled_map(found.logits.astype(np.float32), found.truth, len(told), drawn["seed"])
+    wrong = np.flatnonzero(~(np.abs(told - again) <= ROUNDED))
+    if len(wrong):
+        at = int(wrong[0])
+        yield Check(name, f"test, draw {at}", float(told[at]), (float(again[at]), float(again[at])))
+
+
+def _wrong_counts(folder: Path, name: str, told: list[float] | None) -> Iterator[Check]:
+    """The classes whose observed positives are not those of the run's labels."""
+    try:
+        again, stored = observed_counts(folder), read_arrays(folder / "labels.npz", ("classes",))
+    except UserError as error:  # the other runs are looked at all the same
+        yield Check(name, "observed", None, None, str(error))
+        return
+    if told is None or again is None:
+        return
+    labels = range(len(again)) if stored is None else stored["classes"].tolist()
+    for label, own, count in zip_longest(labels, told, again, fillvalue=np.nan):
+        check = Check(name, f"observed, {label}", float(own), (float(count), float(count)), source="labels")
+        if not check.agrees:
+            yield check
 
 
 def _scored(folder: Path, file: str, split: str) -> _Scored:
