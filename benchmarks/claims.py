@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from recorded import OPEN, Recorded, interval
 from voc_plan import ONE_RATE, STUDIED
 
@@ -14,7 +15,8 @@ from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.figures import study_cases
 from spml.analysis.plots import figure_of
 from spml.analysis.sensitivity import MOVES, STUDIES, Sensitivity, sensitivity
-from spml.bench.tables import Row
+from spml.bench.tables import Row, by_third
+from spml.report.text import signed
 
 YES, PARTLY, NO, EITHER = "agrees", "agrees in part", "does not agree", "undecided"
 SURE = 0.05
@@ -43,6 +45,7 @@ def waiting(paper: str, done: int, every: int) -> Claim:
 def claims(known: Recorded, apart: list[Distinguishability], ends: list[Assumptions]) -> Iterator[Claim]:
     yield _over_an(known)
     yield _best(known)
+    yield _between_classes(known)
     yield _parts(known)
     yield _learned(known)
     grids = {study.name: study for study in studies(known)}
@@ -96,6 +99,36 @@ def _compared(paper: str, rows: list[Row], name: str) -> Claim:
 def _seeded(row: Row) -> str:
     """A row's label, and that it is not of several seeds."""
     return row.label + " (one seed)" * (row.seeds == 1)
+
+
+def _between_classes(known: Recorded) -> Claim:
+    """By the thirds of classes, seed by seed, beside what all labels gain there."""
+    paper = "GR deals with imbalance between classes, Focal does not."
+    plan = known.plan("Table B")
+    runs = {case.label: known.finals(plan, case) for case in plan.cases if case.label in ("an", "focal", "gr", "full")}
+    done = {label: [r for run in some if (r := known.record(run))] for label, some in runs.items()}
+    if any(len(some) < len(plan.seeds) for some in done.values()):
+        return waiting(paper, *known.done(plan))
+    thirds = {
+        label: np.array([[part.mean or 0.0 for part in by_third([record]).values()] for record in some])
+        for label, some in done.items()
+    }
+    gains = {label: thirds[label] - thirds["an"] for label in ("gr", "focal", "full")}  # a row a seed
+    means = {label: gain.mean(axis=0) for label, gain in gains.items()}
+    more = {label: int((gain[:, -1] > gain[:, 0]).sum()) for label, gain in gains.items()}
+    said = "; ".join(
+        f"{name} − AN {', '.join(map(signed, means[label]))}, "
+        f"more in the tail with {more[label]} of {len(plan.seeds)} seeds"
+        for label, name in (("gr", "GR"), ("focal", "Focal"), ("full", "all labels"))
+    )
+    share = means["gr"] / means["full"]
+    here = (
+        f"AP of the head, middle and tail third: {said}. Of what all labels gain, GR has {share[0]:.0%} in the head, "
+    )
+    here += f"{share[-1]:.0%} in the tail."
+    if more["gr"] == len(plan.seeds) and more["focal"] == 0:
+        return Claim(paper, here, YES if share[-1] >= share[0] else PARTLY)
+    return Claim(paper, here, NO if more["gr"] == 0 else EITHER)
 
 
 def _parts(known: Recorded) -> Claim:

@@ -10,7 +10,7 @@ from typing import Any
 from claims import OPEN, studies
 from recorded import LINK, Recorded, markdown, run_links
 
-from spml.analysis.assumptions import Assumptions
+from spml.analysis.assumptions import FEWEST, Assumptions
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import figure_of
 from spml.bench.cases import TABLE_2
@@ -58,7 +58,8 @@ def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]
             when = f"after epoch {ratios.epoch}" if ratios.epoch else "before training"
             chance = f"{ratios.constant_p:.2f}" if ratios.constant_p > 0.01 else "below 0.01"
             cells = [f"{ratios.share:.4f}", chance, rank, f"{ratios.distance:.3f}"]
-            after.append([f"{one.method.upper()}, {when}", *cells, f"{ratios.within:.0%} of bins"])
+            counted = sum(labels >= FEWEST for labels in ratios.labels)
+            after.append([f"{one.method.upper()}, {when}", *cells, f"{ratios.within:.0%} of {counted} bins"])
     files = ", ".join(f"[{one.run}]({LINK}/scores/{one.run}/config.json)" for one in apart)
     return "\n\n".join([f"From the scores of {files}.", markdown(lines), markdown(after)])
 

@@ -130,17 +130,25 @@ def result_table(
     made = known.table(plan, base)
     head = ["", "test mAP", *([f"− {made.against}"] if made.against else [])]
     head += [*(("head", "middle", "tail") if thirds else ()), *(["paper, quoted"] if quoted else []), "runs", "repeat"]
-    lines = [head, ["---"] * len(head)]
+    lines, notes = [head, ["---"] * len(head)], dict[str, int]()
     for row, case in zip(made.rows, plan.cases, strict=True):
         finals = known.finals(plan, case)
         figure = measured(row) if row.seeds else progress(known, plan, case)
         cells = [row.label, "; failed: ".join([figure, *row.errors])]
         cells += [versus(row)] if made.against else []
         cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
-        cells += [row.quoted["voc"].text if "voc" in row.quoted else ""] if quoted else []
+        cells += [_quoted(row, notes)] if quoted else []
         cells += [run_links(known, finals), known.repeat(finals) if finals else "the trials choose its settings"]
         lines.append(cells)
-    return markdown(lines)
+    return "\n\n".join([markdown(lines), *(f"[{number}] {text}" for text, number in notes.items())])
+
+
+def _quoted(row: Row, notes: dict[str, int]) -> str:
+    """The paper's figure on VOC; what speaks against it joins the notes."""
+    quote = row.quoted.get("voc")
+    if quote is None:
+        return ""
+    return quote.text + (f" [{notes.setdefault(quote.doubt, len(notes) + 1)}]" if quote.doubt else "")
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:

@@ -147,6 +147,49 @@ def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(reproducti
     assert ("Not told apart" in claim.here) == (less == 0.0)
 
 
+@pytest.mark.parametrize(
+    ("gr", "full", "verdict"),
+    [
+        ((1, 1, 2), (2, 2, 3), "agrees"),
+        ((1, 1, 2), (2, 2, 6), "agrees in part"),
+        ((2, 1, 1), (2, 2, 3), "does not agree"),
+    ],
+    ids=str,
+)
+def test_imbalance_between_classes_is_judged_by_the_thirds(reproduction, filled, tmp_path, gr, full, verdict):
+    import claims
+
+    plan = filled.plan("Table B")
+    gains = {"gr": gr, "full": full, "an": (0, 0, 0), "focal": (1, 0, 0)}
+    for case in plan.cases:
+        for run in filled.finals(plan, case) if case.label in gains else []:
+            path = tmp_path / f"{run.id}.json"
+            record = json.loads(path.read_text())
+            record["result"]["per_class_ap"] = {
+                name: 50.0 + more for name, more in zip("abc", gains[case.label], strict=True)
+            }
+            path.write_text(json.dumps(record))
+    claim = claims._between_classes(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))
+    assert claim.verdict == verdict
+    assert "Focal − AN +1.00, 0.00, 0.00, more in the tail with 0 of 3 seeds" in claim.here
+
+
+def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(reproduction, filled, tmp_path):
+    plan = filled.plan("switches")
+    case = next(case for case in plan.cases if case.label == "early stop")
+    for number, run in enumerate(filled.finals(plan, case)):
+        path = tmp_path / f"{run.id}.json"
+        record = json.loads(path.read_text())
+        record["history"] = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
+        path.write_text(json.dumps(record))
+        if number == 2:
+            (said,) = reproduction.Page(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))._stopped()
+            assert said.startswith("No run stopped early: validation mAP is never more than 8.00 below")
+            path.write_text(json.dumps(record | {"history": record["history"][:-1]}))
+    (said,) = reproduction.Page(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))._stopped()
+    assert said == "1 of 3 runs stopped early."
+
+
 def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
     said = reproduction.Page(filled).table_a().splitlines()[0]
     assert said.startswith("0 of 8 that were run lie within 0.5") and "full (−" in said

@@ -154,7 +154,7 @@ def _row(
         label=row["label"],
         test=Summary.of([result.get(key) for result in results]),
         val=Summary.of([result.get("val_map") for result in results]),
-        thirds=_thirds(done),
+        thirds=by_third(done),
         seeds=len(done),
         wanted=row["wanted"],
         trials=len(_done(row["trials"], runs)),
@@ -194,7 +194,7 @@ def _same_images(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return all(a[name] == b[name] for name in ("seed", "images"))
 
 
-def _thirds(done: list[Record]) -> dict[str, Summary]:
+def by_third(done: Sequence[Record]) -> dict[str, Summary]:
     """AP of the thirds of classes by observed positives, the most observed first; classes in order among equals."""
     values: dict[str, list[float]] = {name: [] for name in THIRDS}
     for record in done:
