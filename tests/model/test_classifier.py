@@ -29,6 +29,18 @@ def test_the_head_is_the_mean_of_the_map_then_a_linear_layer():
     assert torch.allclose(model(x), features.mean((2, 3)) @ model.head.weight.T + model.head.bias, atol=1e-4)
 
 
+@pytest.mark.parametrize("head", ["linear", "boostlu", "query"])
+def test_logits_of_evaluation_are_not_rounded_to_half_precision(head):
+    torch.manual_seed(0)
+    model = Classifier.build("tiny", 4, head=head)
+    rounded = {}
+    for training in (True, False):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            logits = model.train(training)(noise(64, 3, 32, 32)).float()
+        rounded[training] = torch.equal(logits, logits.bfloat16().float())
+    assert rounded == {True: head != "query", False: False}
+
+
 def test_normalisation_is_the_backbones_own():
     model = Classifier.build("resnet50", 2)
     x = noise(1, 3, 8, 8)

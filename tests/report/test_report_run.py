@@ -196,10 +196,10 @@ def test_no_scores_and_diverged_scores(make_run: Make, small: dict[str, Any]) ->
 
 def test_odd_numbers(make_run: Make, small: dict[str, Any], edit: Callable[..., None]) -> None:
     run = make_run(**small)
-    edit(run / "result.json", seconds=7305.0, images_per_second=3.25)
+    edit(run / "result.json", seconds=7305.0, images_per_second=3.25, device="NVIDIA H200")
     (run / "history.jsonl").write_text('{"epoch": 1, "loss": NaN, "val_map": null}\n', encoding="utf-8")
     seen = text(page(run))
-    assert "2 h 01 min 3.2 images per second" in seen
+    assert "2 h 01 min 3.2 images per second on NVIDIA H200" in seen
 
 
 def test_folders_that_are_no_runs(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ RESULT_KEYS = {
 
 
 def test_the_run_folder_holds_what_the_contract_says(finished, scenes):
-    assert set(json.loads((finished / "result.json").read_text())) >= RESULT_KEYS
+    result = json.loads((finished / "result.json").read_text())
+    assert set(result) >= RESULT_KEYS and (result["device"], result["precision"]) == ("cpu", "32-true")
     lines = [json.loads(line) for line in (finished / "history.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
     assert sorted(p.name for p in (finished / "scores").iterdir()) == ["test.npz", *(f"val-0{i}.npz" for i in range(4))]

@@ -13,10 +13,21 @@ from spml.model.query import QueryHead, QueryNormalHead
 
 
 class LinearHead(nn.Linear):
-    """Logits of pooled features (B, channels)."""
+    """Logits of pooled features (B, channels), in evaluation in float32 even where all else is in half precision.
+
+    bfloat16 has eight bits: among some thousand items most logits would equal others, and could not be ranked.
+    """
 
     per_position: ClassVar[bool] = False  # whether it takes features of each position rather than their mean
     takes_vectors: ClassVar[bool] = True  # whether feature vectors, which have no positions, will do
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits (B, classes), or of each position."""
+        kind = features.device.type
+        if self.training or not torch.is_autocast_enabled(kind):
+            return super().forward(features)
+        with torch.autocast(kind, enabled=False):
+            return super().forward(features.float())
 
 
 class BoostLU(LinearHead):

@@ -84,6 +84,7 @@ def _cards(run: Run) -> list[Card]:
     so_far = "" if run.result else ", so far"
     test = run.outcome("test_map")
     speed = count(run.outcome("images_per_second"))
+    where = f" on {device}" if (device := run.fact("device")) else ""
     train = count(len(run.observed.train)) if run.observed else NONE
     num_val = run.observed.num_val if run.observed else None
     num_val = len(run.val_truth) if run.val_truth is not None else num_val
@@ -95,7 +96,7 @@ def _cards(run: Run) -> list[Card]:
         Card("Best epoch", count(run.best_epoch), f"of {setting(epochs)}{so_far}" if epochs is not None else ""),
         Card("Training items", train, " · ".join(held)),
         Card("Classes", count(len(run.classes)) if run.classes else NONE),
-        Card("Time", duration(run.outcome("seconds")), f"{speed} images per second" if speed != NONE else ""),
+        Card("Time", duration(run.outcome("seconds")), f"{speed} images per second{where}" if speed != NONE else ""),
     ]
 
 

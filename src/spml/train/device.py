@@ -92,9 +92,14 @@ def eval_batch(settings: Settings, device: torch.device) -> int:
     return max(several, EVAL_AT_ONCE) if device.type == "cuda" else several
 
 
+def device_name(device: torch.device) -> str:
+    """What a device is called: the model of a GPU, else its kind."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def described(settings: Settings, device: torch.device, precision: str, how: str, count: int, cache: str | None) -> str:
     """A line on what was chosen."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    name = device_name(device)
     ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
     parts = [f"{count} x {name}" if count > 1 else name, precision, ways[how]]
     parts.append(f"fused {settings.optimizer}" if device.type == "cuda" else settings.optimizer)

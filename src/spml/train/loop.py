@@ -21,7 +21,7 @@ from spml.model import Classifier, load_model, save_model
 from spml.train import randomness, record
 from spml.train.board import Board
 from spml.train.card import write_card
-from spml.train.device import described, eval_batch, how_to_run
+from spml.train.device import described, device_name, eval_batch, how_to_run
 from spml.train.display import Display, headline, test_words
 from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
@@ -329,7 +329,8 @@ class Training:
             if self.processes.first:
                 self.run.write_scores("test", logits)
         self.at.spent["seconds"] += time.perf_counter() - self.started
-        result = record.result(self.experiment, self.settings, self.options, self.at.best, tested, self.at.spent)
+        by = {"device": device_name(self.fabric.device), "precision": self.precision}
+        result = record.result(self.experiment, self.settings, self.options, self.at.best, tested, by, self.at.spent)
         if self.processes.first:
             write_card(self.run.path, result)
             self.board.follow(self.at.history)

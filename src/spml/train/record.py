@@ -165,9 +165,20 @@ def result(
     options: dict[str, Any],
     best: dict[str, Any],
     tested: dict[str, Any],
+    by: dict[str, str],
     spent: dict[str, float],
 ) -> dict[str, Any]:
-    """result.json; its last two entries are its only timings."""
+    """result.json; its last two entries are its only timings.
+
+    Args:
+        experiment: the data.
+        settings: of the run.
+        options: of the method.
+        best: the chosen epoch and its figure.
+        tested: figures on test rows.
+        by: the device and the precision in which it was computed, which settings may leave to be chosen.
+        spent: seconds and pictures.
+    """
     return {
         "method": settings.method,
         "options": options,
@@ -182,6 +193,7 @@ def result(
         "val_map": best["val_map"],
         **tested,
         "observed_sha256": experiment.sha256,
+        **by,
         "images_per_second": round(spent["train_images"] / max(spent["train_seconds"], 1e-9), 1),
         "seconds": round(spent["seconds"], 2),
     }
