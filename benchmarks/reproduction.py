@@ -13,10 +13,11 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from claims import NO, OPEN, YES, claims
+from claims import NO, OPEN, SURE, YES, claims
 from figure_blocks import classes, confidences, quoted, sensitivity
 from recorded import Recorded, interval, markdown, measured, result_table, run_links, shell_function, trial_table
 from render import render
+from scipy.stats import ttest_ind
 from voc_plan import BACKBONES, FRESH, LR, ONE_RATE, REFERENCE, STUDIED
 
 from spml.analysis.archive import find
@@ -113,12 +114,15 @@ class Page:
         said += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
         return "\n\n".join([said, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)])
 
-    def _more_seeds(self, method: str) -> str:
-        """A sentence on the same settings with other seeds, which the study of pixels runs."""
+    def _seeds(self, method: str) -> list[float]:
+        """Test mAP of Table A's settings with all seeds, most of which the study of pixels runs."""
         plans = [self.known.plan("Table A"), self.known.plan(f"pixels, {method}")]
         runs = [run for plan in plans for case in plan.cases for run in self.known.finals(plan, case)]
         same = {run.id: run for run in runs if run.method == method and run.data == plans[0].data}
-        maps = [record["result"]["test_map"] for run in same.values() if (record := self.known.record(run))]
+        return [record["result"]["test_map"] for run in same.values() if (record := self.known.record(run))]
+
+    def _more_seeds(self, method: str) -> str:
+        maps = self._seeds(method)
         if len(maps) < 2:
             return ""
         spread = f"{statistics.mean(maps):.2f} ± {statistics.stdev(maps):.2f}"
@@ -131,8 +135,10 @@ class Page:
         trials = [run for run in tuned.trials(own, self.known.shelf.outcome) if run.settings["lr"] == LR]
         tried = {bool(run.options): record for run in trials if (record := self.known.record(run))}
         pictures = self.known.row("pixels, an", "an, original")
-        if len(tried) < 2 or not pictures.seeds:
+        seeds = self._seeds("an")
+        if len(tried) < 2 or not pictures.seeds or len(seeds) < 3:
             return ""
+        chance = float(ttest_ind([REFERENCE["an"]], seeds).pvalue)  # pooled, so that the one run has our deviation
         found = {
             "the original pictures": pictures.test.mean or 0.0,
             "ε = 1e-5 inside the logarithm, as its code has it": tried[True]["result"]["test_map"],
@@ -143,9 +149,11 @@ class Page:
         listed = "; ".join(f"{what} ({figure:.2f})" for what, figure in found.items())
         near = f"nearer to {REFERENCE['an']:.2f}: {' and '.join(nearer) or 'neither'}"
         return (
-            f" Why an is off is not known. Tried: {listed}; {near}. Of the reference run there is no history; an"
+            f" That an is off {'can' if chance > SURE else 'can hardly'} be chance: for one run at"
+            f" {REFERENCE['an']:.2f} beside our {len(seeds)} seeds p = {chance:.2f} by a t-test. Tried all the same:"
+            f" {listed}; {near}. an"
             f" overfits, its validation mAP falls by {max(maps) - maps[-1]:.1f} from the best epoch to the last, so"
-            " that its figure depends much on the epoch that is chosen."
+            " that its figure depends much on the epoch that is chosen; of the reference run there is no history."
         )
 
     def table_b(self) -> str:
