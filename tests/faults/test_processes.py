@@ -154,6 +154,22 @@ def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
     killed_first(log, process)
 
 
+@pytest.mark.faults
+def test_ctrl_c_before_the_others_have_come(words, tmp_path):
+    """The first waits for them where it hears no signal; Lightning would kill it without a word."""
+    faults = (Fault("group", "spml.train.start:resolve", 1, rank=1),)
+    stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
+    stopped.interrupted()
+    assert stopped.err.strip() == "spml: interrupted" and not (tmp_path / "run").exists()
+
+
+@pytest.mark.faults
+def test_a_worker_that_does_not_come_ends_the_run(words, tmp_path):
+    faults = (Fault("kill", "spml.train.start:resolve", 1, rank=1),)
+    stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
+    stopped.refused("process 2 of 2 was killed (SIGKILL)")
+
+
 def killed_first(log, process):
     """Kill the first process once the other has written its number; the other ends too."""
     until(log, process)

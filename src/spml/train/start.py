@@ -79,7 +79,7 @@ def fit(
     with run.claim:
         going_on = started_first() and run.check(config, resume=resume, overwrite=overwrite)
         fabric = make_fabric(settings, unused="features" in method.needs)
-        with following():
+        with following(fabric):
             fabric.launch()
         processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
         with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:

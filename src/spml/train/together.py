@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -20,22 +20,31 @@ from spml.train.processes import Processes
 PARENT = "SPML_PARENT"  # variable of the environment: the process that has started this one
 TICK = 0.5  # seconds between two looks at the others
 GRACE = 5.0  # seconds in which the others may end of themselves
+INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a process that Ctrl-C has ended
 LOST = ("closed by peer", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
 
 
 @contextmanager
-def following() -> Iterator[None]:
+def following(fabric: Any) -> Iterator[None]:
     """A block in which a process starts others, or is one of them, which then ends as soon as the first has.
 
-    A collective would wait for that one for ever. Who is started by torchrun or SLURM is ended by them.
+    A collective would wait for that one for ever. The first ends too where one that it has started does not come. Who
+    is started by torchrun or SLURM is ended by them.
     """
-    parent = os.environ.pop(PARENT, None)
-    if parent is not None and "LOCAL_RANK" in os.environ and launched() is None:
+    parent, over = os.environ.pop(PARENT, None), threading.Event()
+    started = parent is not None and "LOCAL_RANK" in os.environ and launched() is None
+    if parent is not None and started:
         follow(int(parent))
     os.environ[PARENT] = str(os.getpid())
+    threading.Thread(target=_watch_start, args=(fabric, over), daemon=True, name="watch-start").start()
     try:
         yield
+    except Exception:
+        if started:
+            time.sleep(GRACE)  # the first may have ended, which is the end of this one
+        raise
     finally:
+        over.set()
         del os.environ[PARENT]  # what else this process starts is no part of the run
 
 
@@ -48,6 +57,38 @@ def follow(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="follow-parent").start()
+
+
+def _watch_start(fabric: Any, over: threading.Event) -> None:
+    """End this process where one that it has started ends before all have met; it waits where no signal is heard."""
+    while not over.wait(TICK):
+        children = _children(fabric)
+        told = _dead(children, len(children) + 1)
+        if told is None or over.is_set():
+            continue
+        stopped = any(child.poll() in INTERRUPTED for child in children)
+        print("\nspml: interrupted" if stopped else f"spml: {told}", file=sys.stderr, flush=True)
+        os._exit(130 if stopped else 2)
+
+
+def _children(fabric: Any) -> list[Any]:
+    """The processes that this one has started; Lightning's observer of them, which kills all without a word, is off."""
+    children: list[Any] = list(getattr(fabric.strategy.launcher, "procs", ()))
+    for thread in threading.enumerate() if children else ():
+        if thread.name == "child-process-observer":
+            observer: Any = thread
+            observer._child_processes = []
+    return children
+
+
+def _dead(children: Sequence[Any], count: int) -> str | None:
+    """Which process ended ill, of so many, and how."""
+    for number, child in enumerate(children, start=1):
+        if child.poll():
+            code = child.returncode
+            how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+            return f"process {number + 1} of {count} {how}; go on with --resume from what is saved"
+    return None
 
 
 def _leave() -> None:
@@ -72,15 +113,11 @@ class Together:
 
     def __init__(self, processes: Processes, fabric: Any, abandon: Callable[[], object]) -> None:
         self.processes, self.abandon = processes, abandon
-        self.children: list[Any] = list(getattr(fabric.strategy.launcher, "procs", ()))
+        self.children = _children(fabric)
         self._over = threading.Event()
 
     def __enter__(self) -> Together:
         if self.children:
-            for thread in threading.enumerate():
-                if thread.name == "child-process-observer":  # Lightning's, which kills all without a word
-                    observer: Any = thread
-                    observer._child_processes = []
             threading.Thread(target=self._watch, daemon=True, name="watch-children").start()
         return self
 
@@ -97,24 +134,15 @@ class Together:
         lost = isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
         if self.children and lost:
             time.sleep(TICK)  # until it is known which
-        if (told := self._dead()) is not None:
+        if (told := _dead(self.children, self.processes.count)) is not None:
             raise UserError(told) from error
         if lost:
             raise UserError("another process of the run has ended; its own error says why") from error
 
-    def _dead(self) -> str | None:
-        """Which process ended ill, and how."""
-        for number, child in enumerate(self.children, start=1):
-            if child.poll():
-                code = child.returncode
-                how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
-                return f"process {number + 1} of {self.processes.count} {how}; go on with --resume from what is saved"
-        return None
-
     def _watch(self) -> None:
         """End this process some time after a child, where it does not itself: it may wait for the child for ever."""
         while not self._over.wait(TICK):
-            told = self._dead()
+            told = _dead(self.children, self.processes.count)
             if told is not None and not self._over.wait(GRACE):
                 self.abandon()
                 print(f"spml: {told}", file=sys.stderr, flush=True)
