@@ -276,3 +276,6 @@ def test_pictures_of_the_run_that_are_gone_are_told_and_observed_labels_have_onl
     description.write_text(json.dumps({**values, "thresholds": [0.0] * 3}))
     assert main(["explain", "run", "--worst", "9", "--split", "val", "--out", "none"]) == 2
     assert "no mistakes on val" in capsys.readouterr().err and not Path("none").exists()
+    Path("photos").rename("elsewhere")
+    assert main(["explain", "run", "--worst", "9", "--split", "val", "--out", "none"]) == 2
+    assert capsys.readouterr().err.endswith("pictures could be read; nothing was written\n")

@@ -12,6 +12,7 @@ import torch
 
 from spml.data.builder import OnError
 from spml.data.table import LabelTable
+from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.train.files import read_json
 from spml.use.assess import run_data, run_split
@@ -68,13 +69,16 @@ def worst_mistakes(
     feed = feed_for(table, info)
     device, calibrate = next(model.parameters()).device, info.calibrate()
     calibrated = torch.zeros(labels.shape)
-    known = np.zeros_like(labels)
+    known, read = np.zeros_like(labels), 0
     for x, rows in feed.in_order(batch_size, None if on_error is None else lambda row, error: on_error(error)):
         with torch.inference_mode():
             calibrated[rows] = calibrate(model(x.to(device)).float().cpu())
         known[rows] = labels[rows]  # of the pictures that could be read
+        read += len(rows)
         if advance is not None:
             advance(len(rows))
+    if not read:
+        raise UserError(f"none of {len(table):,} pictures could be read; nothing was written")
     probabilities = calibrated.sigmoid().numpy()
     tagged = probabilities >= np.asarray(info.thresholds, np.float32)
     found = rank_mistakes(calibrated.numpy(), tagged, known, count)
