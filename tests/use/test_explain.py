@@ -151,6 +151,12 @@ def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(make_
     assert {path.name for path in (tmp_path / "m").iterdir()} == {*named, "index.html"}
 
 
+def test_a_name_that_the_legends_font_lacks_stands_below_the_map(make_model, pictures, tmp_path):
+    folder, photo = make_model(classes=["犬", "Vögel", "сорока\u200b"]), pictures.parent / "photos" / "3.png"
+    explain(folder, [photo], tmp_path / "m", top=3)
+    assert re.findall("<figcaption>(.+)</figcaption>", (tmp_path / "m" / "index.html").read_text()) == ["犬"]
+
+
 def test_bad_pictures_are_told_and_the_rest_is_drawn(make_model, tmp_path, capsys):
     Image.new("RGB", (1, 1), "red").save(tmp_path / "one.png")
     (tmp_path / "text.jpg").write_text("no picture")

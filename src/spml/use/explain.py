@@ -16,9 +16,9 @@ from spml.model import Classifier, ModelInfo, load_model
 from spml.use.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.inputs import Inputs, Item, Note
 from spml.use.mistakes import Mistake, worst_mistakes
-from spml.use.overlay import overlay, plain, rounded, shown
+from spml.use.overlay import overlay, plain, rounded, shown, writable
 from spml.use.running import NOT_NUMBERS, own_device
-from spml.use.sheet import Entry, Sheet, refuse_other, sheet
+from spml.use.sheet import Entry, Sheet, Shown, refuse_other, sheet
 from spml.use.tagging import class_column
 
 __all__ = ["class_maps", "explain", "explain_worst"]
@@ -142,7 +142,7 @@ class _Explained:
             name, said = info.classes[column], f"{self.probabilities[column]:.2f}"
             note = f"threshold {info.thresholds[column]:.2f}, map {rounded(values.min())} to {rounded(values.max())}"
             image = overlay(self.picture, values, full, name, said, note)
-            maps.append((drawing.save(image, name), f"{name} {said}, {note}"))
+            maps.append(Shown(drawing.save(image, name), f"{name} {said}, {note}", "" if writable(name) else name))
         present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]
         said = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
         tags = f"tags: {said}" if said else "no class reaches its threshold"

@@ -89,10 +89,22 @@ def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full
         draw.text((at, top + 38), text, "#5b6470", small, anchor=anchor)
 
 
+def writable(name: str) -> bool:
+    """Whether the legend's font has every letter of a name; it has none of Chinese, Japanese, Korean, Hindi or Thai."""
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(_font_file("-Bold"))
+    return all(font.get_char_index(ord(letter)) for letter in name if letter.isprintable())
+
+
 def _font(size: int, kind: str = "") -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(_font_file(kind), size)
+
+
+def _font_file(kind: str) -> str:
     import matplotlib
 
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"DejaVuSans{kind}.ttf", size)
+    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"DejaVuSans{kind}.ttf")
 
 
 def _fitted(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, room: int) -> str:

@@ -19,12 +19,20 @@ PAGE = "index.html"
 MARK = 'content="spml explain"'  # by which a folder is known to be ours
 
 
+class Shown(NamedTuple):
+    """An overlay: file, what it says, and the class's name where the page has to write it, since the file could not."""
+
+    file: str
+    caption: str
+    below: str = ""
+
+
 class Entry(NamedTuple):
-    """What the page shows of a picture: name, file, overlays with captions, what was predicted, what of it is wrong."""
+    """What the page shows of a picture: name, file, overlays, what was predicted, what of it is wrong."""
 
     name: str
     picture: str
-    maps: Sequence[tuple[str, str]]
+    maps: Sequence[Shown]
     tags: str
     wrong: str = ""
 
