@@ -62,7 +62,7 @@ def test_entries_are_added_and_replaced_whatever_the_fill():
 
 def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsys, monkeypatch):
     given = answers(
-        tmp_path, "photos/0.png,blue,1", "photos/1.png,red,-1", "photos/8.png,red,yes", "photos/0.png,red,1"
+        tmp_path, "photos/0.png,blue,1", "photos/1.png,red,-1.0", "photos/8.png,red,yes", "photos/0.png,red,1"
     )
     out = tmp_path / "new" / "labels.csv"
     (photos / "run" / "best" / "model.safetensors").unlink()  # labels and answers need no weights

@@ -26,7 +26,7 @@ from spml.use.merge import with_answers
 HEADER = ["image", "class", "answer"]
 NAMED = ("method", "backbone", "size", "epochs", "batch-size", "lr")  # options whose defaults depend on the data
 OF_THE_DATA = ("root", "labels", "val", "test", "observe", "classes", "selection", "out")
-VALUES = {"1": 1, "yes": 1, "y": 1, "true": 1, "-1": -1, "no": -1, "n": -1, "false": -1}
+VALUES = {"1": 1, "1.0": 1, "yes": 1, "y": 1, "true": 1, "-1": -1, "-1.0": -1, "no": -1, "n": -1, "false": -1}
 
 
 @dataclass(frozen=True)
