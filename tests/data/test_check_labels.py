@@ -43,6 +43,11 @@ def test_near_class_names_are_counted_over_all_splits(table):
     assert only(found, "near_names").message == "'Dog' (1) and 'dog' (2)"
 
 
+def test_names_that_look_the_same_are_told_apart(table):
+    found = check(read(table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")))
+    assert only(found, "near_names").message == r"'Vo\u0308gel' (1) and 'V\xf6gel' (2)"
+
+
 def test_rows_without_a_positive(table):
     found = check(read(table("image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n")))
     assert [(one.split, one.row) for one in found.by_kind()["unlabelled"]] == [("train", 1), ("test", 0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from functools import reduce
 
@@ -22,7 +23,9 @@ def label_problems(tables: dict[str, LabelTable], min_positives: int, *, complet
     """The problems that the labels alone show."""
     found = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
     for name, count, other, other_count in near_duplicates(joined(tables)):
-        found.append(problem("near_names", f"{name!r} ({count:,}) and {other!r} ({other_count:,})"))
+        alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
+        written = ascii if alike else repr  # what looks the same is told apart by its codes
+        found.append(problem("near_names", f"{written(name)} ({count:,}) and {written(other)} ({other_count:,})"))
     classes = next(iter(tables.values())).classes
     several = {name: f"{' and '.join(map(repr, parts))} are classes too" for name, parts in joined_names(classes)}
     for name, what in (several | written_lists(classes)).items():
