@@ -32,7 +32,7 @@ def test_label_facts_count_what_training_saw() -> None:
         "Items held out for validation": "2",
         "Observed positives": "5",
         "Observed negatives": "2",
-        "Positives per item": "none: 1 items (20.0 %); one: 3 items (60.0 %); more: 1 items (20.0 %)",
+        "Positives per item": "none: 1 item (20.0 %); one: 3 items (60.0 %); more: 1 item (20.0 %)",
         "Positives per class": "0 to 3, median 1",
         "Classes without a positive": "2",
         "SHA-256 of the labels": "ab12",

@@ -75,7 +75,7 @@ def label_facts(observed: Observed) -> list[tuple[str, str]]:
     per_item, per_class = positive.sum(axis=1), positive.sum(axis=0)
     amounts = {"none": per_item == 0, "one": per_item == 1, "more": per_item > 1}
     shares = [
-        f"{amount}: {count(items.sum())} items ({100 * items.mean():.1f} %)"
+        f"{amount}: {count(items.sum())} item{'s' * int(items.sum() != 1)} ({100 * items.mean():.1f} %)"
         for amount, items in amounts.items()
         if items.any()
     ]
