@@ -85,6 +85,13 @@ def test_dialects(write, bom, separator, end):
     assert table.classes == ["cat", "dog", "hot dog"]
 
 
+@pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n"])
+def test_a_first_line_for_excel_is_passed_over_and_counted(write, first):
+    assert rows(read(write(f"{first}image;label\na;dog\n"))["train"]) == {"a": [1]}
+    with pytest.raises(DataError, match=r"my.csv, line 4: 3 cells, the header has 2"):
+        read(write(f"{first}image;label\na;dog\nb;dog;cat\n"))
+
+
 def test_wide_names_may_hold_the_other_separators(write):
     table = read(write('image;"a,b,c";d\nx;1;0\n'))["train"]
     assert table.classes == ["a,b,c", "d"]

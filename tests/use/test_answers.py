@@ -256,8 +256,9 @@ def test_answers_may_be_words(tmp_path):
 def test_answers_may_be_filled_into_the_list_of_suggestions(tmp_path, sign):
     table = LabelTable(["a", "b", "c"], ["x"], np.zeros((3, 1)))
     rows = ["rank,image,class,probability,answer", "1,a,x,0.9,1", "2,b,x,0.8,", "3,c,x,0.7, No "]
-    (tmp_path / "a.csv").write_text("\n".join(rows).replace(",", sign), encoding="utf-8-sig")
-    assert read_answers(tmp_path / "a.csv", table) == [(0, 0, 1), (2, 0, -1)]
+    for first in ("", f"sep={sign}\n"):
+        (tmp_path / "a.csv").write_text(first + "\n".join(rows).replace(",", sign), encoding="utf-8-sig")
+        assert read_answers(tmp_path / "a.csv", table) == [(0, 0, 1), (2, 0, -1)]
     (tmp_path / "a.csv").write_text("\n".join(rows[::2]))
     with pytest.raises(DataError, match="no answers; nothing was written"):
         read_answers(tmp_path / "a.csv", table)

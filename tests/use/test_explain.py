@@ -284,4 +284,6 @@ def test_pictures_of_the_run_that_are_gone_are_told_and_observed_labels_have_onl
     assert "no mistakes on val" in capsys.readouterr().err and not Path("none").exists()
     Path("photos").rename("elsewhere")
     assert main(["explain", "run", "--worst", "9", "--split", "val", "--out", "none"]) == 2
-    assert capsys.readouterr().err.endswith("pictures could be read; nothing was written\n")
+    assert capsys.readouterr().err.endswith(
+        "pictures could be read; nothing was written. --root says where they are now\n"
+    )

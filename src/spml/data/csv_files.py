@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from spml.data.builder import Builder, Reading
 from spml.data.forms import Form, Record, fill_long, fill_wide, of_names
@@ -13,6 +15,7 @@ from spml.data.text import lines
 from spml.errors import DataError
 
 SEPARATORS = ",;\t"
+TOLD = re.compile(r"sep=.\s*", re.IGNORECASE)  # a first line that is meant for Excel
 
 
 def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
@@ -39,7 +42,7 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
 def records(builder: Builder) -> Iterator[Record]:
     """First line and cells of each record that is not blank; all have as many cells as the first, the header."""
     bad: list[tuple[int, str]] = []
-    reader = csv.reader(lines(builder.source, bad), delimiter=separator(builder.source), strict=True)
+    reader = cells_of(builder.source, bad)
     width = 0
     while True:
         bad.clear()
@@ -68,9 +71,20 @@ def _check_width(builder: Builder, line: int, found: int, width: int) -> None:
         raise builder.error(line, f"{found} cells, the header has {width}; {remedy}")
 
 
-def separator(path: Path) -> str:
+def cells_of(path: Path, bad: list[tuple[int, str]] | None = None) -> Any:
+    """A reader of the cells of each line, by the separator that the header shows; `bad` as in `spml.data.text`."""
+    return csv.reader(_rows(path, bad), delimiter=_separator(path), strict=True)
+
+
+def _rows(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]:
+    """The lines of a file; one that tells Excel its separator counts as blank."""
+    for number, line in enumerate(lines(path, bad)):
+        yield "\n" if number == 0 and TOLD.fullmatch(line) else line
+
+
+def _separator(path: Path) -> str:
     """The separator that finds a column `image` in the header, or else the most columns."""
-    header = next((line for line in lines(path) if line.strip()), "")
+    header = next((line for line in _rows(path) if line.strip()), "")
 
     def fitness(sign: str) -> tuple[bool, int]:
         cells = next(csv.reader([header], delimiter=sign), [])

@@ -13,9 +13,8 @@ import numpy as np
 
 from spml.atomic import replacing, write_text
 from spml.data import LabelTable
-from spml.data.csv_files import separator
+from spml.data.csv_files import cells_of
 from spml.data.names import suggestion
-from spml.data.text import lines
 from spml.errors import DataError, UserError
 from spml.model.store import read_info
 from spml.train.files import read_json
@@ -116,9 +115,9 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
             twice.add(item)
     columns = {name: i for i, name in enumerate(table.classes)}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    reader = csv.reader(lines(path), delimiter=separator(path), strict=True)
+    reader = cells_of(path)
     try:
-        header = [cell.strip().lower() for cell in next(reader, [])]
+        header = [cell.strip().lower() for cell in next(filter(any, reader), [])]
         if any(header.count(name) != 1 for name in HEADER):
             raise DataError(f"{path}, line 1: the columns are {','.join(header) or 'none'}; give {','.join(HEADER)}")
         places = [header.index(name) for name in HEADER]

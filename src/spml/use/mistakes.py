@@ -12,12 +12,11 @@ import torch
 
 from spml.data.builder import OnError
 from spml.data.table import LabelTable
-from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.train.files import read_json
 from spml.use.assess import run_data, run_split
 from spml.use.inputs import Item, Note
-from spml.use.running import feed_for
+from spml.use.running import feed_for, none_read
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def worst_mistakes(
         if advance is not None:
             advance(len(rows))
     if not read:
-        raise UserError(f"none of {len(table):,} pictures could be read; nothing was written")
+        raise none_read(len(table))
     probabilities = calibrated.sigmoid().numpy()
     tagged = probabilities >= np.asarray(info.thresholds, np.float32)
     found = rank_mistakes(calibrated.numpy(), tagged, known, count)

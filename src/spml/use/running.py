@@ -7,9 +7,15 @@ import torch
 from spml.data import LabelTable
 from spml.data.cache import Cache
 from spml.data.feed import Feed
+from spml.errors import UserError
 from spml.model import ModelInfo
 
 NOT_NUMBERS = "the model gives values that are not numbers; its weights are damaged"
+
+
+def none_read(count: int) -> UserError:
+    """The error where not one of a run's pictures is to be had."""
+    return UserError(f"none of {count:,} pictures could be read; nothing was written. --root says where they are now")
 
 
 def own_device() -> str:

@@ -14,7 +14,7 @@ from spml.data.feed import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.use.ranking import Labels, Logits, fit_scale, likeliest
-from spml.use.running import NOT_NUMBERS, feed_for
+from spml.use.running import NOT_NUMBERS, feed_for, none_read
 
 DENSE_LIMIT = 2**31  # logits held at once
 
@@ -64,7 +64,7 @@ def suggest(
     logits = score(table, model, info, batch_size=batch_size, on_error=on_error, advance=advance)
     read = np.isfinite(logits[:, 0])
     if not read.any():
-        raise UserError(f"none of {len(table):,} pictures could be read; nothing was written")
+        raise none_read(len(table))
     observed: Labels = table.labels
     scale = fit_scale(logits[read], observed[read])
     observed = np.where(read[:, None], observed, np.int8(1))  # what could not be read is not asked about
