@@ -122,10 +122,8 @@ def _between_classes(known: Recorded) -> Claim:
         for label, name in (("gr", "GR"), ("focal", "Focal"), ("full", "all labels"))
     )
     share = means["gr"] / means["full"]
-    here = (
-        f"AP of the head, middle and tail third: {said}. Of what all labels gain, GR has {share[0]:.0%} in the head, "
-    )
-    here += f"{share[-1]:.0%} in the tail."
+    here = f"AP of the head, middle and tail third: {said}. "
+    here += f"Of what all labels gain, GR has {share[0]:.0%} in the head, {share[-1]:.0%} in the tail."
     if more["gr"] == len(plan.seeds) and more["focal"] == 0:
         return Claim(paper, here, YES if share[-1] >= share[0] else PARTLY)
     return Claim(paper, here, NO if more["gr"] == 0 else EITHER)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from claims import OPEN, studies
-from recorded import LINK, Recorded, markdown, run_links
+from recorded import LINK, Recorded, doubts, markdown, quoted_figure, run_links
 
 from spml.analysis.assumptions import FEWEST, Assumptions
 from spml.analysis.distinguishability import Distinguishability
@@ -84,10 +84,6 @@ def quoted() -> str:
     lines = [["method", *(f"{NAMES[name]}, quoted, not run" for name in QUOTED)], ["---"] * 4]
     notes: dict[str, int] = {}
     for method in TABLE_2:
-        cells = []
-        for name in QUOTED:
-            quote = paper_quote(method, name)
-            mark = f" [{notes.setdefault(quote.doubt, len(notes) + 1)}]" if quote and quote.doubt else ""
-            cells.append("not printed" if quote is None else quote.text + mark)
+        cells = [quoted_figure(paper_quote(method, name), notes, "not printed") for name in QUOTED]
         lines.append([method, *cells])
-    return markdown(lines) + "\n\n" + "  \n".join(f"[{number}] {text}" for text, number in notes.items())
+    return markdown(lines) + doubts(notes)

@@ -12,6 +12,7 @@ from typing import Any
 from voc_plan import COMMON, HERE, Plan, Run, Shelf, against, collected, plans, table
 
 from spml.bench.plan import Case, Record, done_in
+from spml.bench.published import Quote
 from spml.bench.tables import Row, Table
 from spml.bench.write import spread, versus
 from spml.cli.train import Train
@@ -130,25 +131,31 @@ def result_table(
     made = known.table(plan, base)
     head = ["", "test mAP", *([f"− {made.against}"] if made.against else [])]
     head += [*(("head", "middle", "tail") if thirds else ()), *(["paper, quoted"] if quoted else []), "runs", "repeat"]
-    lines, notes = [head, ["---"] * len(head)], dict[str, int]()
+    lines = [head, ["---"] * len(head)]
+    notes: dict[str, int] = {}
     for row, case in zip(made.rows, plan.cases, strict=True):
         finals = known.finals(plan, case)
         figure = measured(row) if row.seeds else progress(known, plan, case)
         cells = [row.label, "; failed: ".join([figure, *row.errors])]
         cells += [versus(row)] if made.against else []
         cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
-        cells += [_quoted(row, notes)] if quoted else []
+        cells += [quoted_figure(row.quoted.get("voc"), notes)] if quoted else []
         cells += [run_links(known, finals), known.repeat(finals) if finals else "the trials choose its settings"]
         lines.append(cells)
-    return "\n\n".join([markdown(lines), *(f"[{number}] {text}" for text, number in notes.items())])
+    return markdown(lines) + doubts(notes)
 
 
-def _quoted(row: Row, notes: dict[str, int]) -> str:
-    """The paper's figure on VOC; what speaks against it joins the notes."""
-    quote = row.quoted.get("voc")
+def quoted_figure(quote: Quote | None, notes: dict[str, int], otherwise: str = "") -> str:
+    """A figure of the paper, or what stands in its place; what speaks against it joins the notes."""
     if quote is None:
-        return ""
+        return otherwise
     return quote.text + (f" [{notes.setdefault(quote.doubt, len(notes) + 1)}]" if quote.doubt else "")
+
+
+def doubts(notes: Mapping[str, int]) -> str:
+    """The notes, below a table."""
+    said = "  \n".join(f"[{number}] {text}" for text, number in notes.items())
+    return said and f"\n\n{said}"
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:

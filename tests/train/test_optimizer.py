@@ -100,7 +100,7 @@ def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
 
 def watch_rates(monkeypatch):
     seen = []
-    monkeypatch.setattr("spml.train.loop.rate", lambda *given: seen.append(rate(*given)) or seen[-1])
+    monkeypatch.setattr("spml.train.optimizer.rate", lambda *given: seen.append(rate(*given)) or seen[-1])
     return seen
 
 

@@ -42,13 +42,16 @@ def _check(part: Any, called: str, kinds: Kinds, where: object, remedy: str) -> 
 
 def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
     """Raise UserError where a record is neither of a run that is done nor of one that failed."""
-    if not isinstance(record.get("error"), str):
-        check_result(record.get("result"), where, remedy)
-        if "bootstrap" in record:
-            _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
-        for name, values in (("maps", record.get("bootstrap", {}).get("maps", [])), (COUNTS, record.get(COUNTS, []))):
-            if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
-                raise UserError(f"{where}: {name} are no list of numbers; {remedy}")
+    if isinstance(record.get("error"), str):
+        return
+    check_result(record.get("result"), where, remedy)
+    lists = {COUNTS: record.get(COUNTS, [])}
+    if "bootstrap" in record:
+        _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
+        lists["maps"] = record["bootstrap"]["maps"]
+    for name, values in lists.items():
+        if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
+            raise UserError(f"{where}: {name} are no list of numbers; {remedy}")
 
 
 def read_record(path: Path, remedy: str = DAMAGED) -> Record:

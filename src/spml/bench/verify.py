@@ -7,7 +7,6 @@ bounds: every tie broken against the positives, and every tie for them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -92,9 +91,10 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
             figure = own.get(f"{split}_map")
             told = kept.get(f"{split}_map", figure)
             figures = {folder.name: figure, **({} if told == figure else {file.name: np.nan if told is None else told})}
-            yield from _checks(folder, own, split, {name: float(f) for name, f in figures.items() if f is not None})
-        with suppress(UserError):  # what cannot be used is told of the mAP
-            scored = _scored(folder, "test.npz", "test")
+            scored, problem = _found(folder, split, own["best_epoch"])
+            kind: Selection = own["selection"] if split == "val" else "complete"
+            yield from _checks(scored, problem, split, kind, {name: f for name, f in figures.items() if f is not None})
+        if scored is not None:  # of the test items
             told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
             yield from _wrong_classes(scored, {name: aps for name, aps in told_of.items() if aps is not None})
             yield from _wrong_draws(scored, file.name, record.get("bootstrap"))
@@ -113,20 +113,18 @@ def without_scores(runs: Path, records: Path) -> int:
     return sum(done_in(read_json(path)) for path in names.values())
 
 
-def _checks(folder: Path, result: Record, split: str, figures: dict[str, float]) -> Iterator[Check]:
-    if not figures:
-        return
-    found, problem = None, ""
-    try:
-        found = _allowed(folder, result, split)
-    except UserError as error:  # the other runs are looked at all the same
-        problem = str(error)
-    for name, figure in figures.items():
-        yield Check(name, split, figure, found, problem)
+def _checks(
+    scored: _Scored | None, problem: str, split: str, kind: Selection, figures: dict[str, float]
+) -> Iterator[Check]:
+    if figures:
+        allowed = scored and bounds(scored.logits, scored.truth, kind)
+        yield from (Check(name, split, float(figure), allowed, problem) for name, figure in figures.items())
 
 
 def _wrong_classes(found: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
     """The classes whose AP is not that of the scores."""
+    if not recorded:
+        return
     low, high = (100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth))
     for name, aps in recorded.items():
         for at, label in enumerate(found.classes):
@@ -163,9 +161,17 @@ def _wrong_counts(folder: Path, name: str, told: list[float] | None) -> Iterator
             yield check
 
 
-def _scored(folder: Path, file: str, split: str) -> _Scored:
-    """Scores and labels of a split."""
-    path = folder / "scores" / file
+def _found(folder: Path, split: str, best: int) -> tuple[_Scored | None, str]:
+    """Scores and labels of a split, or why they cannot be used: the other runs are looked at all the same."""
+    try:
+        return _scored(folder, split, best), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _scored(folder: Path, split: str, best: int) -> _Scored:
+    """Scores and labels of a split: of the test items, or of validation after the best epoch."""
+    path = folder / "scores" / ("test.npz" if split == "test" else f"val-{best:02d}.npz")
     scores, labels = read_arrays(path, ("logits",)), read_arrays(folder / "labels.npz", ("classes",))
     truth = (labels or {}).get(f"{split}_truth")
     if scores is None:
@@ -175,12 +181,6 @@ def _scored(folder: Path, file: str, split: str) -> _Scored:
     if scores["logits"].shape != truth.shape:
         raise UserError(f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}")
     return _Scored(scores["logits"], truth, labels["classes"].tolist())
-
-
-def _allowed(folder: Path, result: Record, split: str) -> tuple[float, float]:
-    """The bounds of a split's figure."""
-    found = _scored(folder, "test.npz" if split == "test" else f"val-{result['best_epoch']:02d}.npz", split)
-    return bounds(found.logits, found.truth, result["selection"] if split == "val" else "complete")
 
 
 def bounds(logits: npt.NDArray[np.float16], truth: Labels, selection: Selection) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
 from spml.train.linear_init import LinearInit
-from spml.train.optimizer import rate, set_rate, take_step
+from spml.train.optimizer import set_rates, take_step
 from spml.train.processes import Processes
 from spml.train.progress import Parts, Progress
 from spml.train.run import RunFolder
@@ -161,7 +161,7 @@ class Training:
         shares = map(self.processes.share, batches[done:])
         for number, (items, _) in enumerate(self.train.batches(shares), start=done):
             rows = batches[number]
-            self._set_rates((epoch - 1 + number / len(batches)) / _epochs(settings))
+            set_rates(self.optimizers, settings, (epoch - 1 + number / len(batches)) / _epochs(settings))
             self._batch(items.to(device, non_blocking=True), rows, epoch, number)
             self.at.within["step"] = number + 1
             self.at.spent["train_images"] += len(rows)
@@ -195,12 +195,6 @@ class Training:
         take_step(self.optimizers, self.fabric)
         self.guard.watch(loss, self.step.logits, rows, f"epoch {epoch}, batch {number + 1}")
         within["total"] += loss.detach() * len(rows)
-
-    def _set_rates(self, done: float) -> None:
-        factor = rate(self.settings, done)
-        if self.settings.schedule != "constant":
-            for optimizer in self.optimizers:
-                set_rate(optimizer, factor)
 
     def _after_epoch(self, epoch: int) -> None:
         """The pass over the training split, where the method wants one, and the epoch's line of the history."""

@@ -42,6 +42,14 @@ def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
         group["lr"] = group.setdefault("full_lr", group["lr"]) * factor
 
 
+def set_rates(optimizers: list[Any], settings: Settings, done: float) -> None:
+    """Of all optimisers, when this share of training is done; where they stay as they are, nothing is touched."""
+    if settings.schedule != "constant":
+        factor = rate(settings, done)
+        for optimizer in optimizers:
+            set_rate(optimizer, factor)
+
+
 def take_step(optimizers: list[Any], fabric: Any) -> None:
     """One step of Fabric's optimiser, the first, and of a method's own, whose gradients float16 scales as well."""
     common, *own = optimizers

@@ -119,7 +119,8 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
     try:
         header = [cell.strip().lower() for cell in next(filter(any, reader), [])]
         if any(header.count(name) != 1 for name in HEADER):
-            raise DataError(f"{path}, line 1: the columns are {','.join(header) or 'none'}; give {','.join(HEADER)}")
+            found = ",".join(header) or "none"
+            raise DataError(f"{path}, line {reader.line_num or 1}: the columns are {found}; give {','.join(HEADER)}")
         places = [header.index(name) for name in HEADER]
         start = reader.line_num + 1
         for cells in reader:

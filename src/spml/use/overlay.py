@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -91,10 +92,14 @@ def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full
 
 def writable(name: str) -> bool:
     """Whether the legend's font has every letter of a name; it has none of Chinese, Japanese, Korean, Hindi or Thai."""
+    return all(ord(letter) in _letters() for letter in name if letter.isprintable())
+
+
+@cache
+def _letters() -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
-    font = FT2Font(_font_file("-Bold"))
-    return all(font.get_char_index(ord(letter)) for letter in name if letter.isprintable())
+    return frozenset(FT2Font(_font_file("-Bold")).get_charmap())
 
 
 def _font(size: int, kind: str = "") -> ImageFont.FreeTypeFont:
