@@ -28,9 +28,9 @@ from spml.atomic import write_json
 from spml.methods.priors import estimate_priors
 from spml.metrics.draw import draw
 from spml.metrics.reliability import reliability
-from spml.use.aims import Aim, thresholds
-from spml.use.estimates import Evidence, Measure, estimate
-from spml.use.lines import apply_lines, fit_lines
+from spml.use.calibrate.estimates import Evidence, Measure, estimate
+from spml.use.calibrate.fit import apply_lines, fit_lines
+from spml.use.calibrate.targets import Aim, thresholds
 
 RESULTS = Path("benchmarks/results")
 METHODS, DATA = ("an", "gr", "em", "full"), ("digits", "digits-many")

@@ -23,10 +23,10 @@ from PIL import Image, __version__
 from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 
 from spml.data import LabelTable
-from spml.data.cache import open_cache
-from spml.data.feed import Feed
-from spml.data.folders import PICTURES
-from spml.data.pictures import decode
+from spml.data.images.cache import open_cache
+from spml.data.images.decode import decode
+from spml.data.images.loader import Feed
+from spml.data.readers.folders import PICTURES
 
 BATCH = 16
 TARGETS = {"decode / PIL worker": 2, "epoch from the warm cache / epoch by decoding": 10}

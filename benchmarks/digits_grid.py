@@ -17,7 +17,7 @@ import numpy as np
 from common import put_table, run_all
 
 from spml.atomic import write_json
-from spml.data.digits import SETTINGS, Scenes, read_digits
+from spml.data.readers.digits import SETTINGS, Scenes, read_digits
 
 BASE = SETTINGS["digits"]
 FLAT = (0.1,) * 10
@@ -50,8 +50,8 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
 
     from spml.data import load
     from spml.metrics import estimated_map
+    from spml.runs.settings import DIGITS
     from spml.train import Settings, fit
-    from spml.train.settings import DIGITS
 
     torch.set_num_threads(1)
     scenes, training = GRID[name]

@@ -21,9 +21,9 @@ import torch
 from common import environment
 from torch import Tensor, nn
 
-from spml.data.pictures import channels_first
+from spml.data.images.decode import channels_first
 from spml.model import Classifier
-from spml.model.fused import _is_depthwise, _is_stem, convolve, our_kernels
+from spml.model.kernels.fused import _is_depthwise, _is_stem, convolve, our_kernels
 
 REPEATED = 10  # times in a graph
 HALF = torch.bfloat16

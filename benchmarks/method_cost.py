@@ -33,15 +33,15 @@ from torch import Tensor
 
 from spml import losses
 from spml.atomic import write_json
-from spml.data.pictures import channels_first
+from spml.data.images.decode import channels_first
 from spml.model import Classifier
 from spml.train import Settings
+from spml.train.checks import try_model
 from spml.train.display import Display
 from spml.train.forward import Forward
 from spml.train.optimizer import make_optimizer
 from spml.train.processes import Processes
 from spml.train.step import Step
-from spml.train.trial import try_model
 
 SIZES = {"voc": (8, 20, 4574), "coco": (16, 80, 65665)}  # batch, classes, items to train on
 EPOCH, EPOCHS = 8, 10  # by then every warm-up is over

@@ -21,14 +21,14 @@ from pathlib import Path
 import torch
 from common import environment
 
-from spml.data.folders import PICTURES
+from spml.data.readers.folders import PICTURES
 from spml.model import Classifier, ModelInfo
-from spml.use.ahead import Batch, answers
-from spml.use.inputs import Item
-from spml.use.predict import reader, scorer
-from spml.use.replay import Replayed
-from spml.use.tagging import Rule
-from spml.use.writers import Predicted, writing
+from spml.use.predict.inputs import Item
+from spml.use.predict.predict import reader, scorer
+from spml.use.predict.prefetch import Batch, answers
+from spml.use.predict.replay import Replayed
+from spml.use.predict.tagging import Rule
+from spml.use.predict.writers import Predicted, writing
 
 TARGET = 1.15
 

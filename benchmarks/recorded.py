@@ -15,7 +15,7 @@ from spml.bench.plan import Case, Record, done_in
 from spml.bench.published import Quote
 from spml.bench.tables import Row, Table
 from spml.bench.write import spread, versus
-from spml.cli.train import Train
+from spml.cli.commands.train import Train
 from spml.metrics.bootstrap import Comparison
 from spml.report.text import signed
 

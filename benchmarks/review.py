@@ -65,10 +65,10 @@ def before(given: Given, method: str, seed: int, folder: Path) -> Record:
     import numpy as np
     import torch
 
-    from spml.data.cache import open_cache
+    from spml.data.images.cache import open_cache
     from spml.model import load_model
-    from spml.use.ranking import fit_scale, likeliest
-    from spml.use.suggest import score
+    from spml.use.review.ranking import fit_scale, likeliest
+    from spml.use.review.suggest import score
 
     experiment = load_data(given)
     run, record = train(given, method, seed, experiment, folder)
@@ -117,7 +117,7 @@ def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
     """Answer 500 labels from the complete ones, and train again."""
     import numpy as np
 
-    from spml.use.merge import with_answers
+    from spml.use.review.merge import with_answers
 
     experiment = load_data(given)
     count = given["answers"]

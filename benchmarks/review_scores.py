@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from spml.data import load
-from spml.use.ranking import fit_scale, likeliest
+from spml.use.review.ranking import fit_scale, likeliest
 
 RESULTS = Path(__file__).parent / "results" / "voc2012-lite0"
 DEPTHS = (100, 250, 500)

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 from spml.atomic import replacing
-from spml.data.pictures import decode
+from spml.data.images.decode import decode
 
 HOME = Path("VOCdevkit") / "VOC2012"
 SIZE, QUALITY = 448, 88

@@ -45,7 +45,7 @@ from device_share import flops, host_seconds, peak, profile, waits
 from made_up import fake
 
 from spml.data import Experiment, load
-from spml.data.pictures import channels_first
+from spml.data.images.decode import channels_first
 from spml.train import Settings, fit
 
 PARTS = ("step", "epoch", "evaluation", "experiment", "peak", "profile")
@@ -84,12 +84,12 @@ def set_back() -> Iterator[None]:
 
 def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
     """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
+    from spml.runs.settings import method_options, resolve
     from spml.train.device import how_to_run, make_fabric
     from spml.train.display import Display
     from spml.train.forward import Forward
     from spml.train.guard import Guard
     from spml.train.processes import Processes
-    from spml.train.settings import method_options, resolve
     from spml.train.setup import make_method, make_model, optimizer_for
     from spml.train.step import Step as LoopStep
 

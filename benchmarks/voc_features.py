@@ -27,7 +27,7 @@ def extract(root: Path, file: Path) -> None:
     import torch
 
     from spml.data import read
-    from spml.data.feed import Feed
+    from spml.data.images.loader import Feed
     from spml.model import Classifier
 
     tables = read("voc", root)

@@ -30,7 +30,7 @@ from spml.bench.shelf import Shelf
 from spml.bench.tables import collected, table
 from spml.bench.work import Work, Workers
 from spml.bench.write import markdown
-from spml.data.sources import PAPER
+from spml.data.benchmarks import PAPER
 from spml.model.backbones import PACKAGED
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ TIMINGS = ("images_per_second", "seconds")
 @pytest.fixture(scope="session")
 def scenes_file(tmp_path_factory):
     """A small .npz of digit scenes with complete labels and three splits."""
-    from spml.data.digits import Scenes, read_digits
+    from spml.data.readers.digits import Scenes, read_digits
 
     tables = read_digits(Scenes(sizes=(128, 48, 64), size=24))
     path = tmp_path_factory.mktemp("scenes") / "scenes.npz"

@@ -11,7 +11,7 @@ import spml
 SOURCE = Path(spml.__file__).parent
 ROOMS = (
     *("errors", "atomic", "cores", "keyed", "launch"),  # single files
-    *("losses", "data", "methods", "metrics", "model", "train", "use", "report", "bench", "analysis", "cli"),
+    *("losses", "data", "methods", "metrics", "model", "runs", "train", "use", "report", "bench", "analysis", "cli"),
     "__main__",
 )
 EXCEPTIONS = {
@@ -66,11 +66,11 @@ def test_imports_are_seen_wherever_they_stand():
     text = """
 import spml.data.table
 from spml import cli, metrics as m, __version__
-from spml.use.predict import predict
+from spml.use.predict.predict import predict
 import torch.use, report
 
 def late():
     from spml.bench import plan
-    return import_module("spml.train.start"), "spml.report is a room", "spml.json"
+    return import_module("spml.train.fitting"), "spml.report is a room", "spml.json"
 """
     assert named(text) == {"data", "cli", "metrics", "use", "bench", "train"}

@@ -5,7 +5,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 _ROOMS = ("data", "losses", "metrics", "model", "report", "train")
-_HOMES = {"SinglePositiveClassifier": "spml.use.estimator"}
+_HOMES = {"SinglePositiveClassifier": "spml.use.estimator.classifier"}
 
 
 def __getattr__(name: str) -> Any:

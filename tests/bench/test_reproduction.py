@@ -50,8 +50,8 @@ def test_the_printed_commands_are_the_runs(reproduction):
     import recorded
 
     from spml.bench.plan import Case, Plan
+    from spml.cli.commands.train import Train
     from spml.cli.options import parse_options
-    from spml.cli.train import Train
 
     known = recorded.Recorded.read()
     common = shlex.split(recorded.shell_function().split('"$VOC"')[1].split('"$@"')[0])
@@ -74,7 +74,7 @@ def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
 
 def fill(known, folder, rng):
     """A made-up record for every run that is known to be needed and not there."""
-    from spml.train.settings import method_options
+    from spml.runs.settings import method_options
 
     for plan in known.every:
         for run in plan.runs(known.shelf.outcome):

@@ -12,7 +12,7 @@ from spml.bench.search import Grid
 from spml.bench.shelf import Shelf
 from spml.bench.work import Workers, work
 from spml.errors import DataError, UserError
-from spml.train.run import RunFolder
+from spml.runs.folder import RunFolder
 
 from .conftest import SETTINGS, stored
 

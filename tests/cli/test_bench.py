@@ -12,7 +12,7 @@ import pytest
 
 from spml.bench.write import Cells
 from spml.cli import main
-from spml.cli.tables import shown
+from spml.cli.output.tables import shown
 
 SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
 
@@ -115,7 +115,7 @@ def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
 
 
 def test_a_row_of_the_ablation_that_the_data_do_not_allow_is_told(scenes_file, capsys):
-    from spml.cli.ablate import Ablate
+    from spml.cli.commands.ablate import Ablate
     from spml.data import load
 
     for labels, rows, told in (("complete", 11, ""), ("observed", 10, "k̂ of Eq. (kx) is left out")):

@@ -1,7 +1,7 @@
 import pytest
 from rich.console import Console
 
-from spml.cli.calibrate_output import print_calibration
+from spml.cli.output.calibrate import print_calibration
 
 FIGURES = ("macro_f1", "micro_f1", "macro_precision", "macro_recall", "map", "positives_per_item")
 CURVE = {"error": 0.05}

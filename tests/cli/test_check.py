@@ -262,7 +262,7 @@ def test_names_cannot_play_with_the_terminal(photos, capsys):
 
 
 def test_a_bar_is_shown_only_on_a_terminal_after_a_while(monkeypatch, capsys):
-    from spml.cli import check_output
+    from spml.cli.output import check as check_output
 
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     for patience, shown in ((60.0, False), (-1.0, True)):
@@ -279,8 +279,8 @@ def test_a_bar_is_shown_only_on_a_terminal_after_a_while(monkeypatch, capsys):
 def test_a_long_line_stays_one_and_errors_are_red(capsys):
     from rich.console import Console
 
-    from spml.cli.check_output import print_problems, print_warnings
-    from spml.data.check_kinds import Findings, problem
+    from spml.cli.output.check import print_problems, print_warnings
+    from spml.data.check.problems import Findings, problem
 
     long = "photos.csv, line 3: " + "a folder/" * 20 + "x.png"
     print_problems(Console(width=40), Findings([problem("missing", long), problem("repeated", long)]))

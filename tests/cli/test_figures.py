@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from spml.cli import main
-from spml.data import digits
+from spml.data.readers import digits
 
 SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
 NAMES = ("losses", "gradients", "sensitivity", "distinguishability", "assumptions", "classes")

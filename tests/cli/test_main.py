@@ -223,7 +223,7 @@ def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
 
 
 def test_what_nobody_foresaw_is_one_line_too(monkeypatch, capsys):
-    from spml.cli.report import Report
+    from spml.cli.commands.report import Report
 
     def broken(self):
         raise KeyError("surprise")

@@ -8,11 +8,11 @@ import tarfile
 import pytest
 
 from spml.cli import main
-from spml.data import archive as unpacking
-from spml.data import download as downloading
-from spml.data import sources
-from spml.data.sources import Archive
-from spml.data.voc import CLASSES
+from spml.data import benchmarks as sources
+from spml.data.benchmarks import Archive
+from spml.data.download import archive as unpacking
+from spml.data.download import resumable as downloading
+from spml.data.readers.voc import CLASSES
 from tests.data.server import serving
 
 

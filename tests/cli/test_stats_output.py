@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from spml.cli.stats_output import print_statistics
+from spml.cli.output.stats import print_statistics
 from spml.data.statistics import Statistics
 
 GIVEN = {

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from spml.bench.write import Cells
-from spml.cli.tables import add_ends, columns, plain, shown
+from spml.cli.output.tables import add_ends, columns, plain, shown
 
 
 def printed(table, capsys):

@@ -7,15 +7,15 @@ import numpy as np
 import torch
 
 from spml.data import LabelTable
-from spml.data.cache import open_cache
-from spml.data.feed import Feed
-from spml.data.pictures import decode
+from spml.data.images.cache import open_cache
+from spml.data.images.decode import decode
+from spml.data.images.loader import Feed
 from spml.data.places import Places
 from tests.data.test_pictures import scene
 
 SIZE = 24
 FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["spml.data.cache"])  # so that a process starts without importing torch anew
+FORK.set_forkserver_preload(["spml.data.images.cache"])  # so that a process starts without importing torch anew
 MODES = ["disk", "memory", "device", "resident"]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spml.data import cache_build
+from spml.data.images import build as cache_build
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spml.data import archive as module
-from spml.data.archive import Limits, marker, unpack
+from spml.data.download import archive as module
+from spml.data.download.archive import Limits, marker, unpack
 from spml.errors import DataError
 
 LIMITS = Limits(size=1_000_000, files=100)

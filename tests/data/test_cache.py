@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from spml.data import cache_build as module
-from spml.data.cache import open_cache
-from spml.data.cache_pictures import free_memory, in_words
+from spml.data.images import build as module
+from spml.data.images.cache import open_cache
+from spml.data.images.cached import free_memory, in_words
 from spml.errors import UserError
 from tests.data.caching import FORK, SIZE, Lines, age, direct, file_in, lines, make, pixels, table_of
 from tests.data.test_pictures import scene
@@ -84,7 +84,7 @@ def test_too_little_disk_or_memory_is_said_first(tmp_path, decoded, monkeypatch)
         patch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000))
         open_cache([table], SIZE, folder=tmp_path / "cache")
     assert not decoded
-    monkeypatch.setattr("spml.data.cache_pictures.free_memory", lambda device: 6000)
+    monkeypatch.setattr("spml.data.images.cached.free_memory", lambda device: 6000)
     with pytest.raises(UserError, match=r"5 kB do not fit well in the 6 kB that are free; give --cache disk"):
         pixels(table, tmp_path / "cache", "memory")
 
@@ -153,8 +153,8 @@ def test_training_keeps_its_threads(tmp_path):
     program = """if True:
         import sys, torch
         from pathlib import Path
-        from spml.data.cache import open_cache
-        from spml.data.feed import Feed
+        from spml.data.images.cache import open_cache
+        from spml.data.images.loader import Feed
         from tests.data.caching import table_of
         table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
         list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))

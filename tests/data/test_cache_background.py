@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from spml.data import cache_build as module
-from spml.data.cache import open_cache
-from spml.data.pictures import channels_last
+from spml.data.images import build as module
+from spml.data.images.cache import open_cache
+from spml.data.images.decode import channels_last
 from spml.errors import DataError, UserError
 from tests.data.caching import MODES, SIZE, batch, direct, feed_of, make, opened
 
@@ -143,7 +143,7 @@ def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, se
 def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
     table = make(tmp_path / "a", 6)
     size = 3 * SIZE * SIZE
-    monkeypatch.setattr("spml.data.cache_pictures.free_memory", lambda device: 10 * size)
+    monkeypatch.setattr("spml.data.images.cached.free_memory", lambda device: 10 * size)
     with opened([table], tmp_path / "cache", "memory") as cache:
         first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
         assert cache.pictures(table.take(np.arange(6))) is first  # the same files

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from spml.data import cache_build as module
-from spml.data.cache import open_cache
-from spml.data.cache_pool import Pool
-from spml.data.feed import Feed
+from spml.data.images import build as module
+from spml.data.images.cache import open_cache
+from spml.data.images.loader import Feed
+from spml.data.images.store import Pool
 from spml.errors import UserError
 from tests.data.caching import FORK, MODES, SIZE, Lines, batch, direct, feed_of, lines, make, opened, table_of
 
@@ -161,9 +161,9 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
         import sys, time
         import numpy as np
         from pathlib import Path
-        from spml.data import cache_build
-        from spml.data.cache import open_cache
-        from spml.data.feed import Feed
+        from spml.data.images import build as cache_build
+        from spml.data.images.cache import open_cache
+        from spml.data.images.loader import Feed
         from tests.data.caching import table_of
         original, done = cache_build.decode_bytes, []
         def slow(*given, **named):

@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
-from spml.data.cache import open_cache
-from spml.data.feed import Feed
+from spml.data.images.cache import open_cache
+from spml.data.images.loader import Feed
 from spml.errors import DataError, UserError
 from tests.data.caching import SIZE, Lines, direct, file_in, make, pixels
 
@@ -146,5 +146,5 @@ def test_a_warm_cache_that_may_only_be_read_is_enough(tmp_path, settled, monkeyp
     def refused(*given, **named):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("spml.data.cache_pool.Pool.locked", refused)
+    monkeypatch.setattr("spml.data.images.store.Pool.locked", refused)
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))

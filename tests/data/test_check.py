@@ -7,9 +7,9 @@ import numpy as np
 from PIL import Image
 
 from spml.data import LabelTable, read
-from spml.data import check_files as files
-from spml.data.check import _copies, check
-from spml.data.check_kinds import KINDS, Place, count_kinds, counted
+from spml.data.check import files as files
+from spml.data.check.check import _copies, check
+from spml.data.check.problems import KINDS, Place, count_kinds, counted
 
 
 def kinds(found, severity="error"):
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
 
 
 def test_size_is_given_to_the_decoder(table, monkeypatch):
-    import spml.data.pictures as pictures
+    import spml.data.images.decode as pictures
 
     sizes = []
     monkeypatch.setattr(pictures, "decode", lambda path, size: sizes.append(size))

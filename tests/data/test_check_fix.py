@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from spml.data import LabelTable, read
-from spml.data.check import check
-from spml.data.check_fix import clean, write_table
+from spml.data.check.check import check
+from spml.data.check.fix import clean, write_table
 from spml.errors import DataError, UserError
 from tests.data.test_check import kinds
 

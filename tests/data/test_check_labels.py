@@ -3,8 +3,8 @@
 import pytest
 
 from spml.data import read
-from spml.data.check import check
-from spml.data.check_labels import positives_seen
+from spml.data.check.check import check
+from spml.data.check.labels import positives_seen
 from spml.errors import DataError
 from tests.data.test_check import kinds, only
 

@@ -9,7 +9,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from spml.data import digits, read
+from spml.data import read
+from spml.data.readers import digits
 
 
 @pytest.fixture(scope="module")

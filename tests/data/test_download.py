@@ -7,9 +7,9 @@ import socket
 import numpy as np
 import pytest
 
-from spml.data import download as module
-from spml.data.download import download, left, require_space
-from spml.data.transfer import Remote
+from spml.data.download import resumable as module
+from spml.data.download.request import Remote
+from spml.data.download.resumable import download, left, require_space
 from spml.errors import DataError, UserError
 from tests.data.server import serving
 
@@ -27,7 +27,7 @@ def files(monkeypatch):
 @pytest.fixture
 def remote(files, monkeypatch):
     files.content = CONTENT
-    monkeypatch.setattr("spml.data.transfer.CHUNK", 10_000)
+    monkeypatch.setattr("spml.data.download.request.CHUNK", 10_000)
 
     def make(algorithm="sha256", addresses=None, content=CONTENT):
         digest = f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"

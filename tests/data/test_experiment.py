@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spml.data import load, observe, read, split
-from spml.data.digits import SETTINGS
+from spml.data.readers.digits import SETTINGS
 from spml.errors import DataError, UserError
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from spml.data import LabelTable, load
-from spml.data.cache import open_cache
-from spml.data.feed import AHEAD, Feed
-from spml.data.pictures import decode
+from spml.data.images.cache import open_cache
+from spml.data.images.decode import decode
+from spml.data.images.loader import AHEAD, Feed
 from spml.errors import DataError
 from spml.train import fit
 from tests.conftest import contents, outcome

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from spml.data import read
-from spml.data.hub_export import export, main
+from spml.data.readers.hub_export import export, main
 from spml.errors import DataError, UserError
 
 NAMES = {"names": ["dog", "cat", "bird"], "_type": "ClassLabel"}
@@ -210,7 +210,7 @@ def embedded(tmp_path):
 
 def test_pictures_inside_are_refused_with_a_remedy_that_works(embedded, tmp_path, capsys):
     told = []
-    with pytest.raises(DataError, match=r"pictures are inside .*python -m spml.data.hub_export .* OUT"):
+    with pytest.raises(DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"):
         read(embedded, on_error=told.append)
     assert told == []
     assert main([str(embedded), str(tmp_path / "out")]) == 0

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spml.data import read
-from spml.data.hub_export import export
+from spml.data.readers.hub_export import export
 from spml.errors import DataError
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spml.data import load, read
-from spml.data.nuswide import CLASSES
+from spml.data.readers.nuswide import CLASSES
 from spml.errors import DataError
 
 MARKS = {("sky", "Train"): "1\n0\n1\n", ("lake", "Train"): "0\n-1130179\n1\n", ("zebra", "Test"): "0\n1\n\n"}

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spml.data import LabelTable, load, observe, read
-from spml.data.areas import areas
 from spml.data.observation import Observation, lookup
 from spml.data.observe import draw, draw_weighted
+from spml.data.readers.object_sizes import areas
+from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
-from spml.data.voc import CLASSES
 from spml.errors import DataError, UserError
 
 COMPLETE = hnp.arrays(

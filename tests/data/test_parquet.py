@@ -53,7 +53,7 @@ def test_long_form(save, labels):
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.int64()])
 def test_wide_form(save, kind, monkeypatch):
-    monkeypatch.setattr("spml.data.parquet.BATCH", 2)
+    monkeypatch.setattr("spml.data.readers.parquet.BATCH", 2)
     path = save(
         image=["a", "b", "c"],
         zebra=pa.array([1, None, -1], kind),
@@ -112,7 +112,7 @@ def test_class_list(save):
     ],
 )
 def test_malformed_tables(save, columns, message, monkeypatch):
-    monkeypatch.setattr("spml.data.parquet.BATCH", 2)
+    monkeypatch.setattr("spml.data.readers.parquet.BATCH", 2)
     with pytest.raises(DataError, match=rf"my\.parquet.*{message}"):
         read(save(**columns))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.data.pictures import (
+from spml.data.images.decode import (
     PIXEL_LIMIT,
     channels_first,
     channels_last,

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spml.data import LabelTable, read
-from spml.data.builder import Builder
-from spml.data.check import check
-from spml.data.check_fix import clean
+from spml.data.check.check import check
+from spml.data.check.fix import clean
+from spml.data.readers.builder import Builder
 from spml.errors import DataError
 
 
@@ -170,7 +170,7 @@ def test_a_header_cannot_be_skipped(write):
 
 @pytest.mark.parametrize("batch", [2, 65536])
 def test_parquet(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr("spml.data.parquet.BATCH", batch)
+    monkeypatch.setattr("spml.data.readers.parquet.BATCH", batch)
     path = tmp_path / "my.parquet"
     columns = {"image": ["a", "b", None, "d", "e"], "split": ["", "no", "", "val", ""]}
     pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 from spml.data import LabelTable, observe
+from spml.data.benchmarks import (
+    ARCHIVES,
+    NUSWIDE_STEPS,
+    PAPER,
+    VOC_SHA256,
+    differences,
+    missing_pictures,
+    observed_sha256,
+)
 from spml.data.experiment import Experiment
 from spml.data.observe import draw, split
-from spml.data.sources import ARCHIVES, NUSWIDE_STEPS, PAPER, VOC_SHA256, differences, missing_pictures, observed_sha256
 
 HOSTS = {"host.robots.ox.ac.uk", "thor.robots.ox.ac.uk", "images.cocodataset.org", "data.caltech.edu"}
 ALL = [archive for archives in ARCHIVES.values() for archive in archives]

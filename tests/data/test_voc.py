@@ -3,7 +3,7 @@
 import pytest
 
 from spml.data import load, read
-from spml.data.voc import CLASSES
+from spml.data.readers.voc import CLASSES
 from spml.errors import DataError
 
 

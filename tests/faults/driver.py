@@ -16,7 +16,9 @@ from tests.faults.faults import Fault, install
 ROOT = Path(__file__).parents[2]
 LIMIT = 300  # seconds until a program counts as hanging
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["spml.cli.train", "spml.train.start", "spml.report", "lightning.fabric", __name__])
+FORKED.set_forkserver_preload(
+    ["spml.cli.commands.train", "spml.train.fitting", "spml.report", "lightning.fabric", __name__]
+)
 
 
 @dataclass(frozen=True)

@@ -159,9 +159,9 @@ def beside(given, values):
 
 def at_once(given, values):
     """No waiting between commits of the cache."""
-    import spml.data.cache_build
+    import spml.data.images.build
 
-    spml.data.cache_build.COMMIT_SECONDS = 0.0
+    spml.data.images.build.COMMIT_SECONDS = 0.0
 
 
 ACTIONS = {name: act for name, act in globals().items() if callable(act)}

@@ -11,9 +11,9 @@ from tests.faults.faults import Fault
 
 SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
 STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:Training._advance"
-WRITE, MOVE = "spml.train.run:write_checkpoint", "pathlib:Path.replace"
+WRITE, MOVE = "spml.runs.folder:write_checkpoint", "pathlib:Path.replace"
 AT_ONCE = Fault("at_once", "spml.train.loop:open_cache")
-BESIDE = Fault("beside", "spml.train.start:resolve")
+BESIDE = Fault("beside", "spml.train.fitting:resolve")
 MOMENTS = {
     "in an epoch, where a method draws": Fault("kill", STEP, 13),
     "in an epoch, after a checkpoint": Fault("kill", STEP, 8),
@@ -22,7 +22,7 @@ MOMENTS = {
     "the same, beside training": Fault("cut", WRITE, 7, "20000"),
     "before a checkpoint is moved into place": Fault("kill", MOVE, 12),
     "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
-    "while the cache is being built": Fault("kill", "spml.data.cache_pool:Pool.put", 30),
+    "while the cache is being built": Fault("kill", "spml.data.images.store:Pool.put", 30),
 }
 
 
@@ -49,10 +49,10 @@ def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undistur
     assert spml(*first).code == 0
     old = contents(tmp_path / "run", without=())
     words = (*training("em_apl", tmp_path), "--overwrite")
-    assert spml(*words, faults=(Fault("kill", "spml.train.run:RunFolder.begin", after=True),)).code == -9
+    assert spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code == -9
     spml(*training("em_apl", tmp_path), "--resume").refused("was begun with")
     assert contents(tmp_path / "run", without=()) == old  # and the old run is back
-    assert spml(*words, faults=(Fault("kill", "spml.train.run:RunFolder.begin", after=True),)).code == -9
+    assert spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code == -9
     assert spml(*words).code == 0
     same(tmp_path / "run", undisturbed("em_apl"))
 
@@ -60,8 +60,8 @@ def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undistur
 PLACES = {  # where the random moments fall; True: after the call
     "training": (STEP, False),
     "validation": (SCORED, False),
-    "the cache": ("spml.data.cache_pool:Pool.put", False),
-    "the cache's index": ("spml.data.cache_pool:_line", False),
+    "the cache": ("spml.data.images.store:Pool.put", False),
+    "the cache's index": ("spml.data.images.store:_line", False),
     "writing": (WRITE, False),
     "written, not moved into place": (MOVE, False),
     "moved into place": (MOVE, True),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spml.train.checkpoint import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from tests.conftest import contents
 from tests.faults.driver import ended, program, spml
 from tests.faults.faults import Fault
@@ -94,7 +94,7 @@ def test_two_devices_give_what_one_does_and_take_over_its_run(words, alone, tmp_
     run = tmp_path / "run"
     spml(*words, "--out", run, faults=(Fault("terminate", STEP, 18),)).interrupted()
     faults = (
-        Fault("slow", "spml.train.run:RunFolder.write_result", 1, "3"),  # the other needs no result, and leaves
+        Fault("slow", "spml.runs.folder:RunFolder.write_result", 1, "3"),  # the other needs no result, and leaves
         Fault("note", "spml.report:write_report", 0, str(tmp_path / "reported"), rank=1),
     )
     done = ended(program(*words, *TWO, "--out", run, "--resume", "--quiet", faults=faults))
@@ -149,7 +149,7 @@ def test_the_first_process_takes_the_others_with_it(words, tmp_path):
 def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
     """They would wait for it half an hour."""
     log = tmp_path / "pid"
-    faults = (Fault("process", "spml.train.start:resolve", 1, str(log), rank=1),)
+    faults = (Fault("process", "spml.train.fitting:resolve", 1, str(log), rank=1),)
     process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
     killed_first(log, process)
 
@@ -157,7 +157,7 @@ def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
 @pytest.mark.faults
 def test_ctrl_c_before_the_others_have_come(words, tmp_path):
     """The first waits for them where it hears no signal; Lightning would kill it without a word."""
-    faults = (Fault("group", "spml.train.start:resolve", 1, rank=1),)
+    faults = (Fault("group", "spml.train.fitting:resolve", 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.interrupted()
     assert stopped.err.strip() == "spml: interrupted" and not (tmp_path / "run").exists()
@@ -165,7 +165,7 @@ def test_ctrl_c_before_the_others_have_come(words, tmp_path):
 
 @pytest.mark.faults
 def test_a_worker_that_does_not_come_ends_the_run(words, tmp_path):
-    faults = (Fault("kill", "spml.train.start:resolve", 1, rank=1),)
+    faults = (Fault("kill", "spml.train.fitting:resolve", 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.refused("process 2 of 2 was killed (SIGKILL)")
 
@@ -224,7 +224,7 @@ def test_batches_that_are_left_out_are_left_out_by_all(words, tmp_path):
 @pytest.mark.faults
 def test_nobody_leaves_while_the_checkpoint_is_being_written(words, alone, tmp_path):
     run = tmp_path / "run"
-    faults = (Fault("group", STEP, 23), Fault("slow", "spml.train.run:write_checkpoint", 2, "8"))
+    faults = (Fault("group", STEP, 23), Fault("slow", "spml.runs.folder:write_checkpoint", 2, "8"))
     ended(program(*words, *TWO, "--out", run, faults=faults)).interrupted()
     resumed = spml(*words, "--out", run, "--resume")
     assert "batch 10 of the next" in resumed.out
@@ -233,7 +233,7 @@ def test_nobody_leaves_while_the_checkpoint_is_being_written(words, alone, tmp_p
 
 @pytest.mark.faults
 def test_a_disk_that_is_full_is_told_once(words, tmp_path):
-    faults = (Fault("limit", "spml.train.run:write_checkpoint", 2, "900"),)
+    faults = (Fault("limit", "spml.runs.folder:write_checkpoint", 2, "900"),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults))
     stopped.refused("last.ckpt cannot be written")
 
@@ -243,8 +243,8 @@ def test_a_second_ctrl_c_ends_all_at_once(words, tmp_path):
     log = tmp_path / "saving"
     faults = (
         Fault("group", STEP, 23),
-        Fault("note", "spml.train.run:write_checkpoint", 2, str(log)),
-        Fault("slow", "spml.train.run:write_checkpoint", 2, "600"),
+        Fault("note", "spml.runs.folder:write_checkpoint", 2, str(log)),
+        Fault("slow", "spml.runs.folder:write_checkpoint", 2, "600"),
     )
     process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
     until(log, process)

@@ -9,7 +9,7 @@ from tests.faults.driver import spml
 from tests.faults.faults import Fault
 from tests.faults.test_kill import BESIDE, STEP, same
 
-SCORED, DECODED = "spml.train.loop:Training._advance", "spml.data.cache_build:_add"
+SCORED, DECODED = "spml.train.loop:Training._advance", "spml.data.images.build:_add"
 LINEAR = ("--linear-init", 2)
 
 
@@ -84,7 +84,7 @@ def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
 
 def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbed, tmp_path):
     words = training("em_apl", tmp_path)
-    assert spml(*words, faults=(Fault("terminate", "spml.train.run:RunFolder.write_result"),)).code == 0
+    assert spml(*words, faults=(Fault("terminate", "spml.runs.folder:RunFolder.write_result"),)).code == 0
     assert outcome(tmp_path / "run") == outcome(undisturbed("em_apl"))
     assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from spml.train.checkpoint import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from tests.conftest import contents
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
@@ -12,14 +12,14 @@ from tests.faults.test_kill import BESIDE, STEP, same
 
 LITTLE = "900"  # bytes that a file may have
 FULL = {  # what fails, and the file that is named
-    "the first checkpoint": (Fault("limit", "spml.train.run:write_checkpoint", 1, LITTLE), "last.ckpt"),
-    "a checkpoint": (Fault("limit", "spml.train.run:write_checkpoint", 2, LITTLE), "last.ckpt"),
-    "its checksum": (Fault("full", "spml.train.checkpoint:_digest", 2), "last.ckpt"),
-    "scores": (Fault("limit", "spml.train.run:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
-    "history": (Fault("limit", "spml.train.run:RunFolder.write_history", 3, "50"), "history.jsonl"),
+    "the first checkpoint": (Fault("limit", "spml.runs.folder:write_checkpoint", 1, LITTLE), "last.ckpt"),
+    "a checkpoint": (Fault("limit", "spml.runs.folder:write_checkpoint", 2, LITTLE), "last.ckpt"),
+    "its checksum": (Fault("full", "spml.runs.checkpoint:_digest", 2), "last.ckpt"),
+    "scores": (Fault("limit", "spml.runs.folder:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
+    "history": (Fault("limit", "spml.runs.folder:RunFolder.write_history", 3, "50"), "history.jsonl"),
     "the best model": (Fault("limit", "spml.train.loop:save_model", 2, LITTLE), "best/model.safetensors"),
     "its description": (Fault("limit", "spml.model.store:write_json", 2, "100"), "best/model.json"),
-    "the result": (Fault("limit", "spml.train.run:RunFolder.write_result", 1, "100"), "result.json"),
+    "the result": (Fault("limit", "spml.runs.folder:RunFolder.write_result", 1, "100"), "result.json"),
     "the report": (Fault("limit", "spml.report:write_report", 1, LITTLE), "report.html"),
 }
 
@@ -40,9 +40,9 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(training, undisturbed, tmp_
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("limit", "spml.data.cache_build:_add", 5, LITTLE),
-        Fault("full", "spml.data.cache_pool:Pool._write", 5),
-        Fault("full", "spml.data.cache_pool:Pool.commit", 1),
+        Fault("limit", "spml.data.images.build:_add", 5, LITTLE),
+        Fault("full", "spml.data.images.store:Pool._write", 5),
+        Fault("full", "spml.data.images.store:Pool.commit", 1),
     ],
     ids=["in a picture", "between pictures", "in the index"],
 )
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_written_to(training, undisturbed, tmp_path):
     for folder in (run, run / "best", run / "scores"):
         folder.chmod(0o755)
     before = contents(run, without=())
-    again = spml(*words, "--resume", faults=(Fault("read_only", "spml.train.start:resolve", 1, str(run)),))
+    again = spml(*words, "--resume", faults=(Fault("read_only", "spml.train.fitting:resolve", 1, str(run)),))
     again.refused(f"{run}", "Permission denied")
     for folder in (run, run / "best", run / "scores"):
         folder.chmod(0o755)
@@ -73,7 +73,7 @@ def test_a_place_where_no_run_can_begin(training, tmp_path):
     place = tmp_path / "mine"
     place.mkdir()
     words = training("em_apl", place)
-    spml(*words, faults=(Fault("read_only", "spml.train.start:resolve", 1, str(place)),)).refused("Permission denied")
+    spml(*words, faults=(Fault("read_only", "spml.train.fitting:resolve", 1, str(place)),)).refused("Permission denied")
     place.chmod(0o755)
     assert not list(place.iterdir())
 

@@ -6,7 +6,7 @@ import pytest
 
 from spml import losses
 from spml.losses.presets import DATASETS, GR_TRAINING
-from spml.train.settings import Settings
+from spml.runs.settings import Settings
 
 from .common import NAMES
 

@@ -289,7 +289,7 @@ def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_pat
 
 
 def test_evaluation_has_nothing_random(scenes, settings, tmp_path):
-    from spml.data.feed import Feed
+    from spml.data.images.loader import Feed
     from spml.model import load_model
 
     result = fit(scenes, replace(settings, epochs=1), tmp_path / "run", quiet=True)

@@ -6,8 +6,8 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from spml.methods import smile_graph
-from spml.methods.smile_graph import nearest
+from spml.methods.smile import graph as smile_graph
+from spml.methods.smile.graph import nearest
 from tests.losses.common import random_batch
 from tests.methods.smile import CLASSES, features, table_form
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spml import losses
-from spml.methods import smile_image
+from spml.methods.smile import image as smile_image
 from tests.losses.common import embeddings, random_batch
 from tests.methods.smile import CLASSES, IMAGE, INDEX, ITEMS, an, image_form, kl, sigmoid, soft, softplus
 from tests.methods.test_contrastive import by_loops, entries

@@ -8,7 +8,7 @@ import torch
 
 from spml import losses
 from spml.data import LabelTable
-from spml.methods import smile_table
+from spml.methods.smile import table as smile_table
 from tests.losses.common import random_batch, value_and_gradient
 from tests.methods.smile import (
     CLASSES,

@@ -13,9 +13,11 @@ from timm.layers.conv2d_same import Conv2dSame
 from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
-from spml.model import Classifier, fused, norm_kernels
+from spml.model import Classifier
 from spml.model.backbones import Backbone
-from spml.model.norm_kernels import NormAct
+from spml.model.kernels import fused
+from spml.model.kernels import norm as norm_kernels
+from spml.model.kernels.norm import NormAct
 
 ACTIVATIONS = (lambda z: z, F.relu, F.relu6)
 

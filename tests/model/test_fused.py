@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from spml.model import Classifier
-from spml.model.fused import norm_act, our_kernels
+from spml.model.kernels.fused import norm_act, our_kernels
 
 PROGRAM = Path(__file__).with_name("interpreted.py")
 

@@ -68,7 +68,7 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
     import torch
 
     from spml.model.store import read_info
-    from spml.use.calibrate import calibrate
+    from spml.use.calibrate.calibrate import calibrate
 
     calibrate(run, labels="observed", aim="recall=0.8")
     document = page(run)
@@ -88,7 +88,7 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
 
 
 def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit: Callable[..., None]) -> None:
-    from spml.use.calibrate import calibrate
+    from spml.use.calibrate.calibrate import calibrate
 
     observed_alone(run, edit)
     document = page(run)
@@ -108,7 +108,7 @@ def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit
 
 
 def test_classes_that_miss_the_aim_of_calibration_are_named(run: Path, edit: Callable[..., None]) -> None:
-    from spml.use.calibrate import calibrate
+    from spml.use.calibrate.calibrate import calibrate
 
     observed_alone(run, edit)
     record = calibrate(run)
@@ -124,7 +124,7 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(run: Path, edit: Cal
 
 
 def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Callable[..., None]) -> None:
-    from spml.use.calibrate import calibrate
+    from spml.use.calibrate.calibrate import calibrate
 
     record = calibrate(run)
     edit(run / "best" / "model.json", thresholds=[0.3] * 10)
@@ -271,7 +271,7 @@ def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
 
 
 def test_suspects_are_those_of_the_review(run: Path) -> None:
-    from spml.use.ranking import fit_scale, likeliest
+    from spml.use.review.ranking import fit_scale, likeliest
 
     document = page(run)
     seen = section(document, "Labels that may be missing")

@@ -6,9 +6,9 @@ import torch
 from spml.errors import UserError
 from spml.keyed import coin, key
 from spml.losses import Method
+from spml.runs.settings import resolve
 from spml.train import fit
 from spml.train.augment import boxes, cut, mirror
-from spml.train.settings import resolve
 
 
 def test_a_coin_depends_on_seed_epoch_and_item_alone():

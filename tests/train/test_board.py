@@ -68,7 +68,7 @@ def test_going_on_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
 
 
 def test_without_the_package_one_line_says_so_and_nothing_is_written(scenes, quick, tmp_path, monkeypatch):
-    monkeypatch.setattr("spml.train.board.find_spec", lambda name: None)
+    monkeypatch.setattr("spml.train.tensorboard.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'spml\[tensorboard\]'"):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     assert not (tmp_path / "run").exists()

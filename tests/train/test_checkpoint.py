@@ -15,9 +15,9 @@ import torch
 from spml.cli import main
 from spml.errors import UserError
 from spml.model import load_model
+from spml.runs.checkpoint import MARK, TRAILER, read_checkpoint, write_checkpoint
+from spml.runs.folder import RunFolder
 from spml.train import fit
-from spml.train.checkpoint import MARK, TRAILER, read_checkpoint, write_checkpoint
-from spml.train.run import RunFolder
 from spml.train.step import Step
 from tests.conftest import contents, outcome
 

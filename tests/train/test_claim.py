@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from spml.errors import UserError
+from spml.runs.folder import RunFolder
+from spml.runs.lock import Claim
 from spml.train import fit
-from spml.train.claim import Claim
 from spml.train.loop import Training
-from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
 REFUSED = r"another process trains into .*run; wait for it, or give another --out"

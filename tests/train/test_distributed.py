@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def few_scenes(tmp_path_factory):
     """64 training scenes."""
-    from spml.data.digits import Scenes, read_digits
+    from spml.data.readers.digits import Scenes, read_digits
 
     tables = read_digits(Scenes(sizes=(64, 40, 50), size=24))
     path = tmp_path_factory.mktemp("few") / "scenes.npz"

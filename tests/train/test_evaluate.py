@@ -6,7 +6,7 @@ import torch
 
 from spml import metrics
 from spml.data import LabelTable
-from spml.data.feed import Feed
+from spml.data.images.loader import Feed
 from spml.train.evaluate import predict_logits, score
 
 X = np.arange(14, dtype=np.float32).reshape(7, 2)

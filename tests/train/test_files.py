@@ -3,7 +3,7 @@
 import pytest
 
 from spml.errors import DAMAGED, UserError
-from spml.train.files import read_json
+from spml.runs.files import read_json
 
 BROKEN = {"{": r"not JSON \(", "[1]": "not a JSON object", "\xff": "cannot be read: .*can't decode"}
 

@@ -13,8 +13,8 @@ import torch
 
 from spml.errors import UserError
 from spml.model import load_model
+from spml.runs.checkpoint import read_checkpoint
 from spml.train import Settings, fit
-from spml.train.checkpoint import read_checkpoint
 from spml.train.forward import Forward
 from spml.train.guard import Guard, Stop, all_finite
 from spml.train.linear_init import LinearInit

@@ -10,10 +10,10 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier
+from spml.runs.settings import resolve
 from spml.train import Settings, fit
 from spml.train.linear_init import LinearInit
 from spml.train.loop import Training
-from spml.train.settings import resolve
 from tests.conftest import contents, outcome
 from tests.train.test_loop import noisy
 

@@ -10,8 +10,8 @@ from lightning.fabric.plugins import MixedPrecision
 
 from spml.errors import UserError
 from spml.model import Classifier, load_model
+from spml.runs.checkpoint import read_checkpoint
 from spml.train import Settings, fit
-from spml.train.checkpoint import read_checkpoint
 from spml.train.loop import Training
 from spml.train.optimizer import make_optimizer, rate, set_rate, take_step
 from tests.conftest import contents, outcome
@@ -186,7 +186,7 @@ def in_half(*_, **__):
 def test_float16_does_not_scale_what_a_methods_own_optimiser_does(scenes, quick, tmp_path, monkeypatch, linear_init):
     settings = replace(quick, method="gr_learnable", epochs=1, linear_init=linear_init)
     fit(scenes, settings, tmp_path / "whole", quiet=True)
-    monkeypatch.setattr("spml.train.start.make_fabric", in_half)
+    monkeypatch.setattr("spml.train.fitting.make_fabric", in_half)
     fit(scenes, settings, tmp_path / "half", quiet=True)
     whole, half = (read_checkpoint(tmp_path / name / "last.ckpt")["method"] for name in ("whole", "half"))
     for name, learned in whole.items():
@@ -210,7 +210,7 @@ def test_a_run_in_float16_goes_on_with_the_scale_that_it_had(scenes, quick, tmp_
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
         return Fabric(accelerator="cpu", plugins=MixedPrecision("16-mixed", "cpu", scaler))
 
-    monkeypatch.setattr("spml.train.start.make_fabric", far_too_high)
+    monkeypatch.setattr("spml.train.fitting.make_fabric", far_too_high)
     settings = replace(quick, method="hill", epochs=6)
     fit(scenes, settings, tmp_path / "whole", options={"reduction": "sum"}, quiet=True)
     train_epoch = Training._train_epoch

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from spml.data import LabelTable, load
-from spml.train.record import fingerprint, other_data, sample
+from spml.runs.record import fingerprint, other_data, sample
 
 
 def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):

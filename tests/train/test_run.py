@@ -14,10 +14,10 @@ from spml import losses
 from spml.data import LabelTable, load
 from spml.errors import UserError
 from spml.model.backbones import build_backbone
+from spml.runs.files import read_json
+from spml.runs.folder import RunFolder
 from spml.train import fit
-from spml.train.files import read_json
 from spml.train.loop import Training
-from spml.train.run import RunFolder
 from tests.conftest import contents, outcome
 
 

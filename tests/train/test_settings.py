@@ -9,8 +9,8 @@ from spml import losses
 from spml.data import LabelTable, load
 from spml.data.experiment import Experiment
 from spml.errors import UserError
+from spml.runs.settings import method_options, resolve
 from spml.train import Settings
-from spml.train.settings import method_options, resolve
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
+from spml.runs.settings import resolve
 from spml.train import Settings
-from spml.train.settings import resolve
 from spml.train.setup import example, given, make_model, optimizer_for, train_labels
 from tests.train.test_settings import experiment
 

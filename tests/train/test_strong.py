@@ -8,7 +8,7 @@ import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from spml.train import strong
+from spml.train import strong_view as strong
 
 
 @pytest.fixture(scope="module")

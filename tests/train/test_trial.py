@@ -9,9 +9,10 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import Settings, fit, trial
+from spml.train import Settings, fit
+from spml.train import checks as trial
+from spml.train.checks import memory_note, try_alone, try_method, try_model, warmup_note
 from spml.train.device import smallest_share
-from spml.train.trial import memory_note, try_alone, try_method, try_model, warmup_note
 
 PICTURE = torch.zeros(1, 3, 16, 16, dtype=torch.uint8)
 

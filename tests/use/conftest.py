@@ -49,7 +49,7 @@ def small_model(tmp_path_factory):
 @pytest.fixture
 def noisy(monkeypatch):
     """Makes noise of every label of the data's own complete tables that was not observed; counts how often."""
-    from spml.use import assess as room
+    from spml.use import evaluate as room
 
     load, loaded = room.load, []
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from PIL import Image
 
-from spml.use.serve import application, listening, own_folder
-from spml.use.serve_gate import LOOPBACK
-from spml.use.serve_model import Limits, Tagger
+from spml.use.serve.gate import LOOPBACK
+from spml.use.serve.serve import application, listening, own_folder
+from spml.use.serve.tagger import Limits, Tagger
 
 LIMITS = Limits(bytes=300_000, pixels=1_000_000)
 

@@ -5,7 +5,7 @@ import pytest
 
 from spml.metrics import threshold_metrics
 from spml.model.store import read_info
-from spml.use.calibrate import calibrate
+from spml.use.calibrate.calibrate import calibrate
 
 
 def test_classes_of_fewer_than_five_known_positives_are_named(run):

@@ -6,11 +6,11 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.data.pictures import decode
+from spml.data.images.decode import decode
 from spml.errors import DataError
-from spml.use import ahead as module
-from spml.use.ahead import Ahead, answers
-from spml.use.inputs import Item
+from spml.use.predict import prefetch as module
+from spml.use.predict.inputs import Item
+from spml.use.predict.prefetch import Ahead, answers
 
 
 @pytest.fixture

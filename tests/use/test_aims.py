@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from spml.errors import UserError
-from spml.use.aims import Aim, threshold, thresholds
+from spml.use.calibrate.targets import Aim, threshold, thresholds
 
 P = np.array([0.95, 0.9, 0.7, 0.4, 0.4, 0.1, 0.05])
 

@@ -9,8 +9,8 @@ import pytest
 from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
-from spml.use.assess import assess, run_data
-from spml.use.calibrate import calibrate
+from spml.use.calibrate.calibrate import calibrate
+from spml.use.evaluate import assess, run_data
 from tests.use.conftest import observe_only
 
 
@@ -69,14 +69,14 @@ def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
     assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
     assert main(["eval", str(run), "--split", "val"]) == 0
     assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
-    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"])
+    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", found["items"])
     assert "estimates" in assess(run, "val")
-    monkeypatch.setattr("spml.use.assess.FEWEST_ITEMS", found["items"] + 1)
+    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", found["items"] + 1)
     assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
     assert main(["eval", str(run), "--split", "val"]) == 0
     assert f"{found['items']} items have a positive, and a range needs {found['items'] + 1}" in capsys.readouterr().err
     monkeypatch.undo()
-    monkeypatch.setattr("spml.use.assess.MOST_ESTIMATED", 0)
+    monkeypatch.setattr("spml.use.evaluate.MOST_ESTIMATED", 0)
     assert "estimates" not in assess(run, "val")
 
 

@@ -8,9 +8,9 @@ import torch
 from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
-from spml.use.aims import Aim, thresholds
-from spml.use.assess import assess
-from spml.use.calibrate import calibrate, undo
+from spml.use.calibrate.calibrate import calibrate, undo
+from spml.use.calibrate.targets import Aim, thresholds
+from spml.use.evaluate import assess
 from tests.use.conftest import change, observe_only, written
 
 

@@ -9,14 +9,14 @@ import pytest
 from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
-from spml.use.calibrate import calibrate, undo
+from spml.use.calibrate.calibrate import calibrate, undo
 from tests.use.conftest import change, written
 
 
 @pytest.fixture
 def changed(monkeypatch):
     """Lets the data have changed since training, as the function given says."""
-    from spml.use import assess as room
+    from spml.use import evaluate as room
 
     load = room.load
     return lambda how: monkeypatch.setattr(room, "load", lambda *given, **named: how(load(*given, **named)))

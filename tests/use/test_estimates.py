@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spml import metrics
-from spml.use.estimates import Evidence, Measure, estimate
+from spml.use.calibrate.estimates import Evidence, Measure, estimate
 from tests.metrics.test_draw import world
 
 

@@ -18,9 +18,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import spml
 from spml import losses
 from spml.errors import UserError
-from spml.train.files import read_json
-from spml.use import estimator
-from spml.use.assess import run_data
+from spml.runs.files import read_json
+from spml.use.estimator import classifier as estimator
+from spml.use.evaluate import run_data
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
 INDICATOR = "predict gives an indicator (n, C), not a class per item"
@@ -245,7 +245,7 @@ def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data
 
 
 def test_the_run_folder_has_the_thresholds_that_were_given(data, tmp_path):
-    from spml.use.predict import predict
+    from spml.use.predict.predict import predict
 
     x, _, single = data
     model = make(folder=tmp_path / "run", thresholds=np.linspace(0.3, 0.6, len(NAMES))).fit(x, single)

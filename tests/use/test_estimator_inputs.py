@@ -8,7 +8,7 @@ from scipy import sparse
 
 from spml.data import SparseLabels
 from spml.errors import DataError, UserError
-from spml.use.estimator_inputs import labels, paths, pictures, set_aside, table
+from spml.use.estimator.inputs import labels, paths, pictures, set_aside, table
 
 
 def dense(y, classes=None):

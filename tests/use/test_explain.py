@@ -10,11 +10,11 @@ from PIL import Image
 from spml.cli import main
 from spml.errors import UserError
 from spml.model import Classifier, load_model, save_model
-from spml.use.class_maps import enlarged, from_threshold, full_colour, meaning
-from spml.use.explain import class_maps, explain, explain_worst
-from spml.use.mistakes import rank_mistakes
-from spml.use.overlay import rounded
-from spml.use.sheet import sheet
+from spml.use.explain.class_maps import enlarged, from_threshold, full_colour, meaning
+from spml.use.explain.explain import class_maps, explain, explain_worst
+from spml.use.explain.gallery import sheet
+from spml.use.explain.mistakes import rank_mistakes
+from spml.use.explain.overlay import rounded
 from tests.use.conftest import huge_png
 
 

@@ -11,14 +11,14 @@ from PIL import Image, ImageOps
 
 import spml
 from spml.cli import main
-from spml.data.pictures import decode, resize
+from spml.data.images.decode import decode, resize
 from spml.errors import UserError
 from spml.model import load_model
-from spml.use import export as module
-from spml.use.exact_resize import exact_resize
-from spml.use.export import EXTRA_FILE, Portable, export
-from spml.use.predict import Options, predict
-from spml.use.verify import verify
+from spml.use.export import export as module
+from spml.use.export.exact_resize import exact_resize
+from spml.use.export.export import EXTRA_FILE, Portable, export
+from spml.use.export.verify import verify
+from spml.use.predict.predict import Options, predict
 
 ROOT = Path(__file__).parents[2]
 CURVED = [[[-1, 0, 2], [-3, 0.5, 1]], [[0, 1], [0, 2]], [[0, 1], [0, 1]]]
@@ -205,6 +205,6 @@ def test_how_near_it_is_to_the_model_is_told(make_model, tmp_path, monkeypatch, 
         out.write_text("a model")
         return worst
 
-    monkeypatch.setattr("spml.use.export.export", export)
+    monkeypatch.setattr("spml.use.export.export.export", export)
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 0
     assert f"probabilities {words}" in capsys.readouterr().out

@@ -9,8 +9,8 @@ import pytest
 
 from spml.errors import DataError, UserError
 from spml.model import load_model
-from spml.use import inputs as module
-from spml.use.inputs import PATH_LIMIT, Inputs, listed, sorted_names
+from spml.use.predict import inputs as module
+from spml.use.predict.inputs import PATH_LIMIT, Inputs, listed, sorted_names
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from spml.model.calibration import Calibration
-from spml.use.lines import apply_lines, fit_lines, straight, straight_step
+from spml.use.calibrate.fit import apply_lines, fit_lines, straight, straight_step
 
 RNG = np.random.default_rng(3)
 Z = RNG.normal(-1, 2, (3000, 4))

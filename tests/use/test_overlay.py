@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from spml.use.overlay import NARROWEST, STRENGTH, STRIP, _fitted, _font, colours, overlay, plain, shown
+from spml.use.explain.overlay import NARROWEST, STRENGTH, STRIP, _fitted, _font, colours, overlay, plain, shown
 
 
 def test_the_longer_side_is_480_and_none_is_thinner_than_8():

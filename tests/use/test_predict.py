@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from spml.data.pictures import decode
+from spml.data.images.decode import decode
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
-from spml.use import ahead
-from spml.use.predict import Options, predict, reader, scorer
+from spml.use.predict import prefetch as ahead
+from spml.use.predict.predict import Options, predict, reader, scorer
 from tests.use.conftest import PICTURES, rows
 
 

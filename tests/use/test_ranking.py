@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from spml.use import ranking
-from spml.use.ranking import Scale, fit_scale, likeliest
+from spml.use.review import ranking
+from spml.use.review.ranking import Scale, fit_scale, likeliest
 
 
 @pytest.fixture

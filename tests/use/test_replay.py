@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from spml.use.replay import Replayed, record
+from spml.use.predict.replay import Replayed, record
 
 
 def double(x):

@@ -12,7 +12,7 @@ from spml.data import LabelTable, load
 from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
-from spml.use.review import _known, review
+from spml.use.review.review import _known, review
 from tests.use import browser as chromium
 
 needs_chromium = pytest.mark.skipif(chromium.found() is None, reason="no chromium is installed, which shows the page")
@@ -213,11 +213,11 @@ def test_items_are_scored_in_batches_and_refused_where_they_are_too_many(tmp_pat
     x, told = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), []
     np.savez(tmp_path / "f.npz", x=x, labels=(x > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"]))
     fit(load(tmp_path / "f.npz"), Settings(method="gr", epochs=1, accelerator="cpu"), tmp_path / "run", quiet=True)
-    monkeypatch.setattr("spml.use.suggest.DENSE_LIMIT", 32 * 3)
+    monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3)
     words = {"count": 1, "per_class": 1, "batch_size": 12, "advance": lambda *what: told.append(what)}
     assert review(tmp_path / "run", tmp_path / "new" / "out", **words) == 1
     assert told[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
-    monkeypatch.setattr("spml.use.suggest.DENSE_LIMIT", 32 * 3 - 1)
+    monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3 - 1)
     with pytest.raises(UserError, match="32 items x 3 classes are too many"):
         review(tmp_path / "run", tmp_path / "none")
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from spml.cli import main
-from spml.data.pictures import decode
+from spml.data.images.decode import decode
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
 
 pytest.importorskip("gradio")
 
-from spml.use.serve import check_gradio, listening
-from spml.use.serve_model import RefusedError, Tagger
+from spml.use.serve.serve import check_gradio, listening
+from spml.use.serve.tagger import RefusedError, Tagger
 from tests.use.conftest import write_model
 from tests.use.serving import LIMITS, ask, form, picture, served
 
@@ -181,7 +181,7 @@ def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="feature vectors; serve shows pictures"):
         Tagger(tmp_path / "f", LIMITS)
     run = write_model(tmp_path / "run")
-    monkeypatch.setattr("spml.use.serve_model.class_maps", lambda model, x: (torch.full((1, 3), torch.nan), None))
+    monkeypatch.setattr("spml.use.serve.tagger.class_maps", lambda model, x: (torch.full((1, 3), torch.nan), None))
     with pytest.raises(UserError, match="not numbers"):  # told at the start
         Tagger(run, LIMITS)
     monkeypatch.undo()
@@ -207,6 +207,6 @@ def test_the_command_says_in_one_line_what_is_wrong(small_model, tmp_path, capsy
     assert main(["serve", str(small_model), "--port", "99999"]) == 2  # the system would take 34463
     assert "must be from 0 to 65535" in capsys.readouterr().err
     assert main(["serve", str(small_model), "--host", "no such name"]) == 2
-    monkeypatch.setattr("spml.use.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("spml.use.serve.serve.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'spml\[serve\]'"):
         check_gradio()

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from spml.use.serve_gate import JOIN, LOOPBACK, ROOM, Gate
+from spml.use.serve.gate import JOIN, LOOPBACK, ROOM, Gate
 
 PREDICT = "/api/predict"
 

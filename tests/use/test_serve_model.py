@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from spml.errors import UserError
-from spml.use.predict import predict
-from spml.use.serve_model import Limits, RefusedError, Tagger
+from spml.use.predict.predict import predict
+from spml.use.serve.tagger import Limits, RefusedError, Tagger
 
 
 def png(width=10, height=6, colour="red"):

@@ -11,7 +11,7 @@ from tests.use import browser
 
 pytest.importorskip("gradio")
 
-from spml.use.serve_model import Limits, Tagger
+from spml.use.serve.tagger import Limits, Tagger
 from tests.use.conftest import write_model
 from tests.use.serving import LIMITS, ask, picture, served
 
@@ -20,7 +20,7 @@ def page_of(run):
     """The first tab's events, as gradio would call them."""
     import gradio
 
-    from spml.use.serve_page import _OnePicture
+    from spml.use.serve.page import _OnePicture
 
     with gradio.Blocks():
         return _OnePicture(Tagger(run, LIMITS))
@@ -67,7 +67,7 @@ def test_many_classes_share_a_slider(tmp_path):
 
 
 def test_the_batch_table_escapes_what_clients_send(small_model):
-    from spml.use.serve_page import _table
+    from spml.use.serve.page import _table
 
     rows = [("<i>", [0.9, 0.2, 1.0], ["<b>blue", "red"], None), ("bad", None, [], "<u>"), ("none", [0, 0, 0], [], None)]
     text = _table(Tagger(small_model, LIMITS), rows)
@@ -77,8 +77,8 @@ def test_the_batch_table_escapes_what_clients_send(small_model):
 
 
 def test_the_batch_table_is_the_file_of_predict_where_rounded_probabilities_would_not_reach_thresholds(tmp_path):
-    from spml.use.predict import predict
-    from spml.use.serve_page import _table
+    from spml.use.predict.predict import predict
+    from spml.use.serve.page import _table
 
     low = [[[0.0, 1.0], [-16.0, -15.0]]] * 3
     run = write_model(tmp_path / "run", ["image", "class", "tags"], thresholds=[0.1, 1e-8, 1e-8], calibration=low)

@@ -6,7 +6,7 @@ import pytest
 
 from spml.errors import UserError
 from spml.model import ModelInfo
-from spml.use.tagging import Rule, check_classes, named_classes, parse_thresholds
+from spml.use.predict.tagging import Rule, check_classes, named_classes, parse_thresholds
 from tests.use.conftest import PICTURES
 
 INFO = ModelInfo(["dog", "cat", "a=b"], "tiny", PICTURES, [0.5, 0.6, 0.7])
@@ -95,7 +95,9 @@ def test_rules_that_can_be_meant_are_taken(rule):
 
 
 def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("spml.use.tagging.read_info", lambda run: replace(INFO, classes=["dog", "cat", "salt, pepper"]))
+    monkeypatch.setattr(
+        "spml.use.predict.tagging.read_info", lambda run: replace(INFO, classes=["dog", "cat", "salt, pepper"])
+    )
     assert named_classes(None, tmp_path) == []
     assert named_classes("dog", tmp_path) == ["dog"]
     assert named_classes("dog, cat,", tmp_path) == ["dog", "cat"]

@@ -7,7 +7,7 @@ import pytest
 
 from spml.errors import UserError
 from spml.model.store import read_info
-from spml.use.validation import read_validation
+from spml.use.calibrate.validation import read_validation
 
 
 def change(path, **arrays):

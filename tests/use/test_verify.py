@@ -5,8 +5,8 @@ import torch
 
 from spml.errors import UserError
 from spml.model import load_model
-from spml.use.export import Portable
-from spml.use.verify import verify
+from spml.use.export.export import Portable
+from spml.use.export.verify import verify
 
 
 def test_batches_and_sizes_of_many_kinds_are_tried(make_model, tmp_path):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from spml.errors import UserError
-from spml.use import writers
-from spml.use.writers import Predicted, columns, format_of, writing
+from spml.use.predict import writers
+from spml.use.predict.writers import Predicted, columns, format_of, writing
 
 ROWS = Predicted(["a.jpg", "caf\udce9,\n.jpg"], [["x", "y"], []], np.array([[0.5, 0.25], [1, 0]], np.float32))
 

@@ -11,8 +11,8 @@ from typing import Any
 from spml.bench.plan import Case, trimmed
 from spml.bench.record import check_result
 from spml.errors import UserError
-from spml.train.files import demand, read_history, read_json
-from spml.train.settings import UNNAMED
+from spml.runs.files import demand, read_history, read_json
+from spml.runs.settings import UNNAMED
 
 # what may differ between the runs of one study, and what is of one machine alone
 _OWN = ("method", "options", "seed", "side_information", "versions", "command", "accelerator", "precision")

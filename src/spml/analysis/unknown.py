@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.inputs import sigmoid
-from spml.train.files import read_arrays, read_history, read_json
+from spml.runs.files import read_arrays, read_history, read_json
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -41,7 +41,7 @@ class Unknown:
     @property
     def observed_share(self) -> float:
         """Probability that a positive is observed, 1 / (positives of an image): the paper's figure, or else counted."""
-        from spml.data.sources import PAPER
+        from spml.data.benchmarks import PAPER
 
         data = str(self.config.get("data"))
         if data in PAPER:

@@ -47,7 +47,7 @@ def ablation_cases(a: float | None) -> tuple[Case, ...]:
 
 def observed_share(experiment: Experiment) -> float | None:
     """a = 1 / (mean positives of a training image): the paper's figure for a benchmark, else counted where known."""
-    from spml.data.sources import PAPER
+    from spml.data.benchmarks import PAPER
 
     if experiment.name in PAPER:
         return round(1 / PAPER[experiment.name].positives, 4)

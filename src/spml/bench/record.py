@@ -10,8 +10,8 @@ import numpy as np
 from spml.bench.plan import Record
 from spml.errors import DAMAGED, UserError
 from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
-from spml.train.files import read_arrays, read_history, read_json
-from spml.train.settings import without_folder
+from spml.runs.files import read_arrays, read_history, read_json
+from spml.runs.settings import without_folder
 
 LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
 

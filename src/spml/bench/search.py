@@ -38,7 +38,7 @@ class Grid:
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
         """All of them; a grid does not depend on results."""
-        from spml.train.settings import method_options
+        from spml.runs.settings import method_options
 
         published = method_options(case.method, benchmark(case.data or plan.data), case.options)
         other = case.space.alternative(published)
@@ -115,7 +115,7 @@ def _ask(choices: str, drawn: str, figures: tuple[float | None, ...], lr: float,
 
 def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
     """Of each dimension, as texts that Optuna can store: the published options, and those that differ from them."""
-    from spml.train.settings import method_options
+    from spml.runs.settings import method_options
 
     published = method_options(case.method, benchmark(case.data or plan.data), case.options)
     return {

@@ -106,7 +106,7 @@ class Shelf:
 
     def refuse_other_data(self, runs: Iterable[Run], data_sha256: str) -> None:
         """Raise UserError where a run that is done was made on other items or labels than the data now hold."""
-        from spml.train.record import other_data
+        from spml.runs.record import other_data
 
         for run in runs:
             if other_data((self.outcome(run.id) or {}).get("config", {}), data_sha256):

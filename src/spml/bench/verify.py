@@ -20,9 +20,9 @@ from spml.bench.record import COUNTS, check_result, observed_counts, read_record
 from spml.errors import UserError
 from spml.metrics import average_precision
 from spml.metrics.bootstrap import resampled_map
+from spml.runs.files import Record, read_arrays, read_json
+from spml.runs.settings import Selection
 from spml.train.evaluate import score
-from spml.train.files import Record, read_arrays, read_json
-from spml.train.settings import Selection
 
 SLACK = 1e-6  # points of mAP: of the arithmetic
 ROUNDED = 0.002  # points of mAP: resampled ones are recorded with three decimals, and sums may be added up otherwise

@@ -18,7 +18,7 @@ from spml.bench.tables import shown_figure
 from spml.bench.write import spread
 from spml.errors import UserError
 from spml.report.groups import Summary
-from spml.train.files import read_json
+from spml.runs.files import read_json
 
 
 class Watch:

@@ -119,8 +119,8 @@ def _load(runs: Sequence[Run], job: Work, loaded: dict[str, Any]) -> None:
 def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record | None:
     """Train, and give what is to be recorded: what came of it, or why nothing did; None where another trains it."""
     from spml.bench.record import condensed
+    from spml.runs.lock import TakenError
     from spml.train import Settings, fit
-    from spml.train.claim import TakenError
 
     try:
         known = {item.name for item in fields(Settings)}
@@ -159,8 +159,8 @@ def _shared_cache(data: str, settings: Any, loaded: dict[str, Any]) -> Any:
     """Pictures on the device, for all runs of this process on the same data; None where there is nothing to share."""
     import torch
 
-    from spml.data.cache import open_cache
-    from spml.train.settings import resolve
+    from spml.data.images.cache import open_cache
+    from spml.runs.settings import resolve
 
     if not torch.cuda.is_available() or settings.cache is not None or settings.accelerator not in ("auto", "cuda"):
         return None
@@ -238,7 +238,7 @@ class Workers:
 
 def _worker(job: Work) -> None:
     """A process of its own: out of reach of the terminal's Ctrl-C, stopped by the process that started it."""
-    from spml.train.together import follow
+    from spml.train.supervisor import follow
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()

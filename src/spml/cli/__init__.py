@@ -27,22 +27,22 @@ class Command(Protocol):
 
 
 def _commands() -> dict[str, Callable[..., Command]]:
-    from spml.cli.ablate import Ablate
-    from spml.cli.bench import Bench
-    from spml.cli.calibrate import Calibrate
-    from spml.cli.check import Check
-    from spml.cli.demo import Demo
-    from spml.cli.evaluate import Eval
-    from spml.cli.explain import Explain
-    from spml.cli.export import Export
-    from spml.cli.figures import Figures
-    from spml.cli.predict import Predict
-    from spml.cli.prepare import Prepare
-    from spml.cli.report import Report
-    from spml.cli.review import Review
-    from spml.cli.serve import Serve
-    from spml.cli.stats import Stats
-    from spml.cli.train import Train
+    from spml.cli.commands.ablate import Ablate
+    from spml.cli.commands.bench import Bench
+    from spml.cli.commands.calibrate import Calibrate
+    from spml.cli.commands.check import Check
+    from spml.cli.commands.demo import Demo
+    from spml.cli.commands.evaluate import Eval
+    from spml.cli.commands.explain import Explain
+    from spml.cli.commands.export import Export
+    from spml.cli.commands.figures import Figures
+    from spml.cli.commands.predict import Predict
+    from spml.cli.commands.prepare import Prepare
+    from spml.cli.commands.report import Report
+    from spml.cli.commands.review import Review
+    from spml.cli.commands.serve import Serve
+    from spml.cli.commands.stats import Stats
+    from spml.cli.commands.train import Train
 
     return {
         "demo": Demo,

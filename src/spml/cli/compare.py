@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from spml.cli.train import Train
+from spml.cli.commands.train import Train
 from spml.cores import cores
 
 Results = dict[str, list[dict[str, Any]]]
@@ -58,7 +58,7 @@ def compare(
 def _train(data: str, method: str, seed: int, epochs: int | None, folder: Path, workers: int) -> dict[str, Any]:
     import torch
 
-    from spml.train.files import read_json
+    from spml.runs.files import read_json
 
     torch.set_num_threads(max(1, cores() // workers))
     Train(data=data, method=method, seed=seed, epochs=epochs, out=folder, resume=True, quiet=True).run()

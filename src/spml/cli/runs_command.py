@@ -12,7 +12,7 @@ import tyro
 
 from spml.cli.data_options import DataOptions
 from spml.cores import cores
-from spml.train.settings import Settings
+from spml.runs.settings import Settings
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan
@@ -46,7 +46,7 @@ class RunsCommand(DataOptions, Settings):
         from spml.bench.files import refuse_foreign, write_overview
         from spml.bench.watch import Watch
         from spml.bench.work import Workers, work
-        from spml.train.record import fingerprint
+        from spml.runs.record import fingerprint
 
         self._check_name()
         refuse_foreign(shelf.path, ("plan.json", *self.tables()))
@@ -72,7 +72,7 @@ class RunsCommand(DataOptions, Settings):
 
     def _try_settings(self, experiment: Experiment) -> None:
         """Refuse settings and weights that no run could be made with, rather than record every run as failed."""
-        from spml.train.settings import resolve
+        from spml.runs.settings import resolve
         from spml.train.setup import make_model
 
         make_model(experiment, resolve(self, experiment))
@@ -135,7 +135,7 @@ class RunsCommand(DataOptions, Settings):
 
     def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Settings that were given: those that make a run what it is, and those that say how it is made."""
-        from spml.train.record import NOT_OF_THE_RUN
+        from spml.runs.record import NOT_OF_THE_RUN
 
         own = [item for kind in (Settings, DataOptions) for item in fields(kind)]
         given = {item.name: getattr(self, item.name) for item in own if getattr(self, item.name) != item.default}

@@ -93,7 +93,7 @@ class TableCommand(RunsCommand):
             raise UserError(f"--rates must be above 0 and each another, not {', '.join(map(str, self.rates))}")
 
     def _lr(self, experiment: Experiment) -> float:
-        from spml.train.settings import data_defaults
+        from spml.runs.settings import data_defaults
 
         return self.lr or data_defaults(experiment).lr
 
@@ -141,7 +141,7 @@ class TableCommand(RunsCommand):
 
     def _print(self, made: Table) -> None:
         from spml.bench.write import FORMATS, cells
-        from spml.cli.tables import shown
+        from spml.cli.output.tables import shown
 
         if self.format == "text":
             return shown(cells(made, brief=True))

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.builder import Kind
-from spml.data.files import default_labels, is_named, read, version
 from spml.data.names import ClassList, class_list
 from spml.data.observation import Observation
 from spml.data.observe import SEED, Rows, split
+from spml.data.readers.builder import Kind
+from spml.data.readers.read import default_labels, is_named, read, version
 from spml.data.table import LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
 

@@ -85,7 +85,7 @@ class Observation:
         if self.model == "frequency":
             weights = table.sparse.counts(1)[known.indices].astype(np.float64)
         else:
-            from spml.data.areas import areas
+            from spml.data.readers.object_sizes import areas
 
             weights = areas(source, table)
             about["without_area"] = int((weights <= 0).sum())

@@ -45,7 +45,7 @@ METHODS: dict[str, str] = {
     "gr_learnable": "spml.methods.gr_learnable",
     "crisp": "spml.methods.crisp",
     "lagc": "spml.methods.lagc",
-    "smile": "spml.methods.smile",
+    "smile": "spml.methods.smile.method",
     "full": "spml.losses.cross_entropy",
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from spml.report.run import Run
 from spml.report.text import setting
-from spml.train.settings import UNNAMED, without_folder
+from spml.runs.settings import UNNAMED, without_folder
 
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
 # what may differ between runs that belong together

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from spml.errors import UserError
 from spml.metrics.inputs import HIGHEST, sigmoid
 from spml.report.run import Logits, Run
-from spml.train.files import Record, read_json
+from spml.runs.files import Record, read_json
 
 Array = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class Model:
         inside = np.clip(logits.astype(np.float64), -HIGHEST, HIGHEST)
         if self.knots is None:
             return inside
-        from spml.use.lines import apply_lines
+        from spml.use.calibrate.fit import apply_lines
 
         return apply_lines(inside, self.knots)
 

@@ -73,7 +73,7 @@ def find_pictures(run: Run, model: Model, data: Experiment | None = None, root: 
         return Pictures(FEATURES)
     try:
         if data is None:
-            from spml.use.assess import run_data
+            from spml.use.evaluate import run_data
 
             data = run_data(run.config, list(run.classes), root)
         if data.observed.x is not None and data.observed.x.ndim != 4:
@@ -85,7 +85,7 @@ def find_pictures(run: Run, model: Model, data: Experiment | None = None, root: 
 
 def _same_rows(run: Run, data: Experiment) -> dict[str, LabelTable]:
     """The tables whose rows are those that were scored, known by the data's hash and, in older runs, their labels."""
-    from spml.train.record import fingerprint, other_data
+    from spml.runs.record import fingerprint, other_data
 
     tables: dict[str, LabelTable] = {}
     if other_data(run.config, fingerprint(data)):
@@ -106,7 +106,7 @@ def _alike(table: LabelTable, labels: Any) -> bool:
 def _uri(table: LabelTable, row: int) -> str:
     from PIL import Image
 
-    from spml.data.pictures import decode
+    from spml.data.images.decode import decode
 
     pixels = table.x[row] if table.x is not None else decode(table.file(row)).numpy()
     image = Image.fromarray(np.ascontiguousarray(np.moveaxis(np.asarray(pixels, np.uint8), 0, -1)))

@@ -14,7 +14,7 @@ from spml.report.model import Model
 from spml.report.run import Run
 from spml.report.svg import COLOURS, QUIET, draw
 from spml.report.text import count, percent
-from spml.train.files import Record
+from spml.runs.files import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

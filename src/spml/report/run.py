@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.train.files import Record, number, read_arrays, read_history, read_json
+from spml.runs.files import Record, number, read_arrays, read_history, read_json
 
 Labels = npt.NDArray[np.int8]
 Logits = npt.NDArray[np.float32]

@@ -24,7 +24,7 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
     held = run.held_out
     if held is None or not held.usable:
         return None
-    from spml.use.ranking import fit_scale, likeliest
+    from spml.use.review.ranking import fit_scale, likeliest
 
     logits = np.clip(held.logits, -HIGHEST, HIGHEST)
     wanted = min(SHOWN, int((held.truth == 0).sum() * SHARE))

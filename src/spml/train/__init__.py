@@ -3,10 +3,10 @@
 from importlib import import_module
 from typing import Any
 
-from spml.train.settings import Settings
+from spml.runs.settings import Settings
 
 __all__ = ["Settings", "fit", "predict_logits"]
-_HOMES = {"fit": "spml.train.start", "predict_logits": "spml.train.evaluate"}
+_HOMES = {"fit": "spml.train.fitting", "predict_logits": "spml.train.evaluate"}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,8 +12,8 @@ import numpy as np
 from spml.atomic import write_text
 from spml.losses.registry import METHODS, summary
 from spml.model.store import ModelInfo, read_info
+from spml.runs.files import read_json
 from spml.train.card_limits import Counts, limits, plain
-from spml.train.files import read_json
 
 SHOWN = 50  # classes in the table
 SELECTION = {"complete": "complete validation labels", "observed": "observed validation labels alone"}

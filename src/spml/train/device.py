@@ -9,7 +9,7 @@ import torch
 
 from spml.errors import UserError
 from spml.launch import launched
-from spml.train.settings import Settings
+from spml.runs.settings import Settings
 
 COMPILE_FROM = 300_000  # pictures trained on: below, the time that compiling takes is not won back
 EVAL_AT_ONCE = 128  # pictures, at least, that a GPU scores together

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spml.data import Experiment
-from spml.train.settings import Settings
+from spml.runs.settings import Settings
 
 
 class Display:

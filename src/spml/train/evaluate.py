@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from spml import metrics
-from spml.data.feed import Feed, Rows
+from spml.data.images.loader import Feed, Rows
+from spml.runs.settings import Selection
 from spml.train.processes import Processes
-from spml.train.settings import Selection
 
 Logits = npt.NDArray[np.float32]
 ALONE = Processes()

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from spml.launch import launched
 from spml.model import Classifier
-from spml.model.fused import compile_ahead, our_kernels
+from spml.model.kernels.fused import compile_ahead, our_kernels
+from spml.runs.settings import Settings
 from spml.train.device import how_to_run, uses_cuda
 from spml.train.display import Display
-from spml.train.settings import Settings
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
 _PLAIN: AbstractContextManager[Any] = nullcontext()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spml.data.feed import Rows
+from spml.data.images.loader import Rows
 from spml.errors import UserError
 
 NO_ROOM = ("out of memory", "can't allocate memory", "ALLOC_FAILED")  # of a GPU, of the machine, of a GPU's library

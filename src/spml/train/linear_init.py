@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from spml import losses
-from spml.data.cache_pictures import MEMORY_SHARE, free_memory, in_words
-from spml.data.feed import Feed
+from spml.data.images.cached import MEMORY_SHARE, free_memory, in_words
+from spml.data.images.loader import Feed
 from spml.data.table import LabelTable
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier
+from spml.runs.settings import Settings
 from spml.train import randomness
 from spml.train.display import Display
 from spml.train.evaluate import score
 from spml.train.guard import Guard, Stop, all_finite, finite_gradients
 from spml.train.optimizer import make_optimizer, take_step
-from spml.train.settings import Settings
 
 AT_ONCE = 256  # items scored together
 STAGE = 2  # told to `key` and to the order's generator, so that no epoch of the run has the same random numbers

@@ -12,14 +12,16 @@ from torch import Tensor
 
 from spml import losses
 from spml.data import Experiment
-from spml.data.cache import Cache, open_cache
-from spml.data.feed import Feed
-from spml.data.pictures import channels_first
+from spml.data.images.cache import Cache, open_cache
+from spml.data.images.decode import channels_first
+from spml.data.images.loader import Feed
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
-from spml.train import randomness, record
-from spml.train.board import Board
+from spml.runs import record
+from spml.runs.folder import RunFolder
+from spml.runs.settings import Settings
+from spml.train import randomness
 from spml.train.card import write_card
 from spml.train.device import described, device_name, eval_batch, how_to_run
 from spml.train.display import Display, headline, test_words
@@ -30,10 +32,9 @@ from spml.train.linear_init import LinearInit
 from spml.train.optimizer import set_rates, take_step
 from spml.train.processes import Processes
 from spml.train.progress import Parts, Progress
-from spml.train.run import RunFolder
-from spml.train.settings import Settings
 from spml.train.setup import optimizer_for, synchronised, train_labels
 from spml.train.step import Step
+from spml.train.tensorboard import Board
 from spml.train.writer import Writer
 
 POLLED = 10  # steps after which several processes agree whether to stop

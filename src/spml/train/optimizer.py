@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from spml.runs.settings import Settings
 from spml.train.device import uses_cuda
-from spml.train.settings import Settings
 
 RISING = 0.2  # share of training over which a one-cycle rate rises
 LOWEST = 1 / 25  # that it rises from

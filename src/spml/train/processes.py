@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from spml.data.feed import Rows
+from spml.data.images.loader import Rows
 
 
 class Processes:

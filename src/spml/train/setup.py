@@ -12,8 +12,8 @@ from spml import losses
 from spml.data import Experiment, LabelTable
 from spml.errors import UserError
 from spml.model import Classifier
+from spml.runs.settings import Settings
 from spml.train.optimizer import make_optimizer
-from spml.train.settings import Settings
 
 
 def make_model(experiment: Experiment, settings: Settings) -> Classifier:

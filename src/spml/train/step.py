@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from spml import losses
-from spml.data.feed import Rows
+from spml.data.images.loader import Rows
+from spml.runs.settings import Settings
 from spml.train.augment import boxes, cut, mirror
 from spml.train.forward import Forward
 from spml.train.processes import Processes
-from spml.train.settings import Settings
-from spml.train.strong import strong_view
+from spml.train.strong_view import strong_view
 
 
 class Step:

@@ -1,0 +1,75 @@
+"""`spml bench`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from spml.cli.table_command import TableCommand
+
+if TYPE_CHECKING:
+    from spml.bench.plan import Plan, Search
+    from spml.data import Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(TableCommand):
+    """Train many methods with many seeds under one protocol, and put them into one table.
+
+    Every run is by itself: stop at any time and give the same command again, or give it in several places at once.
+
+    Example: spml bench digits --methods an,em,gr,full --seeds 3 --out bench/digits --jobs 2
+    """
+
+    methods: tuple[str, ...] = ()
+    """Methods by name, with commas or spaces between. Default: those of the GR Loss paper's comparison."""
+    grid: bool = False
+    """Choose on validation, seed 0, between learning rates, each with published options and with the method's declared
+    alternative; then run fresh seeds."""
+    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    """An option of a method as METHOD.NAME=VALUE, e.g. hill.variant=gr."""
+
+    def folder(self) -> Path:
+        """Of runs, records and tables."""
+        return self.out or Path("bench") / Path(self.data).stem
+
+    def plan(self, experiment: Experiment) -> Plan:
+        """A row for each method."""
+        from spml.bench.cases import method_cases, paper_methods
+        from spml.bench.plan import Plan
+        from spml.errors import UserError
+
+        names = [name for word in self.methods for name in word.split(",") if name] or paper_methods()
+        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if twice:
+            raise UserError(f"--methods names {', '.join(twice)} twice")
+        if self.grid and self.tune:
+            raise UserError("--grid and --tune are two ways to choose settings; give one of them")
+        search: Search | None = None
+        if self.grid or self.tune:
+            search = self._grid(experiment) if self.grid else self._tune(experiment)
+        seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
+        return Plan(
+            "bench", self.data, method_cases(names, self._options(names, experiment)), seeds, self._given()[0], search
+        )
+
+    def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
+        """Of each method, from --set; one that cannot be made with them is an error before any run."""
+        from spml.cli.options import parse_options
+        from spml.errors import UserError
+        from spml.runs.settings import method_options
+        from spml.train.setup import make_method
+
+        pairs: dict[str, list[str]] = {}
+        for word in self.set:
+            method = word.partition("=")[0].rpartition(".")[0]
+            if method not in names:
+                raise UserError(f"--set {word}: write METHOD.NAME=VALUE with one of {', '.join(names)}")
+            pairs.setdefault(method, []).append(word[len(method) + 1 :])
+        options = {method: parse_options(method, words) for method, words in pairs.items()}
+        for method, own in options.items():
+            make_method(experiment, method, method_options(method, experiment.name, own))
+        return options

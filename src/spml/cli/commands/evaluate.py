@@ -1,0 +1,59 @@
+"""`spml eval`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+CHOOSES = "estimated_map"  # no estimate of mAP as such: that is among the estimates
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Evaluate a run's chosen model on its validation or test split, and write eval-SPLIT.json beside it.
+
+    Example: spml eval runs/digits-gr-0 --split test
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run."""
+    split: Literal["val", "test"] = "test"
+    """The split to evaluate on."""
+    root: Path | None = None
+    """Folder of the data's files; default: where they were at training."""
+    batch_size: int = 64
+    """Items at a time."""
+
+    def run(self) -> None:
+        """Predict, measure, write."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from spml.cli import say
+        from spml.use.evaluate import CHANGED, assess
+
+        with Progress(transient=True, disable=not Console().is_terminal) as progress:
+            task = progress.add_task("scoring", total=None)
+            result = assess(
+                self.run_folder,
+                self.split,
+                root=self.root,
+                batch_size=self.batch_size,
+                advance=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+        if result["data_changed"]:
+            say(f"the data have {CHANGED}")
+        if result["labels"] == "complete" and result["known"] < 1:
+            say(f"{result['known']:.1%} of the labels are known: figures are over these alone")
+        for name, value in result["metrics"].items():
+            print(f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}")
+        if why := result.get("not_estimated"):
+            say(f"no estimates of mAP, precision and recall: {why}")
+        if estimates := result.get("estimates"):
+            print("estimated from observed labels alone, with the range that resampled items give:")
+        for name, told in (estimates or {}).items():
+            print(f"{name:<24} {told['value']:8.4f}   {told['low']:.4f} to {told['high']:.4f}")
+        print(f"written to {self.run_folder / f'eval-{self.split}.json'}")

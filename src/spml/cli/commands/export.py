@@ -1,0 +1,53 @@
+"""`spml export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a model as one ONNX file, or a torch.export program, with preprocessing, classes and thresholds inside.
+
+    Example: spml export runs/photos --out photos.onnx
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run, or a folder with model.safetensors and model.json."""
+    out: Path | None = None
+    """The file. Default: model.onnx or model.pt2."""
+    format: Literal["onnx", "torch"] | None = None
+    """Default: torch where --out ends in .pt2, else onnx."""
+    overwrite: bool = False
+    """Replace the file if it is there."""
+
+    def run(self) -> None:
+        """Write and say how near it is to the model."""
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        from spml.cli import note_unfinished
+        from spml.data.check.fix import refuse_existing
+        from spml.errors import UserError
+        from spml.use.export.export import SUFFIXES, export
+
+        kind = self.format or ("torch" if self.out is not None and self.out.suffix.lower() == ".pt2" else "onnx")
+        out = self.out or Path(f"model{SUFFIXES[kind]}")
+        if out.suffix.lower() != SUFFIXES[kind]:
+            wanted = f"--format {kind} is written to a name that ends in {SUFFIXES[kind]}"
+            either = "give a name that ends in .onnx for ONNX, or in .pt2 for torch.export"
+            raise UserError(f"--out {out}: {wanted if self.format else either}")
+        if not self.overwrite:
+            refuse_existing(out, "give --overwrite or another --out")
+        note_unfinished(self.run_folder)
+        console = Console(stderr=True)
+        shown = SpinnerColumn(), TextColumn("exporting"), TimeElapsedColumn()
+        with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+            progress.add_task("exporting", total=None)
+            worst = export(self.run_folder, out, kind)
+        near = f"within {worst:.0e} of the model's" if worst else "equal to the model's"
+        print(f"{out}, {out.stat().st_size / 1e6:.1f} MB; probabilities {near}")

@@ -1,0 +1,100 @@
+"""`spml predict`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Write probabilities and tags for pictures, folders, the images of a table, or paths on standard input.
+
+    Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run, or a folder with model.safetensors and model.json."""
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
+    """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on standard input."""
+    out: Path = Path("predictions.csv")
+    """Where to write: .csv, .jsonl or .parquet, or - for standard output."""
+    format: Literal["csv", "jsonl", "parquet"] | None = None
+    """Default: by the name of --out; csv on standard output."""
+    overwrite: bool = False
+    """Replace the output file if it is there."""
+    threshold: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    """Probability from which a class is a tag: 0.3, NAME=0.3 or FILE.json. Default: those of the model."""
+    top_k: int | None = None
+    """Tag so many of the most probable classes, in place of thresholds."""
+    at_least: int = 0
+    """Tag so many of the most probable classes where fewer reach their thresholds."""
+    probabilities: bool = True
+    """Write the probability of every class."""
+    raw: bool = False
+    """Write probabilities as the model gives them, without calibration."""
+    classes: str | None = None
+    """File with one class name a line, or names joined by commas: those the model must have, in this order."""
+    null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
+    """Paths on standard input end in NUL, as find -print0 writes them."""
+    batch_size: int | None = None
+    """Items at a time. Default: 64 on a GPU, 32 on a CPU."""
+    threads: int | None = None
+    """Threads that decode. Default: as many as there are cores (on a GPU two less), up to eight."""
+
+    def run(self) -> None:
+        """Predict and say what could not be read."""
+        from rich.console import Console
+        from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        from spml.cli import LeftOut, note_unfinished, say
+        from spml.data.check.fix import refuse_existing
+        from spml.errors import DataError, UserError
+        from spml.use.predict.predict import Options, predict
+        from spml.use.predict.writers import STANDARD
+
+        if self.out != STANDARD and not self.overwrite:
+            refuse_existing(self.out, "give --overwrite or another --out")
+        if self.out != STANDARD and any(_same_file(self.out, one) for one in self.inputs):
+            raise UserError(f"--out {self.out} is one of the inputs and would be replaced; give another --out")
+        note_unfinished(self.run_folder)
+        options = Options(
+            self.batch_size,
+            self.threads,
+            self.threshold,
+            self.top_k,
+            self.at_least,
+            self.probabilities,
+            self.raw,
+            self.format,
+            self.classes,
+            self.null,
+        )
+        left_out = LeftOut()
+        console = Console(stderr=True)
+        shown = SpinnerColumn(), TextColumn("predicting"), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("predicting", total=None)
+            written = predict(
+                self.run_folder,
+                self.inputs,
+                self.out,
+                options,
+                on_error=left_out,
+                note=say,
+                advance=lambda done: progress.update(task, completed=done),
+            )
+        if self.out != STANDARD:
+            print(f"{written:,} written to {self.out}")
+        if left_out.count:
+            raise DataError(f"{left_out.count:,} of {written + left_out.count:,} inputs could not be read, named above")
+
+
+def _same_file(out: Path, one: str) -> bool:
+    try:
+        return out.samefile(one)
+    except (OSError, ValueError):  # one of them is not there
+        return False

@@ -1,0 +1,84 @@
+"""`spml review`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Review:
+    """List the labels most likely missing from a run's own data, with a page for yes or no; take the answers.
+
+    Example: spml review runs/photos, then spml review runs/photos --answers answers.csv --out labels.csv
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run."""
+    out: Path | None = None
+    """Folder for suggestions.csv and index.html. Default: RUN/review. With --answers: the new file of labels."""
+    answers: Path | None = None
+    """File that the page has saved: join its answers to the run's labels, in a new file that `spml train` takes."""
+    count: int = 500
+    """How many labels to suggest."""
+    classes: str | None = None
+    """Classes to suggest: a file with one name a line, or names joined by commas. Default: all."""
+    per_class: int | None = None
+    """At most so many of each class."""
+    split: Literal["train", "val", "all"] = "train"
+    """Rows to look at: those trained on, those that chose the epoch, or both."""
+    root: Path | None = None
+    """Folder of the data's files; default: where they were at training."""
+    batch_size: int = 64
+    """Items at a time."""
+    overwrite: bool = False
+    """Replace a folder of suggestions; a file of labels is never replaced."""
+
+    def run(self) -> None:
+        """Suggest, or take the answers."""
+        if self.answers is not None:
+            self._merge(self.answers)
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from spml.cli import LeftOut, say
+        from spml.errors import DataError
+        from spml.use.predict.tagging import named_classes
+        from spml.use.review.review import PAGE, review
+
+        out = self.out or self.run_folder / "review"
+        left_out = LeftOut()
+        with Progress(transient=True, disable=not Console().is_terminal) as progress:
+            tasks = {what: progress.add_task(what, total=None) for what in ("scoring", "drawing")}
+            written = review(
+                self.run_folder,
+                out,
+                count=self.count,
+                classes=named_classes(self.classes, self.run_folder),
+                per_class=self.per_class,
+                split=self.split,
+                root=self.root,
+                overwrite=self.overwrite,
+                batch_size=self.batch_size,
+                on_error=lambda row, error: left_out(error),
+                note=say,
+                advance=lambda what, done, total: progress.update(tasks[what], completed=done, total=total),
+            )
+        print(f"{written:,} labels to look at: open {out / PAGE}")
+        print(f"then: {shlex.join(['spml', 'review', str(self.run_folder), '--answers', 'answers.csv'])}")
+        if left_out.count:
+            raise DataError(f"{left_out.count:,} pictures could not be read, named above")
+
+    def _merge(self, answers: Path) -> None:
+        from spml.cli import say
+        from spml.use.review.answers import merge
+
+        done = merge(self.run_folder, answers, self.out, root=self.root, note=say)
+        known = f", {done.known:,} were known" if done.known else ""
+        print(f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}")
+        print(f"train with: {shlex.join(['spml', 'train', *done.words])}")

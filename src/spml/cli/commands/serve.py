@@ -1,0 +1,48 @@
+"""`spml serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Show a web page that tags pictures, with thresholds to move and class maps, and an HTTP endpoint.
+
+    Example: spml serve runs/photos --port 7860
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run, or a folder with model.safetensors and model.json."""
+    host: str = "127.0.0.1"
+    """Address to listen at. The default is for this machine alone; 0.0.0.0 lets others in, without any password."""
+    port: int = 7860
+    """0 takes any that is free."""
+    max_megabytes: float = 20.0
+    """Longest picture file that is taken."""
+    max_pixels: float = 50e6
+    """Largest picture that is taken, width times height; at most 178 million."""
+
+    def run(self) -> None:
+        """Serve until interrupted."""
+        from spml.cli import note_unfinished
+        from spml.errors import UserError
+        from spml.use.serve.serve import check_gradio
+
+        for name in ("max_megabytes", "max_pixels"):
+            if not 0 < getattr(self, name) < 1e12:
+                raise UserError(f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}")
+        check_gradio()
+        from spml.data.images.decode import PIXEL_LIMIT
+        from spml.use.serve.serve import serve
+        from spml.use.serve.tagger import Limits
+
+        if self.max_pixels > PIXEL_LIMIT:
+            raise UserError(f"--max-pixels {self.max_pixels:g}: no picture above {PIXEL_LIMIT:,} pixels is read")
+        limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
+        note_unfinished(self.run_folder)
+        serve(self.run_folder, host=self.host, port=self.port, limits=limits)

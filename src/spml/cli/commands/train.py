@@ -1,0 +1,85 @@
+"""`spml train`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spml.cli.data_options import DataOptions
+from spml.cli.options import parse_options, print_options
+from spml.runs.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(DataOptions, Settings):
+    """Train a classifier from one label per item.
+
+    Example: spml train photos.csv --method gr --backbone resnet50 --out runs/photos
+    """
+
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table (CSV, TSV, Parquet), a folder, .npz or .npy."""
+    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    """An option of the method as NAME=VALUE, e.g. q3=1.5 or w=0,10; `--set help` lists them."""
+    out: Path | None = None
+    """The run folder. Default: runs/DATA-METHOD-SEED."""
+    resume: bool = False
+    """Go on with the run in --out from its last checkpoint."""
+    overwrite: bool = False
+    """Replace the run in --out."""
+    tensorboard: bool = False
+    """Write the history for TensorBoard too, under tensorboard in the run folder."""
+    quiet: bool = False
+    """Print nothing but errors."""
+
+    def run(self) -> None:
+        """Load, train, report."""
+        if "help" in self.set:
+            print_options(self.method)
+            return
+        from spml.errors import Interruption, UserError
+        from spml.launch import started_first
+        from spml.report import write_report
+        from spml.train import Settings, fit
+
+        if self.resume and self.overwrite:
+            raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
+        experiment = self.load(self.data, self.observe_seed, self.split_seed)
+        settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
+        out = self.out or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
+        try:
+            fit(
+                experiment,
+                settings,
+                out,
+                options=parse_options(self.method, self.set),
+                resume=self.resume,
+                overwrite=self.overwrite,
+                quiet=self.quiet,
+                tensorboard=self.tensorboard,
+                extra_config={**self.sources(), "command": self.command()},
+            )
+        except Interruption:
+            raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
+        if started_first():
+            write_report([out], out / "report.html", data=experiment)
+
+    def command(self) -> str:
+        """The command line that repeats this run."""
+        words = ["spml", "train", self.data]
+        for item in fields(self):
+            value = getattr(self, item.name)
+            default = item.default_factory() if callable(item.default_factory) else item.default
+            if item.name in ("data", "resume", "overwrite", "quiet") or value == default:
+                continue
+            flag = "--" + item.name.replace("_", "-")
+            if isinstance(value, bool) and default is not None:
+                words.append(flag if value else flag.replace("--", "--no-", 1))
+            else:
+                for one in value if isinstance(value, list) else [value]:
+                    words += [flag, str(one)]
+        return shlex.join(words)

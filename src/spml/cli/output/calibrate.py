@@ -1,0 +1,94 @@
+"""What `spml calibrate` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spml.cli.output.tables import columns, plain
+
+ENDS = 10  # classes shown from each end, where there are many
+ALL = 40  # classes of which none is left out
+NAMED = 8  # classes with few positives that are named
+
+
+def print_calibration(console: Console, record: dict[str, Any]) -> None:
+    """Which labels were used, the classes with their thresholds and ranges, and the figures before and after."""
+    for line in _about(record):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(_classes(record))
+    console.print("±: half the range of 95 % of the resamples of the validation items", style="dim", highlight=False)
+    console.print(_overall(record))
+    now, before = record["overall"]["macro_f1"], record["overall_before"]["macro_f1"]
+    if record["aim"] == "f1" and now["value"] < before:
+        told = "within its range" if before <= now["high"] else "beyond its range"
+        console.print(
+            f"macro-F1 is lower than before, {told}: the old ones do at least as well; --undo brings them back"
+        )
+
+
+def _about(record: dict[str, Any]) -> list[str]:
+    observed, items = record["labels"] == "observed", record["items"]
+    lines = [f"{items:,} validation items with {record['labels']} labels; scores: {record['scores']}"]
+    if record["items_left_out"]:
+        lines.append(f"{record['items_left_out']:,} items without a known positive were left out")
+    if observed:
+        told = record["overall"]["positives_per_item"]
+        ends = f"estimated, {told['low']:.2f} to {told['high']:.2f}"
+        how = ends if record["positives_per_item_given"] is None else "as given"
+        lines.append(f"positives per item: {told['value']:.2f} ({how})")
+        lines.append("All figures below are estimates from observed positives; no other label was read.")
+        if record["positives_per_item_given"] is None:
+            lines.append("They stand and fall with the positives per item: give --positives-per-item if you know them.")
+    if few := record["few_positives"]:
+        lines.append(f"few known positives, so these lean on the other classes: {_named(few)}")
+    if none := record["untagged"]:
+        least = record["aim"].partition("=")[2]
+        lines.append(
+            f"{record['aim']}: no validation item is sure enough of these classes to be tagged with them (in means, "
+            f"precision 0); a new one is from a chance of {least} on: {_named(none)}"
+        )
+    if short := record["below_aim"]:
+        lines.append(f"{record['aim']} is not what these classes have on the validation items: {_named(short)}")
+    return lines
+
+
+def _named(names: list[str]) -> str:
+    """The first few, and how many there are."""
+    return ", ".join(plain(name) for name in names[:NAMED]) + f"{', ...' * (len(names) > NAMED)} ({len(names)})"
+
+
+def _classes(record: dict[str, Any]) -> Table:
+    table = columns("class", "known", "share", "threshold", "precision", "recall", "F1")
+    rows = sorted(record["classes"], key=lambda row: -row["prior"]["value"])
+    for place, row in enumerate(rows):
+        if len(rows) <= ALL or place < ENDS or place >= len(rows) - ENDS:
+            cells = [_range(row["prior"], 100), _range(row["threshold"], 1)]
+            cells += [_range(row[name], 100) for name in ("precision", "recall", "f1")]
+            if row["name"] in record["untagged"]:
+                cells[2] = "–"
+            table.add_row(Text(plain(row["name"])), f"{row['known_positives']:,}", *cells)
+        elif place == ENDS:
+            table.add_row(Text(f"... {len(rows) - 2 * ENDS:,} more in calibration.json ...", "dim"))
+    return table
+
+
+def _overall(record: dict[str, Any]) -> Table:
+    table = columns(f"all classes (aim: {record['aim']})", "before", "now", "range")
+    for name in ("macro_f1", "micro_f1", "macro_precision", "macro_recall", "map"):
+        now = record["overall"][name]
+        ends = f"{100 * now['low']:.1f}–{100 * now['high']:.1f}"
+        title = "mAP" if name == "map" else name.replace("_", "-").replace("f1", "F1")
+        table.add_row(title, f"{100 * record['overall_before'][name]:.1f}", f"{100 * now['value']:.1f}", ends)
+    curves = record["reliability"]
+    errors = (f"{100 * curves[name]['error']:.1f}" for name in ("logits", "calibrated"))
+    table.add_row("calibration error", *errors, "")
+    return table
+
+
+def _range(told: dict[str, float], scale: int) -> str:
+    digits = 1 if scale == 100 else 2
+    return f"{scale * told['value']:.{digits}f}±{scale * (told['high'] - told['low']) / 2:.{digits}f}"

@@ -1,0 +1,85 @@
+"""What `spml check` prints: the problems, the summary, and a bar while it works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from spml.cli.output.tables import add_ends, columns, plain
+from spml.data import LabelTable
+from spml.data.check.files import Advance
+from spml.data.check.labels import positives_per_row, positives_seen
+from spml.data.check.problems import KINDS, Findings, counted
+
+SHOWN = 20  # problems of a kind that are listed
+ENDS = 6  # classes shown from each end, where there are many
+PATIENCE = 2.0  # seconds without a bar
+
+
+def print_warnings(console: Console, said: list[str]) -> None:
+    """What the reader said while it read."""
+    for text in said:
+        console.print(Text("warning: ", "bold yellow").append(plain(text), "not bold default"), "\n", soft_wrap=True)
+
+
+def print_problems(console: Console, found: Findings) -> None:
+    """Each kind of problem with its first examples and the number of the rest."""
+    for kind, problems in found.by_kind().items():
+        severity = KINDS[kind].severity
+        head = Text(f"{severity}: ", "bold red" if severity == "error" else "bold yellow")
+        head.append(counted({kind: len(problems)}), "bold").append(f"; {KINDS[kind].remedy}", "not bold default")
+        console.print(head, soft_wrap=True)
+        for problem in problems[:SHOWN]:
+            console.print(f"  {plain(problem.message)}", markup=False, soft_wrap=True)
+        if len(problems) > SHOWN:
+            console.print(f"  and {len(problems) - SHOWN:,} more")
+        console.print()
+
+
+def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: bool) -> None:
+    """Rows and labels of each split, and the commonest and rarest classes."""
+    rows = columns("split", "rows", "positives", "per row", "rows without", "known negatives")
+    for split, table in tables.items():
+        each = positives_per_row(table.sparse)
+        negatives = "the rest" if complete else f"{table.sparse.counts(-1).sum():,}"
+        cells = f"{len(table):,}", f"{each.sum():,}", f"{each.mean():.2f}", f"{(each == 0).sum():,}", negatives
+        rows.add_row(split, *cells)
+    console.print(rows)
+    console.print(_classes(tables, complete=complete))
+
+
+def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
+    """Positives of each class, those with the most in train first."""
+    classes = next(iter(tables.values())).classes
+    counts = {split: table.sparse.counts(1) for split, table in tables.items()}
+    if "train" in tables and complete:
+        counts["drawn for training"] = positives_seen(tables)
+    out = columns(f"positives of {len(classes):,} classes", *counts)
+    order = sorted(range(len(classes)), key=lambda i: [-count[i] for count in counts.values()])
+    add_ends(out, [(classes[i], [count[i] for count in counts.values()]) for i in order], ENDS, 2 * ENDS + 3)
+    return out
+
+
+@contextmanager
+def bar() -> Iterator[Advance]:
+    """A progress bar on a terminal, once the work has taken some seconds."""
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    started = time.monotonic()
+    task = progress.add_task("")
+
+    def advance(what: str, done: int, total: int) -> None:
+        if time.monotonic() - started > PATIENCE:
+            progress.start()
+        progress.update(task, description=what, completed=done, total=total)
+
+    try:
+        yield advance
+    finally:
+        progress.stop()

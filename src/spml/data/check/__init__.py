@@ -1,0 +1,1 @@
+"""What `spml check` looks at."""

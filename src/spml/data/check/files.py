@@ -1,0 +1,156 @@
+"""The files of a data set: whether they are there, can be decoded, and which of them are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from spml.cores import decoders
+from spml.data.check.problems import Place, Problem, problem
+from spml.data.table import SPLITS, LabelTable
+from spml.errors import DataError
+
+Advance = Callable[[str, int, int], None]
+WINDOW = 512  # files handed to the threads together
+GONE = (FileNotFoundError, NotADirectoryError)
+
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the files of a data set are like.
+
+    Attributes:
+        broken: the rows whose picture is missing or cannot be read.
+        copies: rows of the same bytes, two or more each, in the order of splits and rows; none of them broken.
+    """
+
+    broken: dict[Place, Problem] = field(default_factory=dict)
+    copies: list[tuple[Place, ...]] = field(default_factory=list)
+
+
+def inspect_files(
+    tables: dict[str, LabelTable],
+    *,
+    decoded: bool = True,
+    size: int | None = None,
+    threads: int | None = None,
+    advance: Advance | None = None,
+) -> Inspection:
+    """Look at every file of the tables; contents are compared only among files of equal length."""
+    places = [Place(split, row) for split in SPLITS if split in tables for row in range(len(tables[split]))]
+    broken: dict[Place, Problem] = {}
+    lengths: dict[Place, int] = {}
+
+    def refuse(place: Place, kind: str, text: str) -> None:
+        broken[place] = problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
+
+    def path(place: Place) -> Path:
+        return tables[place.split].file(place.row)
+
+    folders: dict[Path, dict[str, str]] = {}
+    for place, found in _threaded("looking for files", lambda at: _length(path(at)), places, threads, advance):
+        if isinstance(found, int):
+            lengths[place] = found
+        elif found[0] == "missing":
+            refuse(place, "missing", found[1] + _otherwise_spelt(path(place), folders))
+        else:
+            refuse(place, *found)
+    shared = {length for length, count in Counter(lengths.values()).items() if count > 1}
+    todo = [place for place, length in lengths.items() if decoded or length in shared]
+    what = "decoding pictures" if decoded else "comparing files"
+    same: dict[str, list[Place]] = defaultdict(list)
+    for place, (error, digest) in _threaded(
+        what, lambda at: _contents(path(at), decoded, size, lengths[at] in shared), todo, threads, advance
+    ):
+        if error:
+            refuse(place, "unreadable", error)
+        elif digest:
+            same[digest].append(place)
+    ordered = {place: broken[place] for place in places if place in broken}
+    return Inspection(ordered, [tuple(group) for group in same.values() if len(group) > 1])
+
+
+def inspect_arrays(tables: dict[str, LabelTable]) -> list[tuple[Place, ...]]:
+    """The rows of equal pictures in tables that hold their pictures; features may well be equal by chance."""
+    same: dict[bytes, list[Place]] = defaultdict(list)
+    for split in SPLITS:
+        x = tables[split].x if split in tables else None
+        if x is not None and x.ndim == 4:
+            for row, picture in enumerate(x):
+                same[hashlib.sha256(picture.tobytes()).digest()].append(Place(split, row))
+    return [tuple(group) for group in same.values() if len(group) > 1]
+
+
+def _threaded(
+    what: str, work: Callable[[Place], Out], places: Sequence[Place], threads: int | None, advance: Advance | None
+) -> Iterator[tuple[Place, Out]]:
+    """Each place with what the work gives for it, in order; reading and decoding release the interpreter's lock."""
+    pool = ThreadPoolExecutor(threads or decoders())
+    try:
+        for start in range(0, len(places), WINDOW):
+            window = places[start : start + WINDOW]
+            for done, (place, out) in enumerate(zip(window, pool.map(work, window), strict=True), start + 1):
+                yield place, out
+                if advance:
+                    advance(what, done, len(places))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _length(path: Path) -> int | tuple[str, str]:
+    """Bytes of a file, or the kind of problem and its description."""
+    try:
+        status = path.stat()
+    except GONE:
+        return "missing", f"{path}: no such file"
+    except (OSError, ValueError) as error:
+        return "unreadable", f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+        return "unreadable", f"{path}: a folder, pipe or device, not a picture"
+    return status.st_size or ("unreadable", f"{path}: the file is empty")
+
+
+def _otherwise_spelt(path: Path, folders: dict[Path, dict[str, str]]) -> str:
+    """`; there is 'A.JPG'` where a file differs by case, or by how its accents are composed; else nothing.
+
+    Args:
+        path: that is not there.
+        folders: names in the folders that were looked through before; this one is added.
+    """
+    if path.parent not in folders:
+        try:
+            folders[path.parent] = {_folded(name): name for name in (each.name for each in path.parent.iterdir())}
+        except (OSError, ValueError):
+            folders[path.parent] = {}
+    other = folders[path.parent].get(_folded(path.name))
+    return f"; there is {other!r}" if other else ""
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _contents(path: Path, decoded: bool, size: int | None, compared: bool) -> tuple[str | None, str | None]:
+    """Why a picture cannot be decoded, and the hash of its bytes where it is to be compared."""
+    try:
+        if decoded:
+            from spml.data.images.decode import decode
+
+            decode(path, size)
+        if not compared:
+            return None, None
+        with path.open("rb") as file:
+            return None, hashlib.file_digest(file, "sha256").hexdigest()
+    except DataError as error:
+        return str(error), None
+    except OSError as error:
+        return f"{path}: cannot be read ({error.strerror or error})", None

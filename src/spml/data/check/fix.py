@@ -1,0 +1,161 @@
+"""A cleaned copy of a data set's table: without broken rows, leaks and contradictions, copies united on request."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from spml.atomic import replacing
+from spml.data.check.problems import Findings, Place
+from spml.data.table import Labels, LabelTable, SparseLabels
+from spml.errors import DataError, UserError
+
+Edits = dict[str, dict[int, Labels]]
+LEFT_OUT = ("missing", "unreadable", "leak")  # kinds of problems that cost a row its place
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What is left of a data set.
+
+    Attributes:
+        tables: by split; a split without rows is left out.
+        removed: rows left out, by kind of problem.
+        united: rows that became one with an earlier copy.
+        unknown: contradictory labels that are unknown now.
+        unsettled: copies that contradict each other still: complete labels cannot be unknown.
+    """
+
+    tables: dict[str, LabelTable]
+    removed: dict[str, int]
+    united: int
+    unknown: int
+    unsettled: int
+
+
+def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = False) -> Cleaned:
+    """The tables without what was found broken.
+
+    Rows whose picture is missing or unreadable are left out, and of a picture in several splits only the rows of the
+    last of train, val and test are kept. Copies that contradict each other are unknown where they do. Rows that name
+    the same file in other ways become one, as they would when the copy is read.
+
+    Args:
+        tables: those that were checked.
+        findings: what the check found in them.
+        merge: make one row of the copies that are left: the union of what is known.
+    """
+    out: dict[Place, str] = {
+        Place(one.split, one.row): one.kind
+        for one in findings.problems
+        if one.kind in LEFT_OUT and one.split is not None and one.row is not None
+    }
+    unread = [one.kind for one in findings.problems if one.kind == "record"]  # they are not in the tables
+    removed = Counter([*unread, *out.values()])
+    edits: Edits = defaultdict(dict)
+    united = unknown = unsettled = 0
+    for group in findings.copies:
+        left = [place for place in group if place not in out]
+        if len(left) < 2:
+            continue
+        table = tables[left[0].split]
+        rows = table.rows([place.row for place in left])
+        clash = (rows == 1).any(axis=0) & (rows == -1).any(axis=0)
+        parts = [list(range(len(left)))] if merge else _of_one_file(table, left)
+        labels = [_union(rows[part], clash, table.sparse.fill) for part in parts]
+        if table.sparse.fill == 0:
+            unknown += int(clash.sum())
+        else:
+            unsettled += any((one != labels[0]).any() for one in labels)
+        for part, known in zip(parts, labels, strict=True):
+            united += len(part) - 1
+            out.update({left[i]: "united" for i in part[1:]})
+            if (known != rows[part[0]]).any():
+                edits[left[0].split][left[part[0]].row] = known
+    return Cleaned(_without(tables, out, edits), dict(removed), united, unknown, unsettled)
+
+
+def _of_one_file(table: LabelTable, places: list[Place]) -> list[list[int]]:
+    """Which places name the same file in other ways, such as a.jpg and ./a.jpg: written, they are one row."""
+    parts: dict[Path, list[int]] = defaultdict(list)
+    for i, place in enumerate(places):
+        parts[table.file(place.row).absolute()].append(i)
+    return list(parts.values())
+
+
+def _union(rows: Labels, clash: Labels, fill: int) -> Labels:
+    known = np.where((rows == 1).any(axis=0), 1, rows.min(axis=0))
+    return np.where(clash, 0, known).astype(np.int8) if fill == 0 else known.astype(np.int8)
+
+
+def _without(tables: dict[str, LabelTable], out: dict[Place, str], edits: Edits) -> dict[str, LabelTable]:
+    cleaned = {}
+    for split, table in tables.items():
+        keep = np.ones(len(table), bool)
+        keep[[place.row for place in out if place.split == split]] = False
+        edited = table.with_labels(_replaced(table.sparse, edits[split])) if split in edits else table
+        if keep.any():
+            cleaned[split] = edited.take(keep)
+    return cleaned
+
+
+def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
+    """The labels with some rows replaced by dense ones."""
+    rows = labels.entry_rows()
+    keep = ~np.isin(rows, list(edits))
+    parts = [(rows[keep], labels.indices[keep], labels.values[keep])]
+    for row, dense in edits.items():
+        columns = np.flatnonzero(dense != labels.fill)
+        parts.append((np.full(len(columns), row), columns.astype(np.int32), dense[columns]))
+    rows, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((columns, rows))
+    return SparseLabels.from_entries(rows[order], columns[order], values[order], labels.shape, labels.fill)
+
+
+def refuse_existing(out: Path, remedy: str = "give --fix the name of a new file") -> None:
+    """Raise UserError where something is at `out`: nothing is replaced unasked."""
+    if os.path.lexists(out):
+        raise UserError(f"{out} is already there; {remedy}")
+
+
+def write_table(tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None) -> None:
+    """Write tables of files as a CSV in long form, whose paths start from its folder or are absolute.
+
+    Args:
+        tables: by split.
+        out: a file that is not there yet.
+        names: what the classes are called in the file; as in the tables when None.
+    """
+    if not any((table.sparse.values == 1).any() for table in tables.values()):
+        raise DataError(f"{out}: not written, as no row with a label is left")
+    folder = out.absolute().parent
+    refuse_existing(out)
+    with replacing(out) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("image", "label", "negative", "split"))
+        for split, table in tables.items():
+            classes = [_cell(name, "class", "|") for name in names or table.classes]
+            labels = table.sparse
+            for row, (start, end) in enumerate(pairwise(labels.indptr.tolist())):
+                path = table.file(row).absolute()
+                path = path.relative_to(folder) if path.is_relative_to(folder) else path
+                known = list(zip(labels.indices[start:end].tolist(), labels.values[start:end].tolist(), strict=True))
+                cells = ("|".join(classes[i] for i, value in known if value == wanted) for wanted in (1, -1))
+                writer.writerow((_cell(str(path), "path"), *cells, split))
+
+
+def _cell(text: str, what: str, forbidden: str = "") -> str:
+    """The text, which must come out of the file as it goes in."""
+    if text != text.strip() or (forbidden and forbidden in text):
+        reason = f"it contains {forbidden!r}" if text == text.strip() else "it begins or ends with a space"
+        raise DataError(f"{what} {text!r} cannot stand in a CSV file as {reason}; rename it")
+    if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DataError(f"{what} {text!r} is not UTF-8; rename it")
+    return text

@@ -1,0 +1,95 @@
+"""The labels of a data set: classes too rare to learn, names that look like slips, rows of which nothing is known."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.data.check.problems import Problem, problem
+from spml.data.experiment import UNLABELLED, unlabelled
+from spml.data.names import joined_names, near_duplicates, written_lists
+from spml.data.observe import draw, split
+from spml.data.readers.builder import Kind
+from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
+
+Counts = npt.NDArray[np.int64]
+
+
+def label_problems(tables: dict[str, LabelTable], min_positives: int, *, complete: bool) -> list[Problem]:
+    """The problems that the labels alone show."""
+    found = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
+    for name, count, other, other_count in near_duplicates(joined(tables)):
+        alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
+        written = ascii if alike else repr  # what looks the same is told apart by its codes
+        found.append(problem("near_names", f"{written(name)} ({count:,}) and {written(other)} ({other_count:,})"))
+    classes = next(iter(tables.values())).classes
+    several = {name: f"{' and '.join(map(repr, parts))} are classes too" for name, parts in joined_names(classes)}
+    for name, what in (several | written_lists(classes)).items():
+        found.append(problem("joined_names", f"{name!r}: {what}"))
+    for part in SPLITS:
+        found += _unlabelled(part, tables[part]) if part in tables else []
+    return found
+
+
+def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
+    for row in np.flatnonzero(positives_per_row(table.sparse) == 0).tolist():
+        yield problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
+
+
+def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
+    """Whether an absent label is negative; where nobody says how the labels were taken, as they are kept."""
+    return next(iter(tables.values())).sparse.fill == -1 if labels is None else labels == "complete"
+
+
+def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Problem]:
+    """Why `load` would refuse the tables, if it would."""
+    if "train" not in tables:
+        yield problem("untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train")
+        return
+    count = len(tables["train"])
+    if "val" in tables:
+        to_train, validation = count, tables["val"].sparse
+    else:
+        rows, held_out = split(count)
+        to_train, validation = len(rows), tables["train"].sparse.take(held_out)
+    if to_train < 2 or not validation.shape[0]:
+        yield problem("untrainable", f"{count} rows in train are too few to train and validate with", "train")
+    elif not complete and unlabelled(validation):
+        yield problem("untrainable", UNLABELLED, "val" if "val" in tables else "train")
+
+
+def joined(tables: dict[str, LabelTable]) -> LabelTable:
+    """All splits as one table of labels."""
+    return reduce(concatenate, (LabelTable(table.items, table.classes, table.sparse) for table in tables.values()))
+
+
+def positives_per_row(labels: SparseLabels) -> Counts:
+    """How many positives each row has."""
+    ends = np.concatenate([[0], np.cumsum(labels.values == 1)])[labels.indptr]
+    return np.diff(ends)
+
+
+def positives_seen(tables: dict[str, LabelTable]) -> Counts:
+    """Positives of each class that training sees in the train list of complete labels, of which one a row is drawn."""
+    lists = joined({part: tables[part] for part in ("train", "val") if part in tables})
+    return draw(lists.sparse).take(np.arange(len(tables["train"]))).counts(1)
+
+
+def _rare(tables: dict[str, LabelTable], min_positives: int) -> Iterator[Problem]:
+    """Each class of which training sees too little, once."""
+    some = next(iter(tables.values()))
+    counts = {part: tables[part].sparse.counts(1) if part in tables else np.zeros(len(some.classes)) for part in SPLITS}
+    for column, name in enumerate(some.classes):
+        train, val, test = (int(counts[part][column]) for part in SPLITS)
+        if train + val + test == 0:
+            yield problem("no_positive", repr(name))
+        elif train + val == 0:
+            yield problem("test_only", f"{name!r} has {test:,} in test, none in train")
+        elif train < min_positives:
+            yield problem(
+                "few_positives", f"{name!r} has {train:,} in train; --min-positives is {min_positives}", "train"
+            )

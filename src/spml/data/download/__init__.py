@@ -1,0 +1,1 @@
+"""Downloads that resume, and archives that unpack safely."""

@@ -1,0 +1,1 @@
+"""Pictures: decoded once, cached, and handed out in batches."""

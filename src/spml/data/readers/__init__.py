@@ -1,0 +1,1 @@
+"""Readers: files of labels in, label tables out."""

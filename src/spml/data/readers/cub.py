@@ -1,0 +1,69 @@
+"""CUB-200-2011: the 312 attributes of each bird."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spml.data.names import ClassList, class_list
+from spml.data.readers.builder import Builder, Kind
+from spml.data.table import LabelTable
+from spml.data.text import folder_with, words
+from spml.errors import DataError
+
+SPLIT = {"1": "train", "0": "test"}
+AGAIN = "unpack CUB_200_2011.tgz again"
+
+
+def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
+    """Attributes of the official training images ("train") and test images ("test"), in the order of `images.txt`."""
+    folder = folder_with(root, (".", "CUB_200_2011", "CUB_200_2011/CUB_200_2011"), "train_test_split.txt", AGAIN)
+    attributes, marks = _attributes(folder), folder / "attributes" / "image_attribute_labels.txt"
+    images = _pairs(folder / "images.txt")
+    split = _pairs(folder / "train_test_split.txt")
+    builder = Builder(marks, attributes)
+    rows: dict[str, int] = {}
+    for number, name in images.items():
+        if split.get(number) not in SPLIT:
+            raise DataError(f"{folder / 'train_test_split.txt'}: image {number} is not marked 1 or 0; {AGAIN}")
+        rows[number] = builder.row(name, 0, SPLIT[split[number]])
+    _fill(builder, rows, len(attributes.display))
+    return builder.tables(labels, folder / "images")
+
+
+def _attributes(folder: Path) -> ClassList:
+    """The attribute names, which the archive puts beside its folder and copies keep inside it."""
+    places = [folder.parent / "attributes.txt", folder / "attributes" / "attributes.txt", folder / "attributes.txt"]
+    path = next((path for path in places if path.exists()), places[0])
+    found = class_list(list(_pairs(path).values()))
+    assert found is not None
+    return found
+
+
+def _pairs(path: Path) -> dict[str, str]:
+    """Number and the word after it, of each line."""
+    found: dict[str, str] = {}
+    for line, cells in words(path):
+        if len(cells) != 2 or cells[0] in found:
+            raise DataError(f"{path}, line {line}: {' '.join(cells)!r} is not a new number and its entry; {AGAIN}")
+        found[cells[0]] = cells[1]
+    return found
+
+
+def _fill(builder: Builder, rows: dict[str, int], num_attributes: int) -> None:
+    """Take image, attribute and presence of each line; some lines carry surplus cells after these three."""
+    columns = {str(i + 1): i for i in range(num_attributes)}
+    seen = bytearray(len(rows) * num_attributes)
+    for line, cells in words(builder.source):
+        try:
+            image, attribute, present = cells[:3]
+            row, column = rows[image], columns[attribute]
+            value = {"1": 1, "0": 0}[present]
+        except (ValueError, KeyError):
+            text = " ".join(cells[:6])
+            raise builder.error(line, f"{text!r} is not an image, an attribute and 1 or 0; {AGAIN}") from None
+        seen[row * num_attributes + column] = 1
+        if value:
+            builder.add(row, column, 1, line)
+    if (missing := seen.find(0)) >= 0:
+        row, column = divmod(missing, num_attributes)
+        raise DataError(f"{builder.source}: no line for image {list(rows)[row]}, attribute {column + 1}; {AGAIN}")

@@ -1,0 +1,82 @@
+"""Items of users' files without their labels, for a model that is to find these: paths row by row, and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from spml.data.readers.arrays import Array, Sound, load_array, load_arrays, pictures_or_features, strings
+from spml.data.readers.arrow import is_text, sound
+from spml.data.readers.builder import Builder, OnError, tell
+from spml.data.readers.csv_files import records
+from spml.errors import DataError
+
+BATCH = 65536  # rows of a Parquet file decoded together
+REMEDY = "name the one of the paths 'image', or give a plain list of paths on standard input (-)"
+
+
+def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[str, str]]:
+    """Where each row stands ("photos.csv, line 7: ") and its cell in the column `image`; other columns do not matter.
+
+    Args:
+        path: a CSV or Parquet file; rows are read as they are asked for.
+        on_error: told of each row that cannot be taken, which is then left out; without it, the first is raised.
+    """
+    parquet = path.suffix.lower() in (".parquet", ".pq")
+    builder = Builder(path, None, "row" if parquet else "line", on_error, path.parent)
+    for number, cell in _parquet(builder) if parquet else _csv(builder):
+        if isinstance(cell, str) and cell.strip():
+            yield builder.place(number), builder.path(cell.strip())
+        else:
+            tell(builder.error(number, "the image cell is empty; name the image or remove the row"), on_error)
+
+
+def _csv(builder: Builder) -> Iterator[tuple[int, object]]:
+    rows = records(builder)
+    place, header = next(rows, (0, []))
+    if not header:
+        raise builder.error(0, "empty file; the first line must name the columns, one of them 'image'")
+    column = _column(builder, place, header)
+    for number, cells in rows:
+        yield number, cells[column]
+
+
+def _parquet(builder: Builder) -> Iterator[tuple[int, object]]:
+    import pyarrow.parquet as pq
+
+    path, number = builder.source, 0
+    with sound(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
+        names = file.schema_arrow.names
+        column = _column(builder, 0, names)
+        if not is_text(kind := file.schema_arrow.field(column).type):
+            raise builder.error(0, f"column {names[column]!r} holds {kind}; it must hold strings")
+        for batch in file.iter_batches(BATCH, columns=[names[column]]):
+            for cell in batch.column(0).to_pylist():
+                number += 1
+                yield number, cell
+
+
+def _column(builder: Builder, place: int, header: list[str]) -> int:
+    names = [name.strip().lower() for name in header]
+    if names.count("image") != 1:
+        there = ", ".join(map(repr, header[:12])) + (", …" if len(header) > 12 else "")
+        problem = "column 'image' stands twice; remove one" if "image" in names else f"no column 'image'; {REMEDY}"
+        raise builder.error(place, f"{problem}; the columns are {there}")
+    return names.index("image")
+
+
+def bare_arrays(path: Path, on_error: OnError | None = None) -> tuple[list[str], Array, set[int]]:
+    """Names, float features (N, D) or uint8 pictures (N, 3, H, W), and the rows that cannot be taken.
+
+    Args:
+        path: a `.npz` file with `x` and optionally `items`, or the `.npy` file of x, which is left on the disk.
+        on_error: told of each row that holds what is no number; without it, the first is raised.
+    """
+    arrays = {"x": load_array(path)} if path.suffix.lower() == ".npy" else load_arrays(path)
+    if "x" not in arrays:
+        raise DataError(f"{path}: no array 'x'; the arrays are {', '.join(arrays) or 'none'}")
+    sound = Sound(path, on_error)
+    x = pictures_or_features(path, arrays["x"], sound)
+    if "items" not in arrays:
+        return [f"{path.stem}/{i}" for i in range(len(x))], x, sound.broken
+    return strings(f"{path}: items", arrays["items"], len(x), "rows of x"), x, sound.broken

@@ -1,0 +1,49 @@
+"""PASCAL VOC 2012, from the lists of its ImageSets/Main folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spml.data.names import ClassList
+from spml.data.readers.builder import Builder, Kind
+from spml.data.table import LabelTable
+from spml.data.text import folder_with, words
+from spml.errors import DataError
+
+CLASSES = (
+    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
+)
+LISTS = {"train": "train", "test": "val"}  # the official val list is the benchmark's test set
+
+
+def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
+    """Labels of the official train list ("train") and val list ("test"); root is VOCdevkit, its parent or VOC2012."""
+    starts = (".", "VOC2012", "VOCdevkit/VOC2012")
+    home = folder_with(root, starts, "ImageSets/Main", "give --root the folder that holds VOCdevkit")
+    folder = home / "ImageSets" / "Main"
+    classes = ClassList({name: name for name in CLASSES}, "VOC")
+    tables: dict[str, LabelTable] = {}
+    for split, name in LISTS.items():
+        builder = Builder(folder / f"{name}.txt", classes)
+        for line, (image, *_) in sorted(words(builder.source), key=lambda pair: pair[1]):
+            builder.row(f"{image}.jpg", line, split)
+        for column, class_name in enumerate(CLASSES):
+            _fill(builder, folder / f"{class_name}_{name}.txt", column)
+        tables |= builder.tables(labels, home / "JPEGImages")
+    return tables
+
+
+def _fill(builder: Builder, path: Path, column: int) -> None:
+    """Take the positives of one class; 0 marks an object hard to recognise, which is not a positive."""
+    seen = 0
+    for line, cells in words(path):
+        if len(cells) != 2 or cells[1] not in ("1", "0", "-1"):
+            raise DataError(f"{path}, line {line}: {' '.join(cells)!r} is not an image and 1, 0 or -1; unpack it again")
+        if (row := builder.known(f"{cells[0]}.jpg")) is None:
+            raise DataError(f"{path}, line {line}: {cells[0]!r} is not in {builder.source.name}; unpack it again")
+        seen += 1
+        if cells[1] == "1":
+            builder.add(row, column, 1, line)
+    if seen != len(builder):
+        raise DataError(f"{path}: {seen} images, {builder.source.name} has {len(builder)}; unpack the archive again")

@@ -1,0 +1,1 @@
+"""SMILE, on pictures and on feature vectors."""

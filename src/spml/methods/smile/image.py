@@ -1,0 +1,112 @@
+"""SMILE on pictures: each label's embedding says how much that label describes the picture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spml import keyed
+from spml.methods.beta import FLOOR, divergence, draw
+from spml.methods.contrastive import LabelQueue
+from spml.methods.mime import embedding_parts, normal_divergence
+from spml.methods.smile.table import assume_negative
+
+WRONG_HEAD = "smile needs normal embeddings of each label, not features of shape {}; give --head query-normal:128"
+
+
+class ImageForm(nn.Module):
+    """The loss on pictures; options as those of `smile`.
+
+    What depends on the embeddings' size is made by `prepare`, by loading a state, or by the first batch.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+
+    def __init__(
+        self,
+        *,
+        warmup: int,
+        alpha: float,
+        beta: float,
+        theta: float,
+        lam: float,
+        kl_embedding: float,
+        kl_beta: float,
+        queue: int,
+        queue_temperature: float,
+        sample: bool,
+    ) -> None:
+        super().__init__()
+        self.warmup, self.alpha, self.beta, self.theta, self.lam = warmup, alpha, beta, theta, lam
+        self.kl_embedding, self.kl_beta, self.sample = kl_embedding, kl_beta, sample
+        self.held, self.queue_temperature = queue, queue_temperature
+        LabelQueue(1, queue, queue_temperature)  # refuses what makes no sense
+        self.queue: LabelQueue | None = None
+
+    def prepare(self, features: Tensor) -> None:
+        """Make the layers that give a and b, and the queue, for features (items, classes, 2 size + 1)."""
+        if features.ndim != 3 or features.shape[2] % 2 == 0 or features.shape[2] < 3:
+            raise ValueError(WRONG_HEAD.format(tuple(features.shape)))
+        if self.queue is None:
+            self._make(features.shape[1], features.shape[2] // 2)
+            self.to(features.device)
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Its layers learn as fast as the head."""
+        return [{"params": list(self.parameters()), "lr": lr}]
+
+    def forward(
+        self, logits: Tensor, observed: Tensor, index: Tensor | None, features: Tensor | None, salt: int, epoch: int
+    ) -> Tensor:
+        """Of each entry."""
+        if features is None:
+            raise ValueError("smile needs features: what a head query-normal shows of each label")
+        self.prepare(features)
+        assert self.queue is not None
+        mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
+        a, b = self.concentrations(mean)
+        p, d = logits, (a / b).log()  # logits, of the means
+        if self.sample:
+            if index is None:
+                raise ValueError("smile needs index: an item's random numbers are its own")
+            p = logits + deviation * keyed.normal(index, salt, logits.shape[1]).to(logits.dtype)
+            d = draw(a, b, index, salt + 2)
+        entries = assume_negative(p, observed), assume_negative(d, observed)
+        if epoch <= self.warmup:
+            return entries[0] + entries[1]
+        positive = observed == 1
+        contrast = self.queue.loss(mean, positive)
+        if self.training:
+            self.queue.push(mean, positive)
+        target = torch.where(observed == -1, 0.0, d.detach().sigmoid())
+        return (
+            self.theta * torch.lerp(F.softplus(p), F.softplus(-p), target)
+            + self.alpha * entries[0]
+            + self.beta * entries[1]
+            + self.kl_embedding * normal_divergence(mean, log_deviation)
+            + self.kl_beta * divergence(a, b)
+            + self.lam * contrast
+        )
+
+    def concentrations(self, mean: Tensor) -> Tensor:
+        """a and b of each label from the mean of its embedding: (2, items, classes)."""
+        read = torch.einsum("bcd,kcd->kbc", mean, self.weight.to(mean.dtype)) + self.bias[:, None].to(mean.dtype)
+        return F.softplus(read) + FLOOR
+
+    def _make(self, classes: int, size: int) -> None:
+        bound = 1 / math.sqrt(size)
+        self.weight = nn.Parameter(torch.empty(2, classes, size).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(2, classes).uniform_(-bound, bound))
+        self.queue = LabelQueue(size, self.held, self.queue_temperature)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        stored = state_dict.get(f"{prefix}weight")
+        if self.queue is None and stored is not None:
+            self._make(*stored.shape[1:])
+            self.to(stored)
+        super()._load_from_state_dict(state_dict, prefix, *rest)

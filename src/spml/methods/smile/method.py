@@ -1,0 +1,171 @@
+"""SMILE: how much each label describes an item is recovered, and the classifier learns from that."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from spml.losses.method import prepared
+from spml.losses.search import searched
+from spml.losses.unified import Reduction, reduce
+from spml.methods.draws import EpochDraws
+from spml.methods.smile.image import ImageForm
+from spml.methods.smile.table import TableForm
+
+
+@searched({"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1))
+class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
+    """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
+
+    There are two forms. On feature vectors it is that of the published code: a graph of near items gives d, the degree
+    to which each label describes an item; labels, features and graph must come out of d again; and the classifier's
+    targets are mu d + (1 - mu) s, with s = 1 for observed labels and pi0 for unknown ones. On pictures, which the
+    published code has not, it is that of MIME's authors: a query head's embeddings give d ~ Beta(a, b), and each label
+    is drawn together over pictures by a contrastive loss.
+
+    A known negative has 0 as its target.
+
+    Args:
+        mu: of feature vectors: share of d in the classifier's target; 0.01 to 0.9 in the published runs, most low.
+        pi0: of feature vectors: target of an unknown label before d; published: 0.001 to 0.1.
+        rate: of feature vectors: how much an unknown label counts in the classifier's loss; published: 0.1 to 0.7, or
+            none, which is 1 / (classes - 1).
+        k: of feature vectors: nearest items that an item is joined to.
+        gamma: of feature vectors: weight of labels, features and graph as they come out of d.
+        delta: of feature vectors: weight of d's divergence from the uniform distribution.
+        temperature: of feature vectors: what d's logits are divided by.
+        kl: of feature vectors: "correct" divergence, or the "released" code's expression, whose logs of gamma functions
+            have the wrong sign.
+        standardise: of feature vectors: whether near items are found, and features restored, in units of each
+            feature's deviation, as the classifier takes them; the published code takes them as they are.
+        own_lr: of feature vectors: learning rate of what gives d.
+        x: of feature vectors: features (items, features) of the training split, where its table does not bring them.
+        warmup: of pictures: epochs that only assume negative, for the classifier and d. Their loss is some ten times
+            as large as that of later epochs, so that Adam takes small steps for a while: 0 is better on few items.
+        alpha: of pictures: weight of assume-negative for the classifier.
+        beta: of pictures: weight of assume-negative for d.
+        theta: of pictures: weight of the classifier's cross-entropy with d as target.
+        lam: of pictures: weight of the contrastive loss.
+        kl_embedding: of pictures: weight of the embeddings' divergence from the standard normal distribution.
+        kl_beta: of pictures: weight of d's divergence from the uniform distribution.
+        queue: of pictures: embeddings that the contrastive loss remembers.
+        queue_temperature: of pictures: temperature of the contrastive loss.
+        sample: whether d, and of pictures the logit, are drawn; if not they have their means.
+        reduction: mean, sum, sum_classes or none.
+        items: of the training split.
+        classes: number of them.
+        observed: labels of the training split; a table whose x is feature vectors makes it the form for those.
+    """
+
+    needs = frozenset({"items", "index", "features"})
+    head: ClassVar[str | None] = "query-normal:128"
+    form: TableForm | ImageForm
+
+    def __init__(
+        self,
+        mu: float = 0.1,
+        pi0: float = 0.025,
+        rate: float | None = 0.1,
+        k: int = 3,
+        gamma: float = 1e-3,
+        delta: float = 1.0,
+        temperature: float = 1.0,
+        kl: Literal["correct", "released"] = "correct",
+        standardise: bool = True,
+        own_lr: float = 1e-3,
+        x: Any = None,
+        warmup: int = 2,
+        alpha: float = 0.1,
+        beta: float = 0.01,
+        theta: float = 0.01,
+        lam: float = 0.1,
+        kl_embedding: float = 1e-5,
+        kl_beta: float = 1e-5,
+        queue: int = 512,
+        queue_temperature: float = 0.5,
+        sample: bool = True,
+        reduction: Reduction = "mean",
+        items: int | None = None,
+        classes: int | None = None,
+        observed: Any = None,
+    ) -> None:
+        super().__init__()
+        if items is None or classes is None or observed is None:
+            raise ValueError("smile needs items, classes and observed: it may join each item to those near it")
+        self.reduction: Reduction = reduction
+        x = _features(observed) if x is None else x
+        if x is not None:
+            self.needs = frozenset({"items", "index"})
+            self.form = TableForm(
+                x,
+                items,
+                classes,
+                mu=mu,
+                pi0=pi0,
+                rate=rate,
+                k=k,
+                gamma=gamma,
+                delta=delta,
+                temperature=temperature,
+                kl=kl,
+                standardise=standardise,
+                own_lr=own_lr,
+                sample=sample,
+            )
+        else:
+            self.form = ImageForm(
+                warmup=warmup,
+                alpha=alpha,
+                beta=beta,
+                theta=theta,
+                lam=lam,
+                kl_embedding=kl_embedding,
+                kl_beta=kl_beta,
+                queue=queue,
+                queue_temperature=queue_temperature,
+                sample=sample,
+            )
+
+    @classmethod
+    def memory(cls, items: int, classes: int, **options: Any) -> int:
+        """Bytes of the graph, and of the features where they are an option; those of a table are not told here."""
+        x = options.get("x")
+        graph = 8 * items * (1 + int(options.get("k", 3)))
+        return graph if x is None else graph + 4 * torch.as_tensor(x).numel()
+
+    def prepare(self, features: Tensor) -> None:
+        """Of pictures: refuse features that are no normal embeddings, and make what depends on their size."""
+        if isinstance(self.form, ImageForm):
+            self.form.prepare(features)
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """What gives d: of feature vectors at its own learning rate, of pictures at the head's."""
+        return self.form.parameter_groups(lr)
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch."""
+        logits = prepared(logits, observed)
+        if index is not None and index.shape != logits.shape[:1]:
+            found = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
+            raise ValueError(f"smile needs index with a row number for each item: the one given has shape {found}")
+        if isinstance(self.form, TableForm):
+            return reduce(self.form(logits, observed, index, self.salt), self.reduction)
+        return reduce(self.form(logits, observed, index, features, self.salt, epoch), self.reduction)
+
+
+def _features(observed: Any) -> Any:
+    """The feature vectors that a table brings, or None."""
+    x = getattr(observed, "x", None)
+    return x if x is not None and x.ndim == 2 else None

@@ -1,0 +1,138 @@
+"""SMILE on feature vectors: labels are recovered from a graph of near items, and the classifier learns from them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spml.methods.beta import divergence, draw, released_divergence
+from spml.methods.smile.graph import feature_table, nearest, standardised
+
+SHIFT = 1e-5  # added to the concentrations d and 1 - d, as published
+
+
+class Enhancement(nn.Module):
+    """From the features of all items to how much each label describes an item, and back.
+
+    A graph layer is a linear one on the mean of an item and its k nearest, with ReLU. Two of them and a linear layer
+    give d. An item's d depends on items up to two steps away alone, so that only those are looked at; the numbers are
+    those of the whole graph.
+
+    Args:
+        x: features of the training split, (items, features).
+        near: each item and its nearest, (items, 1 + k).
+        classes: number of them, and the width of every layer between.
+    """
+
+    x: Tensor
+    near: Tensor
+
+    def __init__(self, x: Tensor, near: Tensor, classes: int) -> None:
+        super().__init__()
+        features = x.shape[1]
+        self.register_buffer("x", x, persistent=False)
+        self.register_buffer("near", near)
+        self.first, self.second = nn.Linear(features, classes), nn.Linear(classes, classes)
+        self.last = nn.Linear(classes, classes)
+        self.encode = _two_layers(features + classes, classes, classes)
+        self.decode = _two_layers(2 * classes, classes, features)
+
+    def forward(self, index: Tensor) -> Tensor:
+        """Logits of d of these items."""
+        around = self.near[index]
+        once = F.relu(self.first(self.x[self.near[around]].mean(dim=2)))  # of each item around, (B, 1 + k, classes)
+        twice = F.relu(self.second(once.mean(dim=1)))
+        logits: Tensor = self.last(twice)
+        return logits
+
+    def restored(self, d: Tensor, index: Tensor) -> Tensor:
+        """Features as they are told from d and what an encoder adds to it."""
+        h = self.encode(torch.cat([self.x[index], d], dim=1))
+        x: Tensor = self.decode(torch.cat([d, h], dim=1))
+        return x
+
+    def edges(self, index: Tensor) -> Tensor:
+        """1 where the second item is among the k nearest of the first, (B, B)."""
+        return (self.near[index, 1:, None] == index).any(dim=1).to(self.x.dtype)
+
+
+class TableForm(nn.Module):
+    """The loss on feature vectors; options as those of `smile`."""
+
+    def __init__(
+        self,
+        x: Any,
+        items: int,
+        classes: int,
+        *,
+        k: int,
+        standardise: bool,
+        mu: float,
+        pi0: float,
+        rate: float | None,
+        gamma: float,
+        delta: float,
+        temperature: float,
+        kl: Literal["correct", "released"],
+        own_lr: float,
+        sample: bool,
+    ) -> None:
+        super().__init__()
+        for name, share in (("mu", mu), ("pi0", pi0)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} must be from 0 to 1, not {share}")
+        if k < 1 or not temperature > 0:
+            raise ValueError(f"k must be at least 1 and temperature above 0, not {k} and {temperature}")
+        if not own_lr > 0:
+            raise ValueError(f"own_lr is a learning rate, above 0, not {own_lr}")
+        table = feature_table(x, items)
+        table = standardised(table) if standardise else table
+        self.enhancement = Enhancement(table.to(torch.get_default_dtype()), nearest(table, k), classes)  # as its layers
+        self.mu, self.pi0, self.gamma, self.delta = mu, pi0, gamma, delta
+        self.rate = 1 / max(classes - 1, 1) if rate is None else rate
+        self.temperature, self.own_lr, self.sample = temperature, own_lr, sample
+        self.kl = divergence if kl == "correct" else released_divergence
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """All of it at its own learning rate."""
+        return [{"params": list(self.parameters()), "lr": self.own_lr}]
+
+    def forward(self, logits: Tensor, observed: Tensor, index: Tensor | None, salt: int) -> Tensor:
+        """Of each entry; the classifier's loss and the enhancement's, which have no parameter in common."""
+        if index is None:
+            raise ValueError("smile needs index: the rows of the training split that the batch holds")
+        level = self.enhancement(index) / self.temperature
+        return self.classifier_loss(logits, observed, level.detach().sigmoid()) + self.enhancement_loss(
+            level, observed, index, salt
+        )
+
+    def classifier_loss(self, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
+        """Cross-entropy with mu d + (1 - mu) s as target, where s is pi0 for unknown labels; a known negative is 0."""
+        target = self.mu * d + (1 - self.mu) * torch.where(observed == 1, torch.ones_like(d), self.pi0)
+        target = torch.where(observed == -1, 0.0, target).to(logits.dtype)
+        entries = torch.lerp(F.softplus(logits), F.softplus(-logits), target)
+        return torch.where(observed == 0, self.rate * entries, entries)
+
+    def enhancement_loss(self, level: Tensor, observed: Tensor, index: Tensor, salt: int) -> Tensor:
+        """Labels, features and graph as they come out of d, and d's distance from saying nothing."""
+        d = level.sigmoid()
+        a, b = d + SHIFT, torch.sigmoid(-level) + SHIFT
+        drawn = draw(a, b, index, salt) if self.sample else (a / b).log()
+        y = drawn.sigmoid()
+        features = F.mse_loss(self.enhancement.restored(d, index), self.enhancement.x[index])
+        graph = F.mse_loss(y @ y.T, self.enhancement.edges(index))
+        restored = features + assume_negative(drawn, observed) + graph
+        entries: Tensor = assume_negative(level, observed) + self.gamma * restored + self.delta * self.kl(a, b)
+        return entries
+
+
+def assume_negative(logits: Tensor, observed: Tensor) -> Tensor:
+    """Cross-entropy of each entry, labels that are not known to be positive taken as absent."""
+    return F.softplus(torch.where(observed == 1, -logits, logits))
+
+
+def _two_layers(features: int, width: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(features, width), nn.ReLU(), nn.Linear(width, out))

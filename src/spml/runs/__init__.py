@@ -1,0 +1,1 @@
+"""The run folder: what training writes and every other command reads."""

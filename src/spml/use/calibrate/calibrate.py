@@ -1,0 +1,145 @@
+"""Calibrated probabilities and one threshold per class, from complete or from observed validation labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spml.atomic import write_json
+from spml.errors import UserError
+from spml.metrics.inputs import sigmoid
+from spml.model.store import ModelInfo, read_info, write_info
+from spml.runs.files import read_json
+from spml.train.card import write_card
+from spml.use.calibrate.estimates import Evidence, Figures, Measure, intervals
+from spml.use.calibrate.fit import Shape, apply_lines, fit_lines, logit, straight, straight_step
+from spml.use.calibrate.report import Found, account
+from spml.use.calibrate.targets import Aim, thresholds
+from spml.use.calibrate.validation import Kind, Validation, read_validation
+from spml.use.evaluate import FEWEST_ITEMS
+
+FILE = "calibration.json"
+
+
+def calibrate(
+    run: Path,
+    *,
+    aim: str = "f1",
+    labels: Kind | None = None,
+    method: Shape = "temperature",
+    positives_per_item: float | None = None,
+    seed: int = 0,
+    root: Path | None = None,
+    batch_size: int = 64,
+    advance: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Put a calibration and thresholds into a run's model.json and card; calibration.json says how they came about.
+
+    Args:
+        run: a finished run.
+        aim: "f1", or the least "precision=0.9" or "recall=0.9" that each class is to have.
+        labels: "complete" or "observed"; default: those that chose the run's epoch.
+        method: "temperature" scales and shifts logits, "isotonic" also bends, "none" leaves them and sets thresholds.
+        positives_per_item: mean number of positives of an item, where it is known, for observed labels.
+        seed: of the resamples that intervals come from.
+        root: folder of the data's files, where they are needed.
+        batch_size: items at a time, where scores must be computed.
+        advance: told how many resamples are done, and of how many.
+    """
+    wanted = Aim.parse(aim)
+    if method not in ("temperature", "isotonic", "none"):
+        raise UserError(f"--method {method}: there are temperature, isotonic and none")
+    if batch_size < 1:
+        raise UserError(f"--batch-size must be above 0, not {batch_size}")
+    if seed < 0:
+        raise UserError(f"--seed must not be negative, not {seed}")
+    given = read_validation(run, labels, root=root, batch_size=batch_size)
+    if given.kind == "complete" and positives_per_item is not None:
+        raise UserError("--positives-per-item is for observed labels; complete ones tell it")
+    found = find(given, wanted, method, positives_per_item, seed, advance)
+    before = _before(run, given.info)
+    after = {"thresholds": found.thresholds.tolist(), "calibration": found.knots}
+    record = {
+        "labels": given.kind,
+        "aim": str(wanted),
+        "method": method,
+        "seed": seed,
+        "scores": given.source,
+        **account(given, found, replace(given.info, **before), wanted, positives_per_item),
+        "before": before,
+        "after": after,
+    }
+    write_json(run / FILE, record)
+    write_info(run, replace(given.info, **after))
+    write_card(run)
+    return record
+
+
+def undo(run: Path) -> None:
+    """Give the model the thresholds and calibration back that it had before, and remove calibration.json."""
+    if not (run / FILE).is_file():
+        raise UserError(f"{run}: no {FILE} here, so there is nothing to undo")
+    write_info(run, replace(read_info(run), **_stored(run)["before"]))
+    (run / FILE).unlink()
+    write_card(run)
+
+
+def find(
+    given: Validation,
+    aim: Aim,
+    shape: Shape,
+    positives: float | None = None,
+    seed: int = 0,
+    advance: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Fit the lines, choose the thresholds, and resample the items for the intervals."""
+    counted = int((given.labels == 1).any(axis=1).sum())
+    if counted < FEWEST_ITEMS:
+        least = f"calibration needs {FEWEST_ITEMS} at least; train with more rows in split val"
+        raise UserError(f"{counted} validation items have a positive; {least}")
+    complete = given.kind == "complete"
+    evidence = (
+        Evidence.of_complete(given.logits, given.labels)
+        if complete
+        else Evidence.of_observed(given.logits, given.labels, positives)
+    )
+    z, w = evidence.logits, evidence.chances
+    slopes, shifts = straight(z, w)
+    knots = fit_lines(z, w, shape)
+    fitted = fit_lines(z, w, "temperature") if knots is None else knots
+    chosen = thresholds(sigmoid(apply_lines(z, fitted)), aim)
+    if knots is None:
+        chosen = sigmoid((logit(chosen) - shifts) / slopes)
+    measure = Measure(z, sigmoid(apply_lines(z, knots)) >= chosen)
+    figures = measure(w, np.ones(len(z)))
+    drawn: list[Figures] = []
+    for counts, chances in evidence.resamples(seed, advance):
+        slope, shift = straight_step(z, chances, counts, slopes, shifts)
+        cuts = (logit(thresholds(sigmoid(slope * z + shift), aim, counts)) - shift) / slope
+        moved = sigmoid(apply_lines(cuts[None], knots)[0])
+        drawn.append({**measure(chances, counts), "threshold": moved})
+    return Found(evidence, knots, chosen, figures, intervals({**figures, "threshold": chosen}, drawn))
+
+
+def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
+    """What the model had before it was first calibrated."""
+    now = {"thresholds": info.thresholds, "calibration": info.calibration}
+    if not (run / FILE).is_file():
+        return now
+    stored = _stored(run)
+    return dict(stored["before"]) if stored["after"] == now else now
+
+
+def _stored(run: Path) -> dict[str, Any]:
+    try:
+        record = read_json(run / FILE)
+    except UserError:
+        record = {}
+    for name in ("before", "after"):
+        if not isinstance(record.get(name), dict) or set(record[name]) != {"thresholds", "calibration"}:
+            raise UserError(f"{run / FILE}: not written by spml calibrate; move it away")
+    return record

@@ -1,0 +1,98 @@
+"""What calibration found, as calibration.json says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from spml.metrics.draw import drawn_chance
+from spml.metrics.inputs import sigmoid
+from spml.metrics.reliability import Reliability, reliability
+from spml.model import ModelInfo
+from spml.model.calibration import Knots
+from spml.use.calibrate.estimates import Array, Evidence, Figures, Measure
+from spml.use.calibrate.fit import apply_lines
+from spml.use.calibrate.targets import Aim
+from spml.use.calibrate.validation import Validation
+
+FEW = 5  # positives of a class, below which its figures lean on the other classes
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What calibration comes to, before it is written.
+
+    Attributes:
+        evidence: items with what is known of their labels.
+        knots: of the calibration; None for none.
+        thresholds: one per class, on the calibrated probability.
+        figures: of the validation items at these thresholds.
+        ends: low and high of each figure, and of the thresholds.
+    """
+
+    evidence: Evidence
+    knots: Knots | None
+    thresholds: Array
+    figures: Figures
+    ends: dict[str, tuple[Array, Array]]
+
+
+def account(given: Validation, found: Found, before: ModelInfo, aim: Aim, positives: float | None) -> dict[str, Any]:
+    """Everything that was found, for people and for the report; `before` is the model as it was."""
+    evidence, figures = found.evidence, {**found.figures, "threshold": found.thresholds}
+    seen = (given.labels == 1).sum(axis=0)
+
+    def told(name: str, column: int | None = None) -> dict[str, float]:
+        value, (low, high) = figures[name], found.ends[name]
+        parts = [value, low, high] if column is None else [value[column], low[column], high[column]]
+        return dict(zip(("value", "low", "high"), map(float, parts), strict=True))
+
+    per_class = ("threshold", "prior", "precision", "recall", "f1", "ap")
+    share = seen / max(len(evidence.logits), 1)
+    rows = [
+        {
+            "name": name,
+            "known_positives": int(seen[c]),
+            **{key: told(key, c) for key in per_class},
+            "propensity": float(min(share[c] / max(figures["prior"][c], 1e-12), 1)),
+        }
+        for c, name in enumerate(given.info.classes)
+    ]
+    raw, calibrated = sigmoid(evidence.logits), sigmoid(apply_lines(evidence.logits, found.knots))
+    tags = (calibrated >= found.thresholds).any(axis=0)
+    short = np.zeros_like(tags) if aim.name == "f1" else tags & (figures[aim.name] < aim.least)
+    former = sigmoid(before.calibrate()(torch.from_numpy(evidence.logits)).double().numpy())
+    earlier = Measure(evidence.logits, former >= np.array(before.thresholds))
+    at_start = earlier(evidence.chances, np.ones(len(evidence.logits)))
+    whole = [name for name, value in figures.items() if np.ndim(value) == 0]
+    curves = {
+        "logits": reliability(raw, evidence.chances),
+        "calibrated": reliability(calibrated, evidence.chances),
+    }
+    if evidence.fit is not None:
+        chance = drawn_chance(evidence.fit.logits(evidence.logits))
+        curves["drawn"] = reliability(chance, np.asarray(evidence.observed) == 1)
+
+    def named(chosen: Any) -> list[str]:
+        return [name for name, one in zip(given.info.classes, chosen, strict=True) if one]
+
+    return {
+        "items": len(evidence.logits),
+        "items_left_out": len(given.logits) - len(evidence.logits),
+        "positives_per_item_given": positives,
+        "few_positives": named(seen < FEW),
+        "untagged": named(~tags),
+        "below_aim": named(short),
+        "overall": {name: told(name) for name in whole},
+        "overall_before": {name: float(at_start[name]) for name in whole},
+        "classes": rows,
+        "reliability": {name: _curve(curve) for name, curve in curves.items()},
+    }
+
+
+def _curve(curve: Reliability) -> dict[str, Any]:
+    columns = {"probability": curve.probability, "share": curve.share, "entries": curve.entries}
+    return {"error": curve.error, **{name: values.tolist() for name, values in columns.items()}}

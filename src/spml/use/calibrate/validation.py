@@ -1,0 +1,143 @@
+"""The validation items of a finished run: logits of its chosen model, with complete or with observed labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.data import Experiment
+from spml.errors import UserError
+from spml.metrics.inputs import HIGHEST, Labels
+from spml.model import ModelInfo
+from spml.model.store import check_weights, read_info
+from spml.runs.files import demand, read_json
+from spml.runs.record import fingerprint, other_data
+from spml.use.evaluate import not_validated_on, run_data
+
+Kind = Literal["observed", "complete"]
+NEEDED = ("data", "method", "epochs", "selection")  # in config.json, also of the card that speaks of what is found
+AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What calibration is given.
+
+    Attributes:
+        info: description of the chosen model.
+        logits: (items, classes).
+        labels: 1, 0 or -1 of the same items.
+        kind: of labels.
+        source: where the logits come from, in words.
+    """
+
+    info: ModelInfo
+    logits: npt.NDArray[np.float64]
+    labels: Labels
+    kind: Kind
+    source: str
+
+
+def read_validation(
+    run: Path, labels: Kind | None = None, *, root: Path | None = None, batch_size: int = 64
+) -> Validation:
+    """Scores and labels of the rows that a run validated on.
+
+    With observed labels no other label is read. Scores come from the run's own file, or from the model and the data
+    where that is missing.
+
+    Args:
+        run: a finished run.
+        labels: "complete" or "observed"; default: those that chose the epoch.
+        root: folder of the data's files, where they are needed; default: where they were at training.
+        batch_size: items at a time, where scores are computed.
+    """
+    config = read_json(run / "config.json")
+    read_json(run / "result.json")  # a run that goes on would write another model over this one
+    info = read_info(run)
+    check_weights(run)  # before anything is written that speaks of them
+    demand(config, NEEDED, run / "config.json")
+    kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
+    stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
+    classes = len(info.classes)
+    if stored is None:  # of data too large for it
+        experiment = _data(run, "observed.npz", config, info, root, same=True)
+        rows, observed = experiment.val_rows, experiment.observed.rows(experiment.val_rows)
+    else:
+        rows, whole = stored["val_rows"], stored["observed"]
+        if whole.ndim != 2 or whole.shape[1] != classes:
+            raise UserError(f"{run / 'observed.npz'} has labels of {whole.shape[-1]} classes, the model {classes}")
+        observed = whole[rows]
+    if not len(rows):
+        raise UserError(f"{run} has no validation items, and scores of training items are no guide; train with some")
+    name = f"val-{int(info.training.get('epoch') or 0):02d}.npz"
+    scores = _arrays(run / "scores" / name, ("logits",))
+    if scores is None:
+        logits, source = _computed(run, config, info, rows, root, batch_size), "computed with the model"
+    else:
+        logits, source = scores["logits"].astype(np.float64), f"scores/{name} ({scores['logits'].dtype})"
+    if logits.shape != (len(rows), classes):
+        raise UserError(f"{run / 'scores' / name}: {logits.shape} do not fit {len(rows)} items of {classes} classes")
+    chosen = observed.astype(np.int8) if kind == "observed" else _complete(run, config, info, rows, root, observed)
+    return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), chosen, kind, source)
+
+
+def _complete(
+    run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, observed: Labels
+) -> Labels:
+    stored = _arrays(run / "labels.npz", ("val_truth", "classes")) if config.get("selection") == "complete" else None
+    if stored is not None:
+        if stored["classes"].tolist() != info.classes:
+            raise UserError(f"{run / 'labels.npz'} has other classes than the model; the folder mixes two runs")
+        truth = stored["val_truth"].astype(np.int8)
+    else:
+        experiment = _data(run, "complete labels", config, info, root)
+        table = experiment.observed if experiment.complete is None else experiment.complete
+        truth = table.rows(experiment.val_rows)
+        known = observed != 0  # more may be known by now
+        if not np.array_equal(experiment.val_rows, rows) or (truth != observed)[known].any():
+            raise not_validated_on(experiment)
+    if truth.shape != (len(rows), len(info.classes)) or not truth.all():
+        raise UserError("these validation items have labels that are not known; give --labels observed")
+    return truth
+
+
+def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int) -> Any:
+    """Logits through the model, from the data."""
+    from spml.model import load_model
+    from spml.train.evaluate import predict_logits
+    from spml.use.stored_model import feed_for, own_device
+
+    experiment = _data(run, "scores of its validation items", config, info, root, same=True)
+    table = experiment.observed.take(rows)
+    device, feed = own_device(), feed_for(table, info)
+    return predict_logits(load_model(run)[0].to(device), feed, batch, device).astype(np.float64)
+
+
+def _data(
+    run: Path, lacking: str, config: dict[str, Any], info: ModelInfo, root: Path | None, *, same: bool = False
+) -> Experiment:
+    """The run's data, in place of what it lacks; `same` refuses data that have changed in anything."""
+    try:
+        experiment = run_data(config, info.classes, root)
+        if same and other_data(config, fingerprint(experiment)):
+            raise not_validated_on(experiment)
+        return experiment
+    except (UserError, OSError) as error:
+        raise UserError(f"{run} has no {lacking}, and its data cannot be had: {error}") from error
+
+
+def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]] | None:
+    """Arrays of a file, None where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in names}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); {AGAIN}") from error

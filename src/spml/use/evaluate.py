@@ -1,0 +1,199 @@
+"""Evaluation of a finished run on one of its splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from spml import metrics
+from spml.atomic import write_json
+from spml.data import Experiment, load
+from spml.data.names import GIVEN, ClassList
+from spml.data.readers.read import is_named
+from spml.errors import DAMAGED, DataError, UserError
+from spml.model import ModelInfo, load_model
+from spml.runs.files import demand, read_json
+from spml.runs.record import fingerprint, known_share, other_data, rankable
+from spml.train.evaluate import predict_logits
+from spml.use.stored_model import feed_for, own_device
+
+CHANGED = "other rows or labels than the run was trained with"
+ARRAYS, PICTURES = "arrays", "pictures"  # what the estimator calls its data, which no file holds
+FEWEST_ITEMS = 20  # with a positive, below which nothing is fitted or estimated
+MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
+
+
+def assess(
+    run: Path,
+    split: Literal["val", "test"],
+    *,
+    root: Path | None = None,
+    batch_size: int = 64,
+    advance: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Metrics of the chosen model on a split, in percent; written to eval-<split>.json in the run folder.
+
+    Validation is measured with the labels that chose the epoch, so a run that saw single positives stays honest.
+
+    Args:
+        run: a finished run.
+        split: "val" or "test".
+        root: folder of the data's files; where they were at training when None.
+        batch_size: items at a time.
+        advance: told how many items are done, and of how many.
+    """
+    if batch_size < 1:
+        raise UserError(f"--batch-size must be above 0, not {batch_size}")
+    config = read_json(run / "config.json")
+    read_json(run / "result.json")  # a run that goes on would write another model over this one
+    model, info = load_model(run)
+    experiment = run_data(config, info.classes, root)
+    changed = other_data(config, fingerprint(experiment))
+    if changed and split == "val":
+        raise not_validated_on(experiment)
+    table, labels, kind = run_split(experiment, split, str(config["selection"]))
+    device, feed = own_device(), feed_for(table, info)
+    done = 0
+
+    def count(items: int) -> None:
+        nonlocal done
+        done += items
+        if advance is not None:
+            advance(done, len(table))
+
+    logits = predict_logits(model.to(device), feed, batch_size, device, count)
+    result = {
+        "split": split,
+        "labels": kind,
+        "known": known_share(labels),
+        "items": len(table),
+        "data_changed": changed,
+        "metrics": _metrics(logits, labels, kind, info),
+    }
+    if kind == "observed" and (why := _not_estimated(labels)):
+        result["not_estimated"] = why
+    elif kind == "observed":
+        result["estimates"] = _estimates(logits, labels, info)
+    if kind == "complete":
+        aps = 100 * metrics.average_precision(logits, labels)
+        result["per_class_ap"] = dict(zip(info.classes, aps.tolist(), strict=True))
+    write_json(run / f"eval-{split}.json", result)
+    return result
+
+
+def run_data(
+    config: dict[str, Any], classes: list[str], root: Path | None, note: Callable[[str], None] | None = None
+) -> Experiment:
+    """The data that a run was trained on, in the classes of its model; `note` is told where they have changed."""
+    demand(config, ("data", "labels", "selection", "observe_seed", "split_seed"), "config.json of the run")
+    if config["labels"] not in ("observed", "complete"):
+        raise UserError(f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}")
+    data = str(config["data"])
+    if data in (ARRAYS, PICTURES) and "root" not in config and not Path(data).exists():  # commands note a root
+        raise UserError(
+            f"the run was trained on {data} that were given in Python, and keeps no copy of them; to look at its data "
+            "again, write them to a file that spml train reads (docs/data.md) and train on that"
+        )
+    if not is_named(data) and not Path(data).exists():
+        raise UserError(f"{data}: no such file here; give the command in the folder where the run was trained on it")
+    written = config.get("classes") or {name: name for name in classes}
+    try:
+        experiment = load(
+            data,
+            root or config.get("root"),
+            config["labels"],
+            config["observe_seed"],
+            config["split_seed"],
+            classes=None if is_named(data) else ClassList(written, GIVEN),
+            observe=config.get("observe", "uniform"),
+            val=config.get("val"),
+            test=config.get("test"),
+        )
+    except DataError as error:
+        if is_named(data):
+            raise
+        since = "the data have changed since the run was trained; put them back, or train again"
+        raise DataError(f"{error} ({since})") from error
+    if list(experiment.classes) != classes:
+        raise UserError(_other_classes(data, list(experiment.classes), classes))
+    if note is not None and other_data(config, fingerprint(experiment)):
+        note(f"{data} has {CHANGED}")
+    return experiment
+
+
+def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
+    """How the classes of the data are not those of the model, and what to do."""
+    if sorted(there) == sorted(classes):
+        how = "the model's classes in another order"
+    else:
+        extra = [name for name in there if name not in classes]
+        hint = f", such as {extra[0]!r}, which the model has not" if extra else ""
+        how = f"{len(there)} classes, the model {len(classes)}{hint}"
+    return f"{data} has {how}; put back model.json, or the data that the run was trained on"
+
+
+def not_validated_on(experiment: Experiment) -> UserError:
+    """What is raised where changed data would be taken for those that a run was validated on."""
+    return UserError(
+        f"{experiment.name} has {CHANGED}, and may now have it validated on what it learned from; "
+        "put the file back as it was, or train again"
+    )
+
+
+def run_split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any, str]:
+    """The items of a split, their labels, and whether these are complete or observed."""
+    if split == "test":
+        if experiment.test is None:
+            raise UserError(f"{experiment.name} has no test split; give --split val")
+        labels = experiment.test.labels
+        return experiment.test, labels, "complete" if rankable(labels) else "observed"
+    return experiment.observed.take(experiment.val_rows), experiment.validation_labels(selection), selection
+
+
+def _not_estimated(labels: Any) -> str | None:
+    """Why observed labels tell no mAP, precision and recall, where they do not."""
+    if labels.shape[1] == 1:
+        return "with one class there is nothing to draw from"
+    if labels.size > MOST_ESTIMATED:
+        return f"{labels.size:,} labels are more than {MOST_ESTIMATED:,}"
+    counted = int((labels == 1).any(axis=1).sum())
+    few = f"{counted} items have a positive, and a range needs {FEWEST_ITEMS} at least"
+    return few if counted < FEWEST_ITEMS else None  # resamples of so few are all alike
+
+
+def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[str, float]]:
+    """mAP, precision, recall and F1 in percent with intervals, as far as observed labels tell them."""
+    from spml.use.calibrate.estimates import estimate
+
+    calibrated = info.calibrate()(torch.from_numpy(logits)).sigmoid().numpy()
+    found = estimate(logits, observed, calibrated >= np.array(info.thresholds, np.float32))
+    scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in found}
+    return {
+        name: dict(zip(("value", "low", "high"), (scale[name] * value for value in values), strict=True))
+        for name, values in found.items()
+    }
+
+
+def _metrics(logits: Any, labels: Any, kind: str, info: ModelInfo) -> dict[str, float]:
+    """Rankings are those of the model's logits; thresholds and probabilities are on the calibrated ones."""
+    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
+    thresholds = np.array(info.thresholds)
+    if kind != "complete":
+        return {"estimated_map": 100 * metrics.estimated_map(logits, labels)}
+    top = min(3, logits.shape[1])
+    values = {
+        "map": metrics.mean_average_precision(logits, labels),
+        **asdict(metrics.threshold_metrics(calibrated, labels, threshold=thresholds)),
+        "calibration_error": metrics.calibration_error(calibrated, labels),
+        **{f"{name}_top{top}": v for name, v in asdict(metrics.threshold_metrics(logits, labels, top_k=top)).items()},
+        f"precision_at_{top}": metrics.precision_at_k(logits, labels, top),
+        f"recall_at_{top}": metrics.recall_at_k(logits, labels, top),
+        "ranking_loss": metrics.ranking_loss(logits, labels),
+    }
+    percent = {name: 100 * float(value) for name, value in values.items()}
+    return {**percent, "coverage": float(metrics.coverage(logits, labels))}

@@ -1,0 +1,1 @@
+"""Class maps that show where the evidence for a class lies."""

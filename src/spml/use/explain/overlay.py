@@ -1,0 +1,122 @@
+"""A class map over its picture, with a legend."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+from torch.nn import functional as F
+
+from spml.use.explain.class_maps import enlarged
+
+SIDE = 480  # the longer side of a picture as shown, in pixels
+THINNEST = 8  # a side as shown, however thin the picture
+STRIP = 68  # height of the legend below it
+NARROWEST = 390  # width of the legend
+STRENGTH = 0.78  # of full colour; where there is none, the picture shows as it is
+COVER = 0.7  # below 1, so that weak evidence is seen too
+COLOURS = "inferno"  # equal steps of the map are equal steps to the eye, and lighter is more, also without colour
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def shown(picture: Tensor) -> Tensor:
+    """A picture (3, H, W) at the size it is shown in, its aspect kept."""
+    height, width = picture.shape[-2:]
+    scale = SIDE / max(height, width)
+    size = (max(THINNEST, round(height * scale)), max(THINNEST, round(width * scale)))
+    return F.interpolate(picture[None], size=size, mode="bilinear", antialias=True)[0]
+
+
+def overlay(picture: Tensor, values: Tensor, full: float, name: str, said: str, note: str) -> Image.Image:
+    """The picture in grey with the map in colour over it, and a legend: name, note, and what the colours stand for.
+
+    Args:
+        picture: uint8 (3, H, W), as `shown` gives it.
+        values: class map (h, w).
+        full: the value that full colour stands for; 0 and below have no colour.
+        name: of the class, in the first line of the legend; cut where it is too long.
+        said: after it, the probability.
+        note: second line.
+    """
+    height, width = picture.shape[-2:]
+    large = enlarged(values, height, width)
+    level = (large / full).clamp(0, 1).numpy()[..., None]
+    grey = np.asarray(Image.fromarray(_pixels(picture)).convert("L"), np.float32)[..., None]
+    cover = STRENGTH * level**COVER
+    mixed = (1 - cover) * grey + cover * colours(level[..., 0])
+    canvas = Image.new("RGB", (max(width, NARROWEST), height + STRIP), "white")
+    canvas.paste(Image.fromarray(np.rint(mixed).astype(np.uint8)), ((canvas.width - width) // 2, 0))
+    _legend(canvas, height, name, said, note, full)
+    return canvas
+
+
+def plain(picture: Tensor) -> Image.Image:
+    """A picture as `shown` gives it, for the page."""
+    return Image.fromarray(_pixels(picture))
+
+
+def rounded(value: float | Tensor) -> str:
+    """A value of a map to two digits: 250, not 2.5e+02."""
+    return f"{float(f'{float(value):.2g}'):g}"
+
+
+def colours(level: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Colours 0..255 (..., 3) of levels 0..1."""
+    from matplotlib import colormaps
+
+    return 255 * colormaps[COLOURS](level)[..., :3].astype(np.float32)
+
+
+def _pixels(picture: Tensor) -> Pixels:
+    return np.ascontiguousarray(picture.to(torch.uint8).permute(1, 2, 0).numpy())
+
+
+def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full: float) -> None:
+    draw, margin, bar, large, small = ImageDraw.Draw(canvas), 10, 90, _font(20, "-Bold"), _font(16)
+    right = canvas.width - margin
+    room = right - bar - 2 * margin
+    title = _fitted(draw, name, large, room - round(draw.textlength(f"  {said}", large)))
+    draw.text((margin, top + 10), f"{title}  {said}", "#1f2328", large)
+    draw.text((margin, top + 38), _fitted(draw, note, small, room), "#5b6470", small)
+    levels = np.linspace(0, 1, bar, dtype=np.float32)[None].repeat(16, axis=0)
+    canvas.paste(Image.fromarray(colours(levels).astype(np.uint8)), (right - bar, top + 14))
+    for anchor, at, text in (("la", right - bar, "0"), ("ra", right, rounded(full))):
+        draw.text((at, top + 38), text, "#5b6470", small, anchor=anchor)
+
+
+def writable(name: str) -> bool:
+    """Whether the legend's font has every letter of a name; it has none of Chinese, Japanese, Korean, Hindi or Thai."""
+    return all(ord(letter) in _letters() for letter in name if letter.isprintable())
+
+
+@cache
+def _letters() -> frozenset[int]:
+    from matplotlib.ft2font import FT2Font
+
+    return frozenset(FT2Font(_font_file("-Bold")).get_charmap())
+
+
+def _font(size: int, kind: str = "") -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(_font_file(kind), size)
+
+
+def _font_file(kind: str) -> str:
+    import matplotlib
+
+    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"DejaVuSans{kind}.ttf")
+
+
+def _fitted(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
+    """The text, cut where it is too long."""
+    line = " ".join(text.split())
+    if draw.textlength(line, font) <= room:
+        return line
+    while line and draw.textlength(line + "…", font) > room:
+        line = line[:-1]
+    return line + "…"

@@ -1,0 +1,167 @@
+"""A model as one file that other programs run: ONNX, or a program of torch.export, preprocessing included."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+import spml
+from spml.atomic import replacing
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo, load_model
+from spml.use.export.exact_resize import exact_resize
+from spml.use.export.verify import Run, verify
+
+Format = Literal["onnx", "torch"]
+SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
+OPSET = 18
+OUTPUTS = ["logits", "probabilities"]
+EXTRA_FILE = "spml.json"  # in a program of torch.export, what ONNX has as metadata
+DIMENSIONS = {0: "batch", 1: "height", 2: "width"}
+
+
+class Portable(nn.Module):
+    """From pictures as they are to logits and probabilities: resize, normalise, classify, calibrate.
+
+    It takes uint8 pictures (batch, height, width, 3) of any size, or float32 feature vectors (batch, features).
+    """
+
+    def __init__(self, model: Classifier, info: ModelInfo) -> None:
+        super().__init__()
+        self.model, self.calibrate = model, info.calibrate()
+        self.size: int | None = info.preprocessing["size"] if _takes_pictures(info) else None
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits as the model gives them, and calibrated probabilities."""
+        x = inputs if self.size is None else exact_resize(inputs.permute(0, 3, 1, 2), self.size)
+        logits = self.model(x).float()
+        return logits, self.calibrate(logits).sigmoid()
+
+
+def export(run: Path, out: Path, format: Format = "onnx") -> float:
+    """Write the file, once it has been run and gives what the model gives; gives the largest difference found.
+
+    Args:
+        run: a run folder or its `best`.
+        out: the file; one that is there is replaced.
+        format: onnx, or torch for a program of torch.export.
+    """
+    if format == "onnx":
+        for name in ("onnx", "onnxscript", "onnxruntime"):
+            _needed(name)
+    model, info = load_model(run)
+    write = {"onnx": _write_onnx, "torch": _write_torch}[format]
+    with replacing(out) as beside:
+        try:
+            with _quiet():
+                runs = write(Portable(model, info).eval(), info, beside)
+        except UserError:
+            raise
+        except Exception as error:  # the exporters have many
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise UserError(f"{run}: {info.backbone} cannot be exported as {format} ({reason})") from error
+        return verify(model, info, runs, out)
+
+
+def metadata(info: ModelInfo) -> dict[str, Any]:
+    """What a program that runs the file must know."""
+    pictures = _takes_pictures(info)
+    return {
+        "classes": info.classes,
+        "thresholds": info.thresholds,
+        "calibrated": info.calibration is not None,
+        "method": info.training.get("method"),
+        "preprocessing": {
+            **info.preprocessing,
+            "input": "uint8 (batch, height, width, 3), RGB" if pictures else "float32 (batch, features)",
+            "inside": ["resize", "normalise"] if pictures else ["normalise"],
+        },
+        "spml": spml.__version__,
+    }
+
+
+def input_name(info: ModelInfo) -> str:
+    """Of the only input."""
+    return "pictures" if _takes_pictures(info) else "features"
+
+
+def _takes_pictures(info: ModelInfo) -> bool:
+    return bool(info.preprocessing["kind"] == "pictures")
+
+
+def _needed(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(f"{name} is not installed, which ONNX needs; run: pip install 'spml[export]'") from error
+
+
+def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:
+    """Inputs to trace with, and which of their dimensions may change."""
+    from torch.export import Dim
+
+    if not _takes_pictures(info):
+        return torch.zeros(3, int(info.preprocessing["features"])), {0: Dim("batch")}
+    return torch.zeros(2, 61, 47, 3, dtype=torch.uint8), {place: Dim(name) for place, name in DIMENSIONS.items()}
+
+
+def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
+    import onnx
+    import onnxruntime
+
+    x, dynamic = _example(info)
+    program = torch.onnx.export(
+        portable,
+        (x,),
+        input_names=[input_name(info)],
+        output_names=OUTPUTS,
+        opset_version=OPSET,
+        dynamic_shapes=(dynamic,),
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None
+    proto = program.model_proto
+    onnx.helper.set_model_props(proto, {name: json.dumps(value) for name, value in metadata(info).items()})
+    onnx.save(proto, path)
+    onnx.checker.check_model(path)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def run(inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(map(torch.from_numpy, session.run(OUTPUTS, {input_name(info): inputs.numpy()})))
+
+    return run
+
+
+def _write_torch(portable: Portable, info: ModelInfo, path: Path) -> Run:
+    x, dynamic = _example(info)
+    program = torch.export.export(portable, (x,), dynamic_shapes=(dynamic,))
+    with path.open("wb") as file:
+        torch.export.save(program, file, extra_files={EXTRA_FILE: json.dumps(metadata(info))})
+    with path.open("rb") as file:
+        loaded: Callable[..., tuple[Tensor, ...]] = torch.export.load(file).module()
+    return loaded
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporters say of their own work."""
+    level = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

@@ -1,0 +1,68 @@
+"""Whether an exported model gives what the model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from spml.data.images.decode import resize
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo
+
+TOLERANCE = 1e-4  # of a probability; of a logit, times its size where that is above 1
+BATCHES = (1, 2, 5)
+SHAPES = ((1, 1), (37, 90), (480, 360))  # height and width of pictures, beside the model's own
+
+Run = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
+    """The largest difference of a probability; UserError where one is too large.
+
+    What is compared with is what `spml predict` does, its own resizing included.
+
+    Args:
+        model: the one that was exported.
+        info: its description.
+        run: the exported one: inputs to logits and probabilities.
+        out: the file, for messages.
+    """
+    worst = 0.0
+    calibrate = info.calibrate()
+    for inputs, x in _samples(info):
+        with torch.inference_mode():
+            logits = model(x).float()
+            probabilities = calibrate(logits).sigmoid()
+        try:
+            found = run(inputs)
+        except Exception as error:  # whatever runs it has errors of its own
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"{out}: not written, as it does not run on {list(inputs.shape)} ({reason})") from error
+        size = logits.abs().clamp(min=1)
+        off = float(((found[0] - logits).abs() / size).max()), float((found[1] - probabilities).abs().max())
+        if not max(off) <= TOLERANCE:
+            amount = f"logits by {off[0]:.1e}, probabilities by {off[1]:.1e}"
+            raise UserError(f"{out}: not written, as it differs from the model ({amount}, allowed {TOLERANCE:.0e})")
+        worst = max(worst, off[1])
+    return worst
+
+
+def _samples(info: ModelInfo) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs as the exported model takes them, and as the model itself does; noise and smooth pictures."""
+    random = torch.Generator().manual_seed(0)
+    how = info.preprocessing
+    for batch in BATCHES:
+        if how["kind"] != "pictures":
+            x = torch.randn(batch, how["features"], generator=random)
+            yield x, x
+            continue
+        size = int(how["size"])
+        for height, width in ((size, size), *SHAPES):
+            coarse = torch.rand(batch, 3, 4, 4, generator=random)
+            smooth = torch.nn.functional.interpolate(coarse, size=(height, width), mode="bilinear")
+            noise = torch.rand(batch, 3, height, width, generator=random)
+            pictures = (255 * (0.7 * smooth + 0.3 * noise)).to(torch.uint8)
+            yield pictures.permute(0, 2, 3, 1).contiguous(), resize(pictures, size)

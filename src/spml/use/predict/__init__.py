@@ -1,0 +1,1 @@
+"""Probabilities and tags for new items."""

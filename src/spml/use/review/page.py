@@ -1,0 +1,154 @@
+"""The page of a review: a card for each suggested label, with its picture and a heat map."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from spml.data import LabelTable
+from spml.data.images.decode import decode, resize
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo
+from spml.use.explain.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
+from spml.use.explain.overlay import COVER, STRENGTH, colours
+from spml.use.review.suggest import Suggestion
+
+SIDE = 360  # the longer side of a picture as shown, in pixels
+MAP = 72  # that of a heat map, which the browser enlarges
+QUALITY = 85  # of the JPEG files
+EVIDENCE = "evidence in logits; a place with colour speaks more for the class than the picture as a whole does"
+
+Advance = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the page shows of a suggestion.
+
+    Attributes:
+        rank: from 1.
+        image: name of the item.
+        name: of the class.
+        probability: that the model gives.
+        known: what is observed of the item.
+        suggestion: where it stands in the table.
+        picture: file beside the page; empty where there is nothing to see.
+        map: file of the heat map; empty where the model has none.
+        size: width and height of the picture's file.
+    """
+
+    rank: int
+    image: str
+    name: str
+    probability: float
+    known: list[str]
+    suggestion: Suggestion
+    picture: str = ""
+    map: str = ""
+    size: tuple[int, int] = (0, 0)
+
+
+def draw(
+    cards: Sequence[Card],
+    table: LabelTable,
+    model: Classifier,
+    info: ModelInfo,
+    folder: Path,
+    advance: Advance | None = None,
+) -> list[Card]:
+    """The cards with their pictures and heat maps written; an item that stands on several is drawn and run once."""
+    if info.preprocessing["kind"] != "pictures":
+        return list(cards)
+    folder.mkdir()
+    drawn = list(cards)
+    by_row: dict[int, list[int]] = {}
+    for i, card in enumerate(cards):
+        by_row.setdefault(card.suggestion.row, []).append(i)
+    maps = True
+    for done, (row, places) in enumerate(by_row.items(), 1):
+        picture = _picture(table, row, upright=bool(info.preprocessing["upright"]))
+        name = f"{cards[places[0]].rank:05d}.jpg"
+        image = Image.fromarray(np.ascontiguousarray(picture.permute(1, 2, 0).numpy()))
+        image = _fitted(image, SIDE)
+        image.save(folder / name, quality=QUALITY)
+        heat = _heat(model, picture, int(info.preprocessing["size"])) if maps else None
+        maps = heat is not None
+        for i in places:
+            file = ""
+            if heat is not None:
+                file = f"{cards[i].rank:05d}-map.png"
+                values = heat[cards[i].suggestion.column]
+                _map_image(values, full_colour(model, values[None])).save(folder / file)
+            shown = f"{folder.name}/{name}"
+            drawn[i] = replace(cards[i], picture=shown, map=file and f"{folder.name}/{file}", size=image.size)
+        if advance is not None:
+            advance("drawing", done, len(by_row))
+    return drawn
+
+
+def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
+    """The page; answers that a browser keeps belong to these suggestions alone."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    data: list[dict[str, Any]] = [
+        {
+            "image": card.image,
+            "name": card.name,
+            "p": round(card.probability, 4),
+            "known": card.known,
+            "picture": card.picture,
+            "map": card.map,
+            "w": card.size[0],
+            "h": card.size[1],
+        }
+        for card in cards
+    ]
+    key = hashlib.sha256("\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace"))
+    shown = EVIDENCE if is_evidence(model) else ATTENTION
+    maps = (
+        f"Heat maps are {shown}. Full colour is the highest value of each." if any(card.map for card in cards) else ""
+    )
+    environment = Environment(loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined)
+    return environment.get_template("review.html").render(title=title, cards=data, key=key.hexdigest()[:16], maps=maps)
+
+
+def _picture(table: LabelTable, row: int, *, upright: bool) -> Tensor:
+    if table.x is not None:
+        return torch.from_numpy(np.ascontiguousarray(table.x[row]))
+    return decode(table.file(row), upright=upright)
+
+
+def _fitted(image: Image.Image, side: int) -> Image.Image:
+    """A picture whose longer side is so many pixels."""
+    scale = side / max(image.size)
+    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+
+
+def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
+    """The class maps of a picture; None where the backbone has none.
+
+    Evidence is counted from its mean, as labels that were learned as absent have little above 0 to show.
+    """
+    device = next(model.parameters()).device
+    try:
+        with torch.inference_mode():
+            _, maps = class_maps(model, resize(picture, size)[None].to(device))
+    except UserError:
+        return None
+    heat = maps[0].float().cpu()
+    return heat - heat.mean(dim=(1, 2), keepdim=True) if is_evidence(model) else heat
+
+
+def _map_image(values: Tensor, full: float) -> Image.Image:
+    """A class map as colours that cover the more, the higher they stand."""
+    level = (enlarged(values, MAP, MAP) / full).clamp(0, 1).numpy()
+    cover = 255 * STRENGTH * level**COVER
+    return Image.fromarray(np.rint(np.dstack([colours(level), cover])).astype(np.uint8), "RGBA")

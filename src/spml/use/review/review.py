@@ -1,0 +1,161 @@
+"""The labels most likely missing from a run's own data, as a table and as a page on which to answer yes or no."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from spml.atomic import held, replacing_folder
+from spml.data import Experiment, LabelTable
+from spml.data.images.loader import OnError
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo, load_model
+from spml.runs.files import read_json
+from spml.use.evaluate import run_data
+from spml.use.predict.inputs import Note
+from spml.use.predict.tagging import class_column
+from spml.use.review.page import Card, draw, render
+from spml.use.review.suggest import Suggestion, suggest
+from spml.use.stored_model import own_device
+
+Split = Literal["train", "val", "all"]
+Advance = Callable[[str, int, int], None]
+TABLE, PAGE, PICTURES = "suggestions.csv", "index.html", "pictures"
+COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
+MARK = 'content="spml review"'  # by which a folder is known to be ours
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """A run with the data it was trained on, loaded again.
+
+    Attributes:
+        config: of the run.
+        experiment: its data.
+        model: its chosen model.
+        info: that model's description.
+    """
+
+    config: dict[str, Any]
+    experiment: Experiment
+    model: Classifier
+    info: ModelInfo
+
+    @classmethod
+    def load(cls, run: Path, root: Path | None = None, note: Note | None = None) -> Reviewed:
+        """The finished run in a folder; `note` is told where its data have changed."""
+        config = read_json(run / "config.json")
+        read_json(run / "result.json")
+        model, info = load_model(run)
+        experiment = run_data(config, info.classes, root, note)
+        return cls(config, experiment, model.to(own_device()), info)
+
+    def rows(self, split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Rows of the train list that belong to a split."""
+        data = self.experiment
+        if split == "all":
+            return np.sort(np.concatenate([data.train_rows, data.val_rows]))
+        return data.train_rows if split == "train" else data.val_rows
+
+
+def review(
+    run: Path,
+    out: Path,
+    *,
+    count: int = 500,
+    classes: Sequence[str] = (),
+    per_class: int | None = None,
+    split: Split = "train",
+    root: Path | None = None,
+    overwrite: bool = False,
+    batch_size: int = 64,
+    on_error: OnError | None = None,
+    note: Note | None = None,
+    advance: Advance | None = None,
+) -> int:
+    """Write a folder with suggestions.csv, index.html and its pictures; gives how many labels are suggested.
+
+    Args:
+        run: a finished run.
+        out: a folder that is not there yet.
+        count: at most so many labels.
+        classes: of these alone; all when empty.
+        per_class: at most so many of each class.
+        split: which rows of the train list.
+        root: folder of the data's files; where they were at training when None.
+        overwrite: replace a folder that this function has written.
+        batch_size: items at a time.
+        on_error: told of each picture that cannot be read, which is then left out; without it the first ends the work.
+        note: told where the data are no longer those of the run, which are looked at all the same.
+        advance: told what is done, how much of it, and of how much.
+    """
+    for flag, value in (("--count", count), ("--per-class", per_class), ("--batch-size", batch_size)):
+        if value is not None and value < 1:
+            raise UserError(f"{flag} must be above 0, not {value}")
+    _refuse(out, overwrite)
+    given = Reviewed.load(run, root, note)
+    columns = [class_column(name, given.info, "--classes") for name in classes]
+    table = given.experiment.observed.take(given.rows(split))
+    if not len(table):
+        raise UserError(f"{given.experiment.name} has no rows of split {split}")
+    found = suggest(
+        table,
+        given.model,
+        given.info,
+        count,
+        columns=columns or None,
+        per_class=per_class,
+        batch_size=batch_size,
+        on_error=on_error,
+        advance=None if advance is None else lambda done, total: advance("scoring", done, total),
+    )
+    if not found:
+        raise UserError(f"every label of split {split} is known; there is nothing to suggest")
+    with replacing_folder(out) as folder:
+        _write_table(folder / TABLE, table, found, given.info)
+        cards = [_card(rank, one, table, given.info) for rank, one in enumerate(found, 1)]
+        cards = draw(cards, table, given.model, given.info, folder / PICTURES, advance)
+        page = render(f"Review, {run.resolve().name}", given.model, cards)
+        (folder / PAGE).write_text(page, encoding="utf-8", errors="replace")
+    return len(found)
+
+
+def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Card:
+    return Card(rank, table.items[one.row], info.classes[one.column], one.probability, _known(table, one.row), one)
+
+
+def _known(table: LabelTable, row: int) -> list[str]:
+    """What is observed of an item: names of its positives, then of its known negatives with "not" before."""
+    labels = table.rows([row])[0]
+    there, absent = ([table.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1))
+    return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
+
+
+def _write_table(path: Path, table: LabelTable, found: Sequence[Suggestion], info: ModelInfo) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(COLUMNS)
+        for rank, one in enumerate(found, 1):
+            positives = np.flatnonzero(table.rows([one.row])[0] == 1).tolist()
+            known = "|".join(info.classes[i] for i in positives)
+            name = info.classes[one.column]
+            rows.writerow([rank, table.items[one.row], name, f"{one.probability:.6f}", f"{one.score:.4f}", known])
+
+
+def _refuse(out: Path, overwrite: bool) -> None:
+    """Raise UserError where something would be lost."""
+    if not os.path.lexists(out) or (out.is_dir() and not held(out)):
+        return
+    if not overwrite:
+        raise UserError(f"{out} is already there; give --overwrite or another --out")
+    others = [p.name for p in held(out) if p.name not in (TABLE, PAGE, PICTURES)] if out.is_dir() else [out.name]
+    page = out / PAGE
+    if others or not page.is_file() or MARK not in page.read_text(encoding="utf-8", errors="replace"):
+        what = f" ({others[0]})" if others else ""
+        raise UserError(f"{out} holds something else than a review{what}; move it away, or give another --out")

@@ -1,0 +1,107 @@
+"""The labels most likely missing from a run's own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spml.data import LabelTable
+from spml.data.images.cache import Cache
+from spml.data.images.loader import OnError
+from spml.errors import UserError
+from spml.model import Classifier, ModelInfo
+from spml.use.review.ranking import Labels, Logits, fit_scale, likeliest
+from spml.use.stored_model import NOT_NUMBERS, feed_for, none_read
+
+DENSE_LIMIT = 2**31  # logits held at once
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A label that nobody has given and that is likely there.
+
+    Attributes:
+        row: of the item in the table.
+        column: of the class.
+        probability: what the model says, calibrated where it is.
+        score: what the list is ordered by.
+    """
+
+    row: int
+    column: int
+    probability: float
+    score: float
+
+
+def suggest(
+    table: LabelTable,
+    model: Classifier,
+    info: ModelInfo,
+    count: int,
+    *,
+    columns: Sequence[int] | None = None,
+    per_class: int | None = None,
+    batch_size: int = 64,
+    on_error: OnError | None = None,
+    advance: Callable[[int, int], None] | None = None,
+) -> list[Suggestion]:
+    """The unknown labels of a table that are most likely positives, best first.
+
+    Args:
+        table: items with what was observed of them; nothing else of their labels is looked at.
+        model: on the device it is to run on.
+        info: its description.
+        count: at most so many.
+        columns: of these classes alone.
+        per_class: at most so many of each class.
+        batch_size: items at a time.
+        on_error: told of each picture that cannot be read, which is then left out; without it, it is raised.
+        advance: told how many items are done, and of how many.
+    """
+    logits = score(table, model, info, batch_size=batch_size, on_error=on_error, advance=advance)
+    read = np.isfinite(logits[:, 0])
+    if not read.any():
+        raise none_read(len(table))
+    observed: Labels = table.labels
+    scale = fit_scale(logits[read], observed[read])
+    observed = np.where(read[:, None], observed, np.int8(1))  # what could not be read is not asked about
+    rows, found = likeliest(scale, np.nan_to_num(logits), observed, count, columns=columns, per_class=per_class)
+    calibrated = info.calibrate()(torch.from_numpy(logits[rows]))
+    probabilities = calibrated.sigmoid().numpy()
+    scores = scale(logits[rows])
+    return [
+        Suggestion(int(row), int(column), float(probabilities[i, column]), float(scores[i, column]))
+        for i, (row, column) in enumerate(zip(rows, found, strict=True))
+    ]
+
+
+def score(
+    table: LabelTable,
+    model: Classifier,
+    info: ModelInfo,
+    *,
+    batch_size: int = 64,
+    cache: Cache | None = None,
+    on_error: OnError | None = None,
+    advance: Callable[[int, int], None] | None = None,
+) -> Logits:
+    """Logits of all items; those of a picture that cannot be read are NaN."""
+    size = len(table), len(info.classes)
+    if size[0] * size[1] > DENSE_LIMIT:
+        raise UserError(f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; give --split val")
+    logits = np.full(size, np.nan, np.float32)
+    feed = feed_for(table, info, cache)
+    device = next(model.parameters()).device
+    model.eval()
+    for x, rows in feed.in_order(batch_size, on_error):
+        with torch.inference_mode():
+            found = model(x.to(device, non_blocking=True)).float().cpu().numpy()
+        if not np.isfinite(found).all():
+            raise UserError(NOT_NUMBERS)
+        logits[rows] = found
+        if advance is not None:
+            advance(int(rows[-1]) + 1, len(table))
+    return logits

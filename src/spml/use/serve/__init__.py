@@ -1,0 +1,1 @@
+"""A web page and an HTTP endpoint that tag pictures."""
