@@ -36,7 +36,9 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def one(given: argparse.Namespace, method: str, way: str, seed: int, folder: Path) -> dict[str, Any]:
+def one(
+    given: argparse.Namespace, method: str, way: str, seed: int, folder: Path
+) -> dict[str, Any]:
     torch.set_num_threads(1)
     changed = WAYS.get(way, {})
     own = {"weights": str(given.weights), "epochs": given.epochs, "accelerator": given.accelerator}
@@ -44,7 +46,9 @@ def one(given: argparse.Namespace, method: str, way: str, seed: int, folder: Pat
     experiment = load("voc", given.data)
     out = folder / f"{method}-{'-'.join(way.split())}-{seed}"
     result = fit(experiment, settings, out, quiet=True)
-    kept = {name: result[name] for name in ("best_epoch", "val_map", "test_map", "images_per_second")}
+    kept = {
+        name: result[name] for name in ("best_epoch", "val_map", "test_map", "images_per_second")
+    }
     return {"method": method, "way": way, "seed": seed, **kept}
 
 
@@ -55,20 +59,30 @@ def show(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|",
     ]
     for method in METHODS:
-        default = {row["seed"]: row["test_map"] for row in rows if row["method"] == method and row["way"] == "defaults"}
+        default = {
+            row["seed"]: row["test_map"]
+            for row in rows
+            if row["method"] == method and row["way"] == "defaults"
+        }
         if SEEDS[0] not in default:
             continue
         spread = f"{statistics.stdev(default.values()):.2f}" if len(default) > 1 else "-"
         mean = statistics.mean(default.values())
         lines.append(f"| {method} | defaults, {len(default)} seeds | {mean:.2f} | | {spread} |")
-        for row in (row for way in WAYS for row in rows if (row["method"], row["way"]) == (method, way)):
+        for row in (
+            row for way in WAYS for row in rows if (row["method"], row["way"]) == (method, way)
+        ):
             away = row["test_map"] - default[row["seed"]]
-            lines.append(f"| {method} | {row['way']} | {row['test_map']:.2f} | {away:+.2f} | {spread} |")
+            lines.append(
+                f"| {method} | {row['way']} | {row['test_map']:.2f} | {away:+.2f} | {spread} |"
+            )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True, help="the folder that holds VOCdevkit")
     parser.add_argument("--weights", type=Path, required=True, help="of tf_efficientnet_lite0")
     parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
@@ -79,7 +93,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     given = parser.parse_args()
     jobs = [(given, method, "defaults", seed) for seed in SEEDS for method in METHODS]
-    jobs += [(given, method, way, SEEDS[0]) for way in WAYS if way in given.ways.split(",") for method in METHODS]
+    jobs += [
+        (given, method, way, SEEDS[0])
+        for way in WAYS
+        if way in given.ways.split(",")
+        for method in METHODS
+    ]
     settings = {**COMMON, "epochs": given.epochs}
     there: dict[str, Any] = {"settings": settings, "runs": []}
     if given.json and given.json.exists():

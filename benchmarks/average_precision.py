@@ -20,12 +20,16 @@ SIZES = {"coco test": (40137, 80), "voc test": (5823, 20)}
 
 def table(items: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
-    truth = np.where(random.random((items, classes)) < random.uniform(0.002, 0.08, classes), 1, -1).astype(np.int8)
+    truth = np.where(
+        random.random((items, classes)) < random.uniform(0.002, 0.08, classes), 1, -1
+    ).astype(np.int8)
     return (random.normal(size=truth.shape) + truth).astype(np.float32), truth
 
 
 def scikit_learn(logits: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    return np.array([average_precision_score(truth[:, c] == 1, logits[:, c]) for c in range(truth.shape[1])])
+    return np.array(
+        [average_precision_score(truth[:, c] == 1, logits[:, c]) for c in range(truth.shape[1])]
+    )
 
 
 def seconds(function: Callable[..., np.ndarray], *arguments: np.ndarray) -> float:
@@ -43,13 +47,24 @@ def main() -> None:
     for name, size in SIZES.items():
         data = table(*size)
         difference = np.abs(average_precision(*data) - scikit_learn(*data)).max()
-        times = [(seconds(scikit_learn, *data), seconds(average_precision, *data)) for _ in range(given.repeats)]
+        times = [
+            (seconds(scikit_learn, *data), seconds(average_precision, *data))
+            for _ in range(given.repeats)
+        ]
         theirs, ours = (statistics.median(column) for column in zip(*times, strict=True))
         print(
             f"{name} {size[0]}x{size[1]}: scikit-learn {theirs * 1e3:.1f} ms, spml {ours * 1e3:.1f} ms, "
             f"{theirs / ours:.1f} times as fast, largest difference {difference:.1e}"
         )
-        rows.append({"name": name, "shape": size, "scikit_learn": theirs, "spml": ours, "difference": difference})
+        rows.append(
+            {
+                "name": name,
+                "shape": size,
+                "scikit_learn": theirs,
+                "spml": ours,
+                "difference": difference,
+            }
+        )
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1) + "\n")
 

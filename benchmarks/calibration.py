@@ -79,8 +79,14 @@ def from_observed(z: Array, observed: Array, k: float) -> dict[str, tuple[Map, A
     crisp = np.nan_to_num(estimate_priors(z, observed).numpy(), nan=1 / len(z))
     share = np.maximum((observed == 1).mean(axis=0), 1e-9)
     return {
-        "draw, temperature": (by_lines(z, evidence.chances, "temperature"), evidence.chances.mean(axis=0)),
-        "draw, isotonic": (by_lines(z, evidence.chances, "isotonic"), evidence.chances.mean(axis=0)),
+        "draw, temperature": (
+            by_lines(z, evidence.chances, "temperature"),
+            evidence.chances.mean(axis=0),
+        ),
+        "draw, isotonic": (
+            by_lines(z, evidence.chances, "isotonic"),
+            evidence.chances.mean(axis=0),
+        ),
         "draw, k given": (by_lines(z, given.chances, "temperature"), given.chances.mean(axis=0)),
         "draw alone": (lambda new: sigmoid(evidence.fit.logits(new)), present.mean(axis=0)),  # type: ignore[union-attr]
         "inverse propensity": (by_isotonic(z, weights), weights.mean(axis=0)),
@@ -89,12 +95,20 @@ def from_observed(z: Array, observed: Array, k: float) -> dict[str, tuple[Map, A
 
 
 def judged(predicted: Array, truth: Array, p: Array | None) -> dict[str, float | None]:
-    measure = Measure(np.zeros(truth.shape), predicted)((truth == 1).astype(float), np.ones(len(truth)))
+    measure = Measure(np.zeros(truth.shape), predicted)(
+        (truth == 1).astype(float), np.ones(len(truth))
+    )
     error = None if p is None else 100 * reliability(p, truth == 1).error
-    return {"macro_f1": 100 * float(measure["macro_f1"]), "micro_f1": 100 * float(measure["micro_f1"]), "ece": error}
+    return {
+        "macro_f1": 100 * float(measure["macro_f1"]),
+        "micro_f1": 100 * float(measure["micro_f1"]),
+        "ece": error,
+    }
 
 
-def compared(z: Array, observed: Array, truth: Array, new: Array, new_truth: Array) -> dict[str, dict[str, Any]]:
+def compared(
+    z: Array, observed: Array, truth: Array, new: Array, new_truth: Array
+) -> dict[str, dict[str, Any]]:
     """Every way's figures on new items, with thresholds for F1 from the old ones."""
     complete = (truth == 1).astype(np.float64)
     k, prior = float(complete.sum(axis=1).mean()), complete.mean(axis=0)
@@ -113,11 +127,16 @@ def compared(z: Array, observed: Array, truth: Array, new: Array, new_truth: Arr
     rows["complete, best cut"] = judged(new >= best, new_truth, None)
     rows["threshold 0.5"] = judged(new >= 0, new_truth, sigmoid(new))
     top = max(1, round(k))
-    rows["top k, k given"] = judged(metrics.items.top_k(new, np.ones(new.shape, np.int8), top), new_truth, None)
+    rows["top k, k given"] = judged(
+        metrics.items.top_k(new, np.ones(new.shape, np.int8), top), new_truth, None
+    )
     share = np.minimum(k * (observed == 1).mean(axis=0), 1)
     cut = np.array([np.quantile(z[:, c], 1 - share[c]) for c in range(z.shape[1])])
     rows["k × observed share"] = judged(new >= cut, new_truth, None)
-    rows["k × observed share"] |= {"prior_error": 100 * float(np.abs(share - prior).mean()), "positives": k}
+    rows["k × observed share"] |= {
+        "prior_error": 100 * float(np.abs(share - prior).mean()),
+        "positives": k,
+    }
     return rows
 
 
@@ -126,13 +145,18 @@ def _cuts(z: Array, complete: Array) -> Array:
     order = np.argsort(-z, axis=0)
     right = np.cumsum(np.take_along_axis(complete, order, axis=0), axis=0)
     f1 = 2 * right / (np.arange(1, len(z) + 1)[:, None] + complete.sum(axis=0))
-    return np.take_along_axis(np.take_along_axis(z, order, axis=0), f1.argmax(axis=0)[None], axis=0)[0]
+    return np.take_along_axis(
+        np.take_along_axis(z, order, axis=0), f1.argmax(axis=0)[None], axis=0
+    )[0]
 
 
 def halves(z: Array, observed: Array, truth: Array) -> dict[str, float]:
     """Macro-F1 of each way on the half of the validation items that it was not fitted to: what the choice rests on."""
     half = np.random.default_rng(0).permutation(len(z)) < len(z) // 2
-    parts = [compared(*(a[side] for a in (z, observed, truth)), z[~side], truth[~side]) for side in (half, ~half)]
+    parts = [
+        compared(*(a[side] for a in (z, observed, truth)), z[~side], truth[~side])
+        for side in (half, ~half)
+    ]
     return {name: float(np.mean([part[name]["macro_f1"] for part in parts])) for name in parts[0]}
 
 
@@ -172,7 +196,9 @@ def epochs(scores: list[Array], observed: Array, truth: Array) -> dict[str, list
 def redrawn(truth: Array, seed: int) -> npt.NDArray[np.int8]:
     rng = np.random.default_rng(seed)
     observed = np.zeros(truth.shape, np.int8)
-    observed[np.arange(len(truth)), np.where(truth == 1, rng.random(truth.shape), -1).argmax(axis=1)] = 1
+    observed[
+        np.arange(len(truth)), np.where(truth == 1, rng.random(truth.shape), -1).argmax(axis=1)
+    ] = 1
     return observed * (truth == 1)
 
 
@@ -182,7 +208,10 @@ def examined(data: str, run: Path, draws: int, folder: Path) -> list[dict[str, A
     truth, new_truth = labels["val_truth"], labels["test_truth"]
     names = [run / "scores" / f"val-{epoch:02d}.npz" for epoch in range(1, result["epochs"] + 1)]
     scores = [np.load(name)["logits"].astype(np.float64) for name in names]
-    z, new = scores[result["best_epoch"] - 1], np.load(run / "scores" / "test.npz")["logits"].astype(np.float64)
+    z, new = (
+        scores[result["best_epoch"] - 1],
+        np.load(run / "scores" / "test.npz")["logits"].astype(np.float64),
+    )
     records = []
     for number in range(draws):
         own = stored["observed"][stored["val_rows"]]
@@ -206,21 +235,38 @@ def examined(data: str, run: Path, draws: int, folder: Path) -> list[dict[str, A
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--make", type=Path, metavar="FOLDER", help="train digits runs there")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--scores", action="append", default=[], metavar="NAME=FOLDER", help="run folders with scores")
-    parser.add_argument("--draws", type=int, default=3, help="of the observed labels of validation items")
+    parser.add_argument(
+        "--scores",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="run folders with scores",
+    )
+    parser.add_argument(
+        "--draws", type=int, default=3, help="of the observed labels of validation items"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, default=RESULTS / "calibration-digits.json")
-    parser.add_argument("--docs", type=Path, metavar="PAGE", help="write the tables there instead of running")
+    parser.add_argument(
+        "--docs", type=Path, metavar="PAGE", help="write the tables there instead of running"
+    )
     given = parser.parse_args()
     if given.docs is not None:
         put_tables(given.docs, RESULTS)
         return
     runs: list[tuple[str, Path]] = []
     if given.make is not None:
-        wanted = [(d, m, s, given.make / f"{d}-{m}-{s}") for d in DATA for m in METHODS for s in range(given.seeds)]
+        wanted = [
+            (d, m, s, given.make / f"{d}-{m}-{s}")
+            for d in DATA
+            for m in METHODS
+            for s in range(given.seeds)
+        ]
         missing = [job for job in wanted if not (job[3] / "result.json").exists()]
         run_all(make, missing, given.jobs, lambda done: print("trained", done.name, flush=True))
         runs += [(data, out) for data, _, _, out in wanted]
@@ -230,7 +276,9 @@ def main() -> None:
     records: list[dict[str, Any]] = []
     run_all(examined, [(data, run, given.draws) for data, run in runs], given.jobs, records.extend)
     records.sort(key=lambda r: (r["data"], r["method"], r["seed"], r["draw"]))
-    write_json(given.out, json.loads(json.dumps(records), parse_float=lambda text: round(float(text), 4)))
+    write_json(
+        given.out, json.loads(json.dumps(records), parse_float=lambda text: round(float(text), 4))
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,11 @@ BASELINES = ("threshold 0.5", "top k, k given", "k × observed share")
 
 
 def read(folder: Path) -> list[Record]:
-    return [record for path in sorted(folder.glob("calibration-*.json")) for record in json.loads(path.read_text())]
+    return [
+        record
+        for path in sorted(folder.glob("calibration-*.json"))
+        for record in json.loads(path.read_text())
+    ]
 
 
 def put_tables(page: Path, folder: Path) -> None:
@@ -60,9 +64,15 @@ def verdict(records: list[Record]) -> str:
         ours, best = (mean(group, way, "macro_f1") or 0.0 for way in (OURS, FULL))
         words.append(f"{data} {ours - best:+.2f}")
     beaten = "beats all three baselines on all of these data, in macro-F1 and in micro-F1"
-    said = f"does **not** beat {'; '.join(unbeaten)}, and beats the baselines elsewhere" if unbeaten else beaten
+    said = (
+        f"does **not** beat {'; '.join(unbeaten)}, and beats the baselines elsewhere"
+        if unbeaten
+        else beaten
+    )
     gap = f"its macro-F1 less that of complete labels: {', '.join(words)}"
-    return f"Calibration from single positives {said}; {gap}. These are means over methods and seeds."
+    return (
+        f"Calibration from single positives {said}; {gap}. These are means over methods and seeds."
+    )
 
 
 def cell(value: float | None, digits: int = 1) -> str:
@@ -74,7 +84,9 @@ def test(records: list[Record]) -> str:
     for data, group in groups(records).items():
         runs = len({(r["method"], r["seed"]) for r in group})
         lines += [f"**{data}**, {runs} runs × {len(group) // runs} draws", ""]
-        lines += ["| thresholds and probabilities from | macro-F1 | micro-F1 | ECE, % | macro-F1 from (a) |"]
+        lines += [
+            "| thresholds and probabilities from | macro-F1 | micro-F1 | ECE, % | macro-F1 from (a) |"
+        ]
         lines += ["|---|---|---|---|---|"]
         for way in group[0]["test"]:
             cells = [cell(mean(group, way, name), 2) for name in ("macro_f1", "micro_f1", "ece")]
@@ -87,7 +99,10 @@ def test(records: list[Record]) -> str:
 
 
 def runs(records: list[Record]) -> str:
-    lines = ["| data | method | seeds | test mAP | (a) | (b) | (b) − (a) | best of the baselines |", "|---" * 8 + "|"]
+    lines = [
+        "| data | method | seeds | test mAP | (a) | (b) | (b) − (a) | best of the baselines |",
+        "|---" * 8 + "|",
+    ]
     for data, group in groups(records).items():
         for method in sorted({r["method"] for r in group}):
             own = [r for r in group if r["method"] == method]
@@ -102,33 +117,52 @@ def runs(records: list[Record]) -> str:
 
 def priors(records: list[Record]) -> str:
     ways = (OURS, "inverse propensity", "CRISP priors", "k × observed share")
-    lines = ["| data | method | true positives per item | estimated | mean error of a class's prior, points: "]
+    lines = [
+        "| data | method | true positives per item | estimated | mean error of a class's prior, points: "
+    ]
     lines[0] += " | ".join(("draw", *ways[1:])) + " |"
     lines.append("|---" * (4 + len(ways)) + "|")
     for data, group in groups(records).items():
         for method in sorted({r["method"] for r in group}):
             own = [r for r in group if r["method"] == method]
-            true, told = np.mean([r["positives"] for r in own]), [r["test"][OURS]["positives"] for r in own]
+            true, told = (
+                np.mean([r["positives"] for r in own]),
+                [r["test"][OURS]["positives"] for r in own],
+            )
             errors = " | ".join(cell(mean(own, way, "prior_error"), 2) for way in ways)
-            lines.append(f"| {data} | {method} | {true:.2f} | {np.mean(told):.2f} ± {np.std(told):.2f} | {errors} |")
+            lines.append(
+                f"| {data} | {method} | {true:.2f} | {np.mean(told):.2f} ± {np.std(told):.2f} | {errors} |"
+            )
     return "\n".join(lines)
 
 
 def halves(records: list[Record]) -> str:
-    ways = [way for way in records[0]["halves"] if way.split(",")[0] not in ("complete", *BASELINES)]
+    ways = [
+        way for way in records[0]["halves"] if way.split(",")[0] not in ("complete", *BASELINES)
+    ]
     ways = [way for way in ways if way not in BASELINES]
     found = groups(records)
     lines = ["| | " + " | ".join(found) + " | mean |", "|---" * (2 + len(found)) + "|"]
     for way in ways:
         values = [float(np.mean([r["halves"][way] for r in group])) for group in found.values()]
-        lines.append(f"| {way} | " + " | ".join(f"{v:.2f}" for v in values) + f" | {np.mean(values):.2f} |")
+        lines.append(
+            f"| {way} | " + " | ".join(f"{v:.2f}" for v in values) + f" | {np.mean(values):.2f} |"
+        )
     return "\n".join(lines)
 
 
 def estimates(records: list[Record]) -> str:
-    names = {"map": "mAP", "macro_precision": "precision", "macro_recall": "recall", "macro_f1": "macro-F1"}
+    names = {
+        "map": "mAP",
+        "macro_precision": "precision",
+        "macro_recall": "recall",
+        "macro_f1": "macro-F1",
+    }
     names |= {"micro_f1": "micro-F1"}
-    lines = ["| data | figure | true | estimated | mean distance | true one inside the range |", "|---" * 6 + "|"]
+    lines = [
+        "| data | figure | true | estimated | mean distance | true one inside the range |",
+        "|---" * 6 + "|",
+    ]
     for data, group in groups(records).items():
         for key, title in names.items():
             pairs = [r["estimates"][key] for r in group]
@@ -156,9 +190,17 @@ def selection(records: list[Record]) -> str:
             distance = "–" if name == "likelihood of the draw" else f"{np.mean(ends):.1f}"
             cells.append(f"{np.mean([lost(r, name) for r in group]):.2f}, {distance}")
         every = [lost(r, name) for r in records]
-        cells += [f"{np.mean(every):.2f}", f"{max(every):.2f}", f"{np.mean([lost(r, name) for r in own]):.2f}"]
+        cells += [
+            f"{np.mean(every):.2f}",
+            f"{max(every):.2f}",
+            f"{np.mean([lost(r, name) for r in own]):.2f}",
+        ]
         gains = np.array([lost(r, "observed AP") - lost(r, name) for r in own])
-        cells.append("" if name == "observed AP" else f"{(gains > 0).sum()}, {(gains < 0).sum()} of {len(own)}")
+        cells.append(
+            ""
+            if name == "observed AP"
+            else f"{(gains > 0).sum()}, {(gains < 0).sum()} of {len(own)}"
+        )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -21,9 +21,18 @@ PIXELS = "jpeg88-448"  # the copy of the pictures that nearly all runs read
 def choosing() -> str:
     """Every method with its published or default options: test mAP on VOC2012 and digits, and what a step costs."""
     voc, digits = voc_maps(), digits_maps()
-    costs = {(row["data"], row["row"]): row["step_seconds"]["ratio"] for row in load("method-cost.json")["rows"]}
-    lines = ["| method | VOC2012, test mAP | digits, test mAP | step on VOC, an = 1 | needs |", "|---" * 5 + "|"]
-    order = sorted(losses.names(), key=lambda name: -_mean(voc[name]) if voc[name] else 200 - _mean(digits[name]))
+    costs = {
+        (row["data"], row["row"]): row["step_seconds"]["ratio"]
+        for row in load("method-cost.json")["rows"]
+    }
+    lines = [
+        "| method | VOC2012, test mAP | digits, test mAP | step on VOC, an = 1 | needs |",
+        "|---" * 5 + "|",
+    ]
+    order = sorted(
+        losses.names(),
+        key=lambda name: -_mean(voc[name]) if voc[name] else 200 - _mean(digits[name]),
+    )
     for name in order:
         cost = costs.get(("voc", name), 1.0 if name == "an" else None)
         cells = [_cell(voc[name]), _cell(digits[name]), "–" if cost is None else f"{cost:.2f}"]
@@ -39,11 +48,19 @@ def voc_maps() -> dict[str, list[float]]:
     a run too, as nothing was chosen by it.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / "voc2012-lite0").glob("*.json"))]
+    runs = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((RESULTS / "voc2012-lite0").glob("*.json"))
+    ]
     published = {run["method"]: run["options"] for run in runs if run["table"] == "Table A"}
     for run in (run for run in runs if "result" in run and run["config"]["pixels"] == PIXELS):
-        as_own = 1.0 if run["config"].get("head", "").startswith("query") else 10.0  # as pictures of one's own
-        settings = {**AT_LR, "head_lr": as_own}  # and no others: a head that is asked for is not the method's own
+        as_own = (
+            1.0 if run["config"].get("head", "").startswith("query") else 10.0
+        )  # as pictures of one's own
+        settings = {
+            **AT_LR,
+            "head_lr": as_own,
+        }  # and no others: a head that is asked for is not the method's own
         if run["options"] == published.get(run["method"], {}) and run["settings"] == settings:
             found[run["method"]].append(run["result"]["test_map"])
     return found
@@ -68,7 +85,9 @@ def _mean(values: list[float]) -> float:
 def _cell(values: list[float]) -> str:
     if not values:
         return "not run yet"
-    return f"{_mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else " (one run)")
+    return f"{_mean(values):.2f}" + (
+        f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else " (one run)"
+    )
 
 
 if __name__ == "__main__":

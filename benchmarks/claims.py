@@ -42,7 +42,9 @@ def waiting(paper: str, done: int, every: int) -> Claim:
     return Claim(paper, f"{OPEN} ({done} of {every})", OPEN)
 
 
-def claims(known: Recorded, apart: list[Distinguishability], ends: list[Assumptions]) -> Iterator[Claim]:
+def claims(
+    known: Recorded, apart: list[Distinguishability], ends: list[Assumptions]
+) -> Iterator[Claim]:
     yield _over_an(known)
     yield _best(known)
     yield _between_classes(known)
@@ -50,10 +52,14 @@ def claims(known: Recorded, apart: list[Distinguishability], ends: list[Assumpti
     yield _learned(known)
     grids = {study.name: study for study in studies(known)}
     yield _grid(
-        grids["β"], "The best threshold is τ = 1 for every b, and every setting is above AN.", _peaks(1.0, ("AN",))
+        grids["β"],
+        "The best threshold is τ = 1 for every b, and every setting is above AN.",
+        _peaks(1.0, ("AN",)),
     )
     yield _grid(
-        grids["α"], "μ = 0.8 is best for every σ, and most settings are above EM and AN.", _peaks(0.8, ("EM", "AN"))
+        grids["α"],
+        "μ = 0.8 is best for every σ, and most settings are above EM and AN.",
+        _peaks(0.8, ("EM", "AN")),
     )
     yield _grid(grids["q"], "q2 = 0.01 with q3 = 1 has the best validation mAP.", _best_q)
     yield _moving(known)
@@ -79,7 +85,9 @@ def _best(known: Recorded) -> Claim:
     paper = "GR is the best of the methods that see single positives."
     for name in ("Table B", "Table A"):
         rows = [
-            own.get(row.label, row) for row in known.table(known.plan(name)).rows if row.label not in ("gr", "full")
+            own.get(row.label, row)
+            for row in known.table(known.plan(name)).rows
+            if row.label not in ("gr", "full")
         ]
         if all(row.versus is not None for row in rows):
             return _compared(paper, rows, name)
@@ -91,8 +99,14 @@ def _compared(paper: str, rows: list[Row], name: str) -> Claim:
     above = [row for row in sure if row.versus is not None and row.versus.difference > 0]
     below = [row for row in sure if row not in above]
     open_ = [row for row in rows if row not in sure]
-    parts = {f"below GR with p < {SURE}": below, "above likewise": above, "not told apart from it": open_}
-    said = "; ".join(f"{what}: {', '.join(map(_seeded, some))}" for what, some in parts.items() if some)
+    parts = {
+        f"below GR with p < {SURE}": below,
+        "above likewise": above,
+        "not told apart from it": open_,
+    }
+    said = "; ".join(
+        f"{what}: {', '.join(map(_seeded, some))}" for what, some in parts.items() if some
+    )
     return Claim(paper, f"{name}: {said}.", NO if above else EITHER if open_ else YES)
 
 
@@ -105,15 +119,23 @@ def _between_classes(known: Recorded) -> Claim:
     """By the thirds of classes, seed by seed, beside what all labels gain there."""
     paper = "GR deals with imbalance between classes, Focal does not."
     plan = known.plan("Table B")
-    runs = {case.label: known.finals(plan, case) for case in plan.cases if case.label in ("an", "focal", "gr", "full")}
+    runs = {
+        case.label: known.finals(plan, case)
+        for case in plan.cases
+        if case.label in ("an", "focal", "gr", "full")
+    }
     done = {label: [r for run in some if (r := known.record(run))] for label, some in runs.items()}
     if any(len(some) < len(plan.seeds) for some in done.values()):
         return waiting(paper, *known.done(plan))
     thirds = {
-        label: np.array([[part.mean or 0.0 for part in by_third([record]).values()] for record in some])
+        label: np.array(
+            [[part.mean or 0.0 for part in by_third([record]).values()] for record in some]
+        )
         for label, some in done.items()
     }
-    gains = {label: thirds[label] - thirds["an"] for label in ("gr", "focal", "full")}  # a row a seed
+    gains = {
+        label: thirds[label] - thirds["an"] for label in ("gr", "focal", "full")
+    }  # a row a seed
     means = {label: gain.mean(axis=0) for label, gain in gains.items()}
     more = {label: int((gain[:, -1] > gain[:, 0]).sum()) for label, gain in gains.items()}
     said = "; ".join(
@@ -123,7 +145,9 @@ def _between_classes(known: Recorded) -> Claim:
     )
     share = means["gr"] / means["full"]
     here = f"AP of the head, middle and tail third: {said}. "
-    here += f"Of what all labels gain, GR has {share[0]:.0%} in the head, {share[-1]:.0%} in the tail."
+    here += (
+        f"Of what all labels gain, GR has {share[0]:.0%} in the head, {share[-1]:.0%} in the tail."
+    )
     if more["gr"] == len(plan.seeds) and more["focal"] == 0:
         return Claim(paper, here, YES if share[-1] >= share[0] else PARTLY)
     return Claim(paper, here, NO if more["gr"] == 0 else EITHER)
@@ -139,7 +163,9 @@ def _parts(known: Recorded) -> Claim:
     means = {row.label: row.test.mean or 0.0 for row in gr}
     alone = max(PARTS, key=means.__getitem__)
     best = max(means, key=means.__getitem__)
-    alike = [row.label for row in gr if row.versus is not None and row.versus.low <= 0 <= row.versus.high]
+    alike = [
+        row.label for row in gr if row.versus is not None and row.versus.low <= 0 <= row.versus.high
+    ]
     here = f"By means over seeds, {alone} gives most alone ({means[alone]:.2f}); "
     here += f"the best of all is {best} ({means[best]:.2f})."
     if alike:
@@ -169,15 +195,26 @@ def _peaks(place: float, levels: tuple[str, ...]) -> Callable[[Sensitivity], tup
     def look(study: Sensitivity) -> tuple[str, bool]:
         lines = list(dict.fromkeys(point.line for point in study.points))
         best = {
-            line: max((p for p in study.points if p.line == line), key=lambda p: figure_of(p, True) or 0.0)
+            line: max(
+                (p for p in study.points if p.line == line), key=lambda p: figure_of(p, True) or 0.0
+            )
             for line in lines
         }
-        peaks = ", ".join(f"{point.x:g} ({figure_of(point, True):.2f}) for {line}" for line, point in best.items())
+        peaks = ", ".join(
+            f"{point.x:g} ({figure_of(point, True):.2f}) for {line}" for line, point in best.items()
+        )
         limits = {level.line: figure_of(level, True) or 0.0 for level in study.levels}
-        above = {name: sum((figure_of(point, True) or 0.0) > limits[name] for point in study.points) for name in levels}
-        counted = ", ".join(f"{number} of {len(study.points)} above {name}" for name, number in above.items())
+        above = {
+            name: sum((figure_of(point, True) or 0.0) > limits[name] for point in study.points)
+            for name in levels
+        }
+        counted = ", ".join(
+            f"{number} of {len(study.points)} above {name}" for name, number in above.items()
+        )
         enough = len(study.points) if len(levels) == 1 else len(study.points) // 2 + 1
-        agrees = all(p.x == place for p in best.values()) and all(number >= enough for number in above.values())
+        agrees = all(p.x == place for p in best.values()) and all(
+            number >= enough for number in above.values()
+        )
         return f"Best at {peaks}; {counted}.", agrees
 
     return look
@@ -228,7 +265,9 @@ def _assumed(ends: list[Assumptions]) -> Iterator[Claim]:
     here = f"{before.share:.4f} of all; χ² over bins p = {before.constant_p:.2f}; "
     here += f"a positive has the higher confidence in {before.higher:.1%} of pairs (half if it says nothing)."
     yield Claim(first, here, YES if before.constant_p > SURE else NO)
-    ranks = ", ".join(f"{one.after.rank_correlation or 0.0:.2f} for {one.method.upper()}" for one in ends)
+    ranks = ", ".join(
+        f"{one.after.rank_correlation or 0.0:.2f} for {one.method.upper()}" for one in ends
+    )
     shares = ", ".join(f"{one.after.within:.0%} of {one.method.upper()}'s" for one in ends)
     here = f"Rank correlation of confidence and ratio: {ranks}. A bin's 95 % interval holds k̂ in {shares} bins."
     rises = (after.rank_correlation or 0.0) > 0.8

@@ -19,7 +19,10 @@ Step = Callable[[], object]
 
 
 def run_all(
-    function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], processes: int, keep: Callable[[Any], None]
+    function: Callable[..., Any],
+    jobs: Sequence[tuple[Any, ...]],
+    processes: int,
+    keep: Callable[[Any], None],
 ) -> None:
     """Each job in one of so many processes; `keep` is given each result as it comes. A job that fails stops no other.
 
@@ -41,14 +44,18 @@ def run_all(
                 failed.append(waiting[future])
                 print(f"{waiting[future]} failed: {type(error).__name__}: {error}", flush=True)
     if failed:
-        raise SystemExit(f"{len(failed)} of {len(jobs)} runs failed; run again to try these once more")
+        raise SystemExit(
+            f"{len(failed)} of {len(jobs)} runs failed; run again to try these once more"
+        )
 
 
 def with_table(text: str, name: str, table: str) -> str:
     """The page with the table of that name put between its markers."""
     place = re.compile(rf"(<!-- generated: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not place.search(text):
-        raise SystemExit(f"the page has no place for a table: <!-- generated: {name} --> … <!-- end -->")
+        raise SystemExit(
+            f"the page has no place for a table: <!-- generated: {name} --> … <!-- end -->"
+        )
     return place.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
 
 
@@ -89,7 +96,9 @@ def turns(steps: dict[str, Step], device: str, budget: float) -> dict[str, list[
 
 def medians(steps: dict[str, Step], device: str, budget: float) -> dict[str, float]:
     """Median seconds of each step, the steps taken in turn for about `budget` seconds."""
-    return {name: statistics.median(values) for name, values in turns(steps, device, budget).items()}
+    return {
+        name: statistics.median(values) for name, values in turns(steps, device, budget).items()
+    }
 
 
 def environment() -> dict[str, object]:

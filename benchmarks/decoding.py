@@ -59,14 +59,18 @@ def differences(files: list[Path], size: int) -> list[float]:
     counts = np.zeros(256, np.int64)
     for file in files:
         with Image.open(file) as image:
-            theirs = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+            theirs = np.asarray(
+                image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+            )
         ours = decode(file, size, upright=False).permute(1, 2, 0).numpy()
         counts += np.bincount(np.abs(ours.astype(int) - theirs).ravel(), minlength=256)
     return [float(x) / counts.sum() for x in (*counts[:3], counts[3:].sum())]
 
 
 def measure(files: list[Path], size: int, repeats: int, folder: Path) -> dict[str, float]:
-    transform = Compose([Resize((size, size)), ToTensor(), Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+    transform = Compose(
+        [Resize((size, size)), ToTensor(), Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
+    )
     table = LabelTable([str(file) for file in files], ["any"], np.zeros((len(files), 1), np.int8))
     began = time.process_time()
     cache = open_cache([table], size, "disk", folder=folder, threads=1)
@@ -88,7 +92,9 @@ def measure(files: list[Path], size: int, repeats: int, folder: Path) -> dict[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", type=Path, required=True, help="folder of pictures")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--size", type=int, default=448)
@@ -100,18 +106,29 @@ def main() -> None:
     files = random.Random(0).sample(files, min(given.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(files, given.size, given.repeats, Path(folder))
-    print(f"{len(files)} pictures at {given.size} px, {platform.machine()}, torch {torch.__version__}")
-    print(f"torchvision {torchvision.__version__}, Pillow {__version__}; pictures a second of one core:")
+    print(
+        f"{len(files)} pictures at {given.size} px, {platform.machine()}, torch {torch.__version__}"
+    )
+    print(
+        f"torchvision {torchvision.__version__}, Pillow {__version__}; pictures a second of one core:"
+    )
     for name, figure in figures.items():
         print(f"  {name:<34}{figure:>10,.0f}")
-    ratios = {pair: figures[pair.split(" / ")[0]] / figures[pair.split(" / ")[1]] for pair in TARGETS}
+    ratios = {
+        pair: figures[pair.split(" / ")[0]] / figures[pair.split(" / ")[1]] for pair in TARGETS
+    }
     for pair, ratio in ratios.items():
         reached = "" if ratio >= TARGETS[pair] else "  NOT REACHED"
         print(f"  {pair}: {ratio:.1f} (target {TARGETS[pair]}){reached}")
     off = differences(files, given.size)
-    print("  values 0, 1, 2, more grey levels from the protocol's: " + ", ".join(f"{share:.2e}" for share in off))
+    print(
+        "  values 0, 1, 2, more grey levels from the protocol's: "
+        + ", ".join(f"{share:.2e}" for share in off)
+    )
     if given.json:
-        given.json.write_text(json.dumps({"figures": figures, "ratios": ratios, "differences": off}, indent=2) + "\n")
+        given.json.write_text(
+            json.dumps({"figures": figures, "ratios": ratios, "differences": off}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

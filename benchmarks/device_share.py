@@ -31,10 +31,30 @@ KINDS = {  # the first that a kernel's name has a part of
         *("_moments", "_statistics", "_normalise", "_sums", "_gather", "_backward"),  # ours
     ),
     "convolution and matrix products": (
-        *("conv", "fprop", "dgrad", "wgrad", "gemm", "cutlass", "cudnn", "xmma", "winograd", "splitk", "cublas"),
+        *(
+            "conv",
+            "fprop",
+            "dgrad",
+            "wgrad",
+            "gemm",
+            "cutlass",
+            "cudnn",
+            "xmma",
+            "winograd",
+            "splitk",
+            "cublas",
+        ),
         *("nvjet", "_stem", "_weights"),  # the last two ours
     ),
-    "elementwise, pooling and sums": ("elementwise", "pool", "reduce", "triton", "vectorized", "index", "softmax"),
+    "elementwise, pooling and sums": (
+        "elementwise",
+        "pool",
+        "reduce",
+        "triton",
+        "vectorized",
+        "index",
+        "softmax",
+    ),
 }
 
 
@@ -66,7 +86,9 @@ def flops(model: Callable[[Tensor], Tensor], x: Tensor) -> int:
 def kind(name: str) -> str:
     """What a kernel does, by its name."""
     lower = name.lower()
-    return next((title for title, parts in KINDS.items() if any(part in lower for part in parts)), "others")
+    return next(
+        (title for title, parts in KINDS.items() if any(part in lower for part in parts)), "others"
+    )
 
 
 def busy(spans: list[tuple[float, float]]) -> float:
@@ -86,7 +108,10 @@ def by_kind(events: list[dict[str, object]], steps: int, step_seconds: float) ->
         title = "copies and casts" if event["cat"] != "kernel" else kind(str(event["name"]))
         spent[title] = spent.get(title, 0.0) + float(event["dur"]) / 1e6 / steps  # type: ignore[arg-type]
     covered = busy([(float(e["ts"]), float(e["dur"])) for e in on_device]) / 1e6 / steps  # type: ignore[arg-type]
-    return {**dict(sorted(spent.items(), key=lambda pair: -pair[1])), "idle": max(step_seconds - covered, 0.0)}
+    return {
+        **dict(sorted(spent.items(), key=lambda pair: -pair[1])),
+        "idle": max(step_seconds - covered, 0.0),
+    }
 
 
 def host_seconds(step: Step) -> float:
@@ -112,14 +137,18 @@ def waits(step: Step) -> list[str]:
     return [f"{Path(w.filename).name}:{w.lineno}" for w in caught if "synchroniz" in str(w.message)]
 
 
-def profile(step: Step, step_seconds: float, names: int = 12) -> tuple[dict[str, float], list[tuple[str, float]]]:
+def profile(
+    step: Step, step_seconds: float, names: int = 12
+) -> tuple[dict[str, float], list[tuple[str, float]]]:
     """Seconds of a step by kind, and the kernels that take most; on a GPU."""
     from torch.profiler import ProfilerActivity
 
     for _ in range(3):
         step()
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+    with torch.profiler.profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    ) as recorded:
         for _ in range(STEPS):
             step()
         torch.cuda.synchronize()

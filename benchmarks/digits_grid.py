@@ -78,9 +78,14 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
     )
     out = folder / f"{name}-{method}-{seed}"
     result = fit(experiment, settings, out, quiet=True, overwrite=True)
-    history = [json.loads(line)["val_map"] for line in (out / "history.jsonl").read_text().splitlines()][1:]
+    history = [
+        json.loads(line)["val_map"] for line in (out / "history.jsonl").read_text().splitlines()
+    ][1:]
     observed = experiment.observed.rows(experiment.val_rows)
-    scores = [np.load(out / "scores" / f"val-{epoch:02d}.npz")["logits"] for epoch in range(1, len(history) + 1)]
+    scores = [
+        np.load(out / "scores" / f"val-{epoch:02d}.npz")["logits"]
+        for epoch in range(1, len(history) + 1)
+    ]
     estimates = [estimated_map(logits.astype(np.float32), observed) for logits in scores]
     chosen = int(np.argmax(estimates))
     keys = ("test_map", "val_map", "best_epoch", "epochs", "observed_sha256")
@@ -99,20 +104,34 @@ def go_on(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
     """Run what is not in the file yet."""
     done = json.loads(out.read_text()) if out.exists() else []
     have = {(r["setting"], r["method"], r["seed"]) for r in done}
-    todo = [(n, m, s) for n in only or GRID for m in METHODS for s in range(seeds) if (n, m, s) not in have]
+    todo = [
+        (n, m, s)
+        for n in only or GRID
+        for m in METHODS
+        for s in range(seeds)
+        if (n, m, s) not in have
+    ]
 
     def keep(last: dict[str, object]) -> None:
         done.append(last)
-        done.sort(key=lambda r: (list(GRID).index(r["setting"]), METHODS.index(r["method"]), r["seed"]))
+        done.sort(
+            key=lambda r: (list(GRID).index(r["setting"]), METHODS.index(r["method"]), r["seed"])
+        )
         write_json(out, done)
-        print(f"{last['setting']:<28} {last['method']:<5} {last['seed']}  {last['test_map']:.2f}", flush=True)
+        print(
+            f"{last['setting']:<28} {last['method']:<5} {last['seed']}  {last['test_map']:.2f}",
+            flush=True,
+        )
 
     run_all(run, todo, jobs, keep)
 
 
 def tables(results: list[dict[str, object]]) -> str:
     """Markdown: test mAP of every setting, then what choosing the epoch by single positives costs."""
-    lines = ["| setting | labels per scene | " + " | ".join(METHODS) + " | gr − an | gr − em |", "|---" * 8 + "|"]
+    lines = [
+        "| setting | labels per scene | " + " | ".join(METHODS) + " | gr − an | gr − em |",
+        "|---" * 8 + "|",
+    ]
     for name in GRID:
         runs = [r for r in results if r["setting"] == name]
         maps = {m: [float(r["test_map"]) for r in runs if r["method"] == m] for m in METHODS}
@@ -122,18 +141,27 @@ def tables(results: list[dict[str, object]]) -> str:
         cells = [f"{mean[m]:.2f} ± {statistics.stdev(maps[m]):.2f}" for m in METHODS]
         gains = [f"{mean['gr'] - mean[other]:+.2f}" for other in ("an", "em")]
         lines.append(f"| {name} | {runs[0]['positives']:.2f} | " + " | ".join(cells + gains) + " |")
-    lost = {m: [r["val_map"] - r["observed_choice"]["val_map"] for r in results if r["method"] == m] for m in METHODS}
+    lost = {
+        m: [r["val_map"] - r["observed_choice"]["val_map"] for r in results if r["method"] == m]
+        for m in METHODS
+    }
     lines += [
         "",
         "| validation mAP lost by choosing with single positives | mean | largest | runs |",
         "|---|---|---|---|",
     ]
-    lines += [f"| {m} | {statistics.mean(v):.2f} | {max(v):.2f} | {len(v)} |" for m, v in lost.items() if m != "full"]
+    lines += [
+        f"| {m} | {statistics.mean(v):.2f} | {max(v):.2f} | {len(v)} |"
+        for m, v in lost.items()
+        if m != "full"
+    ]
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/digits-grid.json"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

@@ -55,7 +55,9 @@ COMBINATIONS = {
     "em_apl, base gr": Row("em_apl", {"base": "gr"}, {}),
 }
 RATES = (1e-3, 3e-3, 1e-2)  # the default is 3e-3
-SEARCH: dict[str, dict[str, tuple[Any, ...]]] = {  # six trials each: every rate with every value of the other
+SEARCH: dict[
+    str, dict[str, tuple[Any, ...]]
+] = {  # six trials each: every rate with every value of the other
     "an_ls": {"lr": RATES, "smoothing": (0.05, 0.2)},
     "epr": {"lr": RATES, "expected_positives": (1.5, 3.0)},
     "role": {"lr": RATES, "expected_positives": (1.5, 3.0)},
@@ -94,7 +96,9 @@ def run(part: str, name: str, row: Row, seed: int, folder: Path) -> tuple[str, R
     settings = Settings(method=row.method, seed=seed, accelerator="cpu", **row.settings)
     result = fit(load("digits"), settings, out, options=row.options, quiet=True)
     config = json.loads((out / "config.json").read_text())
-    history = [json.loads(line)["val_map"] for line in (out / "history.jsonl").read_text().splitlines()]
+    history = [
+        json.loads(line)["val_map"] for line in (out / "history.jsonl").read_text().splitlines()
+    ]
     keys = ("head", "epochs", "best_epoch", "selection", "val_map", "test_map", "observed_sha256")
     return part, {
         "row": name,
@@ -112,7 +116,10 @@ def run(part: str, name: str, row: Row, seed: int, folder: Path) -> tuple[str, R
 def rows(trials: Iterable[Record] = ()) -> dict[str, Row]:
     """By name: every method, the combinations, and what searches chose."""
     plain = {name: Row(name, {}, SETTINGS.get(name, {})) for name in losses.names()}
-    best = {f"{r['method']}, searched": Row(r["method"], r["given"], r["settings"]) for r in chosen(trials)}
+    best = {
+        f"{r['method']}, searched": Row(r["method"], r["given"], r["settings"])
+        for r in chosen(trials)
+    }
     return {**plain, **COMBINATIONS, **best}
 
 
@@ -135,13 +142,20 @@ def chosen(trials: Iterable[Record]) -> list[Record]:
     by_method: dict[str, list[Record]] = {}
     for record in trials:
         by_method.setdefault(record["method"], []).append(record)
-    return [max(each, key=lambda r: r["val_map"]) for each in by_method.values() if len(each) == TRIALS]
+    return [
+        max(each, key=lambda r: r["val_map"]) for each in by_method.values() if len(each) == TRIALS
+    ]
 
 
 def go_on(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -> None:
     """Run what is not in the file yet; a record of the same row and seed that was given other values is replaced."""
-    done: dict[str, list[Record]] = json.loads(out.read_text()) if out.exists() else {"runs": [], "trials": []}
-    names, searched = {job[1] for job in wanted}, {job[2].method for job in wanted if job[0] == "trials"}
+    done: dict[str, list[Record]] = (
+        json.loads(out.read_text()) if out.exists() else {"runs": [], "trials": []}
+    )
+    names, searched = (
+        {job[1] for job in wanted},
+        {job[2].method for job in wanted if job[0] == "trials"},
+    )
     done["trials"] = [r for r in done["trials"] if r["row"] in names or r["method"] not in searched]
 
     def known(part: str, name: str, row: Row, seed: int) -> bool:
@@ -151,7 +165,9 @@ def go_on(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -> None
     def keep(result: tuple[str, Record]) -> None:
         part, last = result
         others = [r for r in done[part] if (r["row"], r["seed"]) != (last["row"], last["seed"])]
-        done[part] = sorted([*others, json.loads(json.dumps(last))], key=lambda r: (r["row"], r["seed"]))
+        done[part] = sorted(
+            [*others, json.loads(json.dumps(last))], key=lambda r: (r["row"], r["seed"])
+        )
         write_json(out, done)
         figures = f"val {last['val_map']:.2f}  test {last['test_map']:.2f}"
         print(f"{part[:-1]:<6} {last['row']:<32} {last['seed']}  {figures}", flush=True)
@@ -175,30 +191,45 @@ def tables(results: dict[str, list[Record]]) -> str:
     best = chosen(results["trials"])
     for record in best:
         method = record["method"]
-        lines += ["", f"`{method}`: six trials, seed {record['seed']}, chosen by validation mAP", ""]
+        lines += [
+            "",
+            f"`{method}`: six trials, seed {record['seed']}, chosen by validation mAP",
+            "",
+        ]
         lines += ["| given | val mAP | |", "|---|---|---|"]
         for trial in (r for r in results["trials"] if r["method"] == method):
             mark = f"chosen; test mAP {trial['test_map']:.2f}" if trial is record else ""
-            lines.append(f"| {_words({**trial['given'], **trial['settings']})} | {trial['val_map']:.2f} | {mark} |")
+            lines.append(
+                f"| {_words({**trial['given'], **trial['settings']})} | {trial['val_map']:.2f} | {mark} |"
+            )
     versions = sorted({record["versions"]["torch"] for record in results["runs"]})
     return "\n".join([*lines, "", f"CPU, one thread each, torch {', '.join(versions)}."])
 
 
 def _words(values: dict[str, Any]) -> str:
     return ", ".join(
-        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in values.items()
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="other than digits' own")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--only", action="append", default=[], metavar="ROW", help="of the rows; may be repeated")
-    parser.add_argument("--search", action="append", default=[], metavar="METHOD", choices=losses.names())
-    parser.add_argument("--docs", type=Path, metavar="PAGE", help="write the tables there instead of running")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="ROW", help="of the rows; may be repeated"
+    )
+    parser.add_argument(
+        "--search", action="append", default=[], metavar="METHOD", choices=losses.names()
+    )
+    parser.add_argument(
+        "--docs", type=Path, metavar="PAGE", help="write the tables there instead of running"
+    )
     given = parser.parse_args()
     if given.docs is not None:
         put_table(given.docs, "digits_methods", tables(json.loads(given.out.read_text())))
@@ -207,13 +238,23 @@ def main() -> None:
     there = json.loads(given.out.read_text())["trials"] if given.out.exists() else []
     if given.search:
         trials = [(method, row) for method in given.search for row in trials_of(method)]
-        jobs = [("trials", f"{m}: {_words({**row.options, **row.settings})}", row, 0) for m, row in trials]
+        jobs = [
+            ("trials", f"{m}: {_words({**row.options, **row.settings})}", row, 0)
+            for m, row in trials
+        ]
     else:
         known = rows(there)
         if unknown := [name for name in given.only if name not in known]:
             parser.error(f"no row {unknown[0]!r}; there are: {'; '.join(known)}")
-        jobs = [("runs", name, known[name], seed) for name in given.only or known for seed in range(given.seeds)]
-    changed = [(p, name, row._replace(settings={**row.settings, **shorter}), seed) for p, name, row, seed in jobs]
+        jobs = [
+            ("runs", name, known[name], seed)
+            for name in given.only or known
+            for seed in range(given.seeds)
+        ]
+    changed = [
+        (p, name, row._replace(settings={**row.settings, **shorter}), seed)
+        for p, name, row, seed in jobs
+    ]
     go_on(given.out, given.jobs, changed)
 
 

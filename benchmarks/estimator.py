@@ -44,32 +44,57 @@ def made(items: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarra
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--features", type=Path, help="real features: .npz with x, labels and split")
+    parser.add_argument(
+        "--features", type=Path, help="real features: .npz with x, labels and split"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     given = parser.parse_args()
     models: dict[str, Any] = {
-        "one logistic regression per class, scikit-learn": OneVsRestClassifier(LogisticRegression(max_iter=200)),
-        '`SinglePositiveClassifier("an")`': SinglePositiveClassifier("an", random_state=0, device="cpu"),
-        '`SinglePositiveClassifier("gr")`': SinglePositiveClassifier("gr", random_state=0, device="cpu"),
+        "one logistic regression per class, scikit-learn": OneVsRestClassifier(
+            LogisticRegression(max_iter=200)
+        ),
+        '`SinglePositiveClassifier("an")`': SinglePositiveClassifier(
+            "an", random_state=0, device="cpu"
+        ),
+        '`SinglePositiveClassifier("gr")`': SinglePositiveClassifier(
+            "gr", random_state=0, device="cpu"
+        ),
     }
     rows = []
-    SinglePositiveClassifier(epochs=1).fit(np.eye(20, dtype=np.float32), np.arange(20) % 2)  # libraries load
+    SinglePositiveClassifier(epochs=1).fit(
+        np.eye(20, dtype=np.float32), np.arange(20) % 2
+    )  # libraries load
     sets = [("made up", size, *made(*size)) for size in SIZES]
     sets += [] if given.features is None else [("VOC2012, frozen features", *real(given.features))]
     for kind, size, x, truth in sets:
         train, test = slice(0, size[0]), slice(size[0], None)
-        single = np.where(truth == 1, np.random.default_rng(1).random(truth.shape), -1).argmax(axis=1)
+        single = np.where(truth == 1, np.random.default_rng(1).random(truth.shape), -1).argmax(
+            axis=1
+        )
         for name, model in models.items():
             start = time.perf_counter()
             model.fit(x[train], single[train])
             seconds = time.perf_counter() - start
             figure = float(average_precision_score(truth[test], model.decision_function(x[test])))
-            chosen = model.predict_proba(x[test]) >= 0.5 if "Single" in name else model.decision_function(x[test]) >= 0
+            chosen = (
+                model.predict_proba(x[test]) >= 0.5
+                if "Single" in name
+                else model.decision_function(x[test]) >= 0
+            )
             f1 = float(f1_score(truth[test], chosen, average="macro"))
             rows.append(
-                {"data": kind, "size": size, "model": name, "seconds": seconds, "map": 100 * figure, "f1": 100 * f1}
+                {
+                    "data": kind,
+                    "size": size,
+                    "model": name,
+                    "seconds": seconds,
+                    "map": 100 * figure,
+                    "f1": 100 * f1,
+                }
             )
-            print(f"{kind} {size}: {name}: {seconds:.2f} s, test mAP {100 * figure:.2f}, F1 at 0.5 {100 * f1:.2f}")
+            print(
+                f"{kind} {size}: {name}: {seconds:.2f} s, test mAP {100 * figure:.2f}, F1 at 0.5 {100 * f1:.2f}"
+            )
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 

@@ -44,13 +44,29 @@ def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]
     """Distances by epoch, and what the assumptions come to."""
     if not apart:
         return f"{OPEN} (runs of gr and an with scores: 0 of 2)"
-    lines = [["epoch", *(f"{one.method.upper()}, distance" for one in apart)], ["---"] * (1 + len(apart))]
+    lines = [
+        ["epoch", *(f"{one.method.upper()}, distance" for one in apart)],
+        ["---"] * (1 + len(apart)),
+    ]
     for place, epoch in enumerate(apart[0].epochs):
         best = [" (best)" if one.best_epoch == epoch else "" for one in apart]
         lines.append(
-            [str(epoch), *(f"{one.distances[place]:.3f}{mark}" for one, mark in zip(apart, best, strict=True))]
+            [
+                str(epoch),
+                *(
+                    f"{one.distances[place]:.3f}{mark}"
+                    for one, mark in zip(apart, best, strict=True)
+                ),
+            ]
         )
-    head = ["FN/(FN+TN)", "of all", "χ² p, one share", "rank correlation", "mean distance to k̂", "k̂ in the interval"]
+    head = [
+        "FN/(FN+TN)",
+        "of all",
+        "χ² p, one share",
+        "rank correlation",
+        "mean distance to k̂",
+        "k̂ in the interval",
+    ]
     after = [head, ["---"] * len(head)]
     for one in ends:
         for ratios in (one.before, one.after):
@@ -59,7 +75,9 @@ def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]
             chance = f"{ratios.constant_p:.2f}" if ratios.constant_p > 0.01 else "below 0.01"
             cells = [f"{ratios.share:.4f}", chance, rank, f"{ratios.distance:.3f}"]
             counted = sum(labels >= FEWEST for labels in ratios.labels)
-            after.append([f"{one.method.upper()}, {when}", *cells, f"{ratios.within:.0%} of {counted} bins"])
+            after.append(
+                [f"{one.method.upper()}, {when}", *cells, f"{ratios.within:.0%} of {counted} bins"]
+            )
     files = ", ".join(f"[{one.run}]({LINK}/scores/{one.run}/config.json)" for one in apart)
     return "\n\n".join([f"From the scores of {files}.", markdown(lines), markdown(after)])
 

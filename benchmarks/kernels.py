@@ -75,7 +75,9 @@ def trained(function: Function, x: Tensor, weight: Tensor) -> tuple[Tensor, list
     y = function(x)
     leaves = [weight, x] if x.requires_grad else [weight]
     torch.manual_seed(1)
-    return y, list(torch.autograd.grad(y, leaves, torch.randn(y.shape, device=y.device).to(y.dtype)))
+    return y, list(
+        torch.autograd.grad(y, leaves, torch.randn(y.shape, device=y.device).to(y.dtype))
+    )
 
 
 def compared(conv: nn.Conv2d, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -126,7 +128,9 @@ def scoring(model: Classifier, size: int, count: int = 128) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--backbone", default="tf_efficientnet_lite0")
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--batch", type=int, default=8)
@@ -137,11 +141,19 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = False  # of what errors are measured against
     model, rows = Classifier.build(given.backbone, 20).cuda().eval(), []
     for conv, shape, times in layers(model, given.size):
-        what = {"shape": shape, "side": conv.kernel_size[0], "stride": conv.stride[0], "times": times}
+        what = {
+            "shape": shape,
+            "side": conv.kernel_size[0],
+            "stride": conv.stride[0],
+            "times": times,
+        }
         rows.append({**what, **compared(conv, (given.batch, *shape))})
         print(rows[-1], flush=True)
     torch.backends.cudnn.allow_tf32 = True
-    record = {"settings": {"backbone": given.backbone, "size": given.size, "batch": given.batch}, "rows": rows}
+    record = {
+        "settings": {"backbone": given.backbone, "size": given.size, "batch": given.batch},
+        "rows": rows,
+    }
     record |= {"scoring": scoring(model, given.size), "environment": environment()}
     print(record["scoring"])
     if given.json:

@@ -37,8 +37,13 @@ def write(path: Path, rows: int) -> None:
     first, second = rng.integers(0, CLASSES, (2, rows))
     first[:CLASSES] = np.arange(CLASSES)  # every class occurs
     two = rng.random(rows) < 0.2
-    labels = [f"class {a}|class {b}" if both else f"class {a}" for a, b, both in zip(first, second, two, strict=True)]
-    table = pa.table({"image": [f"photos/{i // 1000:04d}/{i:07d}.jpg" for i in range(rows)], "label": labels})
+    labels = [
+        f"class {a}|class {b}" if both else f"class {a}"
+        for a, b, both in zip(first, second, two, strict=True)
+    ]
+    table = pa.table(
+        {"image": [f"photos/{i // 1000:04d}/{i:07d}.jpg" for i in range(rows)], "label": labels}
+    )
     if path.suffix == ".csv":
         csv.write_csv(table, path)
     else:
@@ -93,11 +98,17 @@ def run(rows: list[int]) -> dict[str, object]:
         for kind in ("csv", "parquet"):
             for count in rows:
                 path = Path(folder) / f"{count}.{kind}"
-                alone("--write", str(path), "--rows", str(count))  # a child's peak begins at its parent's size
+                alone(
+                    "--write", str(path), "--rows", str(count)
+                )  # a child's peak begins at its parent's size
                 figures = json.loads(alone("--measure", str(path)))
                 found.append({"from": kind, "file_mib": path.stat().st_size / 2**20} | figures)
                 path.unlink()
-    about = {"python": platform.python_version(), "machine": platform.machine(), "processor": processor()}
+    about = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processor": processor(),
+    }
     return {"classes": CLASSES, "batch": BATCH, "limits": LIMITS, "about": about, "figures": found}
 
 
@@ -105,14 +116,18 @@ def alone(*arguments: str) -> str:
     """What this program prints in a process of its own, of one thread."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "ARROW_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, __file__, *arguments]
-    return subprocess.run(command, env=os.environ | threads, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        command, env=os.environ | threads, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def processor() -> str:
     """What the machine calls its processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
+    )
 
 
 def lines(results: dict) -> list[str]:
@@ -120,7 +135,10 @@ def lines(results: dict) -> list[str]:
     heads = ["from", "load, s", "µs a row", "epoch of batches, s", "µs a row", "peak GiB"]
     out = [f"| rows × {results['classes']:,} classes | {' | '.join(heads)} |", "|---" * 7 + "|"]
     for one in results["figures"]:
-        each = 1e6 * one["load_seconds"] / one["rows"], 1e6 * one["epoch_seconds"] / one["epoch_rows"]
+        each = (
+            1e6 * one["load_seconds"] / one["rows"],
+            1e6 * one["epoch_seconds"] / one["epoch_rows"],
+        )
         cells = f"{one['load_seconds']:.2f} | {each[0]:.1f} | {one['epoch_seconds']:.2f} | {each[1]:.1f}"
         name = {"csv": "CSV", "parquet": "Parquet"}[one["from"]]
         out.append(f"| {one['rows']:,} | {name} | {cells} | {one['peak_gib']:.2f} |")
@@ -141,7 +159,9 @@ def into_page(page: Path, results: dict) -> None:
     imports = max(one["imports_gib"] for one in results["figures"])
     said = f"Processor time on one core ({results['about']['processor']}); batches of {results['batch']} rows. "
     said += f"Of the peak, {imports:.2f} GiB are held before loading."
-    page.write_text("\n".join([before + start, *lines(results), "", said, end]) + after, encoding="utf-8")
+    page.write_text(
+        "\n".join([before + start, *lines(results), "", said, end]) + after, encoding="utf-8"
+    )
 
 
 def main() -> None:

@@ -35,7 +35,10 @@ def parts(name: str, logits: Any, observed: Any, truth: Any) -> dict[str, float]
     found = {f"p, {kind}": float(z.sigmoid()[where].mean()) for kind, where in kinds.items()}
     if name != "crisp":
         entries = losses.create(name, reduction="none")(z, s)
-        return {**found, **{f"loss, {kind}": float(entries[where].mean()) for kind, where in kinds.items()}}
+        return {
+            **found,
+            **{f"loss, {kind}": float(entries[where].mean()) for kind, where in kinds.items()},
+        }
     p, priors = z.sigmoid(), estimate_priors(z, s).float()
     positive = torch.stack([(1 - p[s[:, c] == 1, c]).mean() for c in range(p.shape[1])])
     true = (y == 1).float().mean(dim=0)
@@ -57,16 +60,26 @@ def run(name: str, folder: Path) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     experiment = load("digits")
-    result = fit(experiment, Settings(method=name, accelerator="cpu"), folder / name, quiet=True, resume=True)
+    result = fit(
+        experiment, Settings(method=name, accelerator="cpu"), folder / name, quiet=True, resume=True
+    )
     observed = experiment.observed.rows(experiment.val_rows)
     truth = experiment.validation_labels("complete")
     epochs = []
     for file in sorted((folder / name / "scores").glob("val-*.npz")):
         with np.load(file) as stored:
             epochs.append(parts(name, stored["logits"].astype(np.float32), observed, truth))
-    history = [json.loads(line) for line in (folder / name / "history.jsonl").read_text().splitlines()]
+    history = [
+        json.loads(line) for line in (folder / name / "history.jsonl").read_text().splitlines()
+    ]
     maps = [line["val_map"] for line in history]
-    return {"method": name, "test_map": result["test_map"], "val_map": maps, "epochs": epochs, "seed": 0}
+    return {
+        "method": name,
+        "test_map": result["test_map"],
+        "val_map": maps,
+        "epochs": epochs,
+        "seed": 0,
+    }
 
 
 def tables(results: list[dict[str, Any]]) -> str:
@@ -77,7 +90,9 @@ def tables(results: list[dict[str, Any]]) -> str:
         lines += [f"`{record['method']}`, validation rows, seed {record['seed']}:", ""]
         lines.append("| after epoch | " + " | ".join(map(str, shown)) + " |")
         lines.append("|---" * (len(shown) + 1) + "|")
-        lines.append("| val mAP | " + " | ".join(f"{record['val_map'][epoch]:.1f}" for epoch in shown) + " |")
+        lines.append(
+            "| val mAP | " + " | ".join(f"{record['val_map'][epoch]:.1f}" for epoch in shown) + " |"
+        )
         for part in record["epochs"][0]:
             cells = [f"{record['epochs'][epoch][part]:.3f}" for epoch in shown]
             lines.append(f"| {part} | " + " | ".join(cells) + " |")
@@ -88,7 +103,9 @@ def tables(results: list[dict[str, Any]]) -> str:
 def main() -> None:
     from spml.atomic import write_json
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, help="write the tables there instead of training")
     given = parser.parse_args()

@@ -47,7 +47,9 @@ def reference_gr(p: Tensor, observed: Tensor, q2: float = 0.01, q3: float = 1.0)
     unknown = p[observed == 0]
     k = 1 / (1 + torch.exp(-(w * unknown.detach() + b)))
     v = torch.exp(-((unknown.detach() - mu) ** 2) / (2 * sigma**2))
-    loss[observed == 0] = v * (k * (1 - unknown**q2) / q2 + (1 - k) * (1 - (1 - unknown) ** q3) / q3)
+    loss[observed == 0] = v * (
+        k * (1 - unknown**q2) / q2 + (1 - k) * (1 - (1 - unknown) ** q3) / q3
+    )
     return loss.mean()
 
 
@@ -98,9 +100,13 @@ def variants(name: str, logits: Tensor, observed: Tensor, compiled: bool) -> dic
         "spml": partial(our_step, ours(name), logits, observed),
     }
     if device == "cuda":
-        steps["graph"] = captured(partial(our_step, ours(name), logits.detach().clone().requires_grad_(), observed))
+        steps["graph"] = captured(
+            partial(our_step, ours(name), logits.detach().clone().requires_grad_(), observed)
+        )
     if compiled:
-        steps["compiled"] = partial(our_step, torch.compile(ours(name), dynamic=False), logits, observed)
+        steps["compiled"] = partial(
+            our_step, torch.compile(ours(name), dynamic=False), logits, observed
+        )
         one_pass = torch.compile(losses.value_and_gradient(ours(name)), dynamic=False)
         steps["one pass"] = partial(one_pass, logits.detach(), observed, epoch=EPOCH, epochs=EPOCHS)
     if compiled and device == "cuda":
@@ -123,7 +129,9 @@ def check(steps: dict[str, Step], logits: Tensor) -> None:
             assert logits.grad is not None
             error = ((logits.grad - expected).abs().max() / expected.abs().max()).item()
             if error > 1e-3:
-                raise SystemExit(f"{name} differs from the reference by {error:.1e} of the largest gradient")
+                raise SystemExit(
+                    f"{name} differs from the reference by {error:.1e} of the largest gradient"
+                )
 
 
 def three_passes(tensor: Tensor) -> tuple[float, float]:
@@ -148,7 +156,12 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
                 steps = variants(name, logits, observed, arguments.compile)
                 check(steps, logits)
                 times = medians(steps, device, arguments.budget)
-                row: dict[str, object] = {"device": device, "loss": name, "shape": list(shape), "seconds": times}
+                row: dict[str, object] = {
+                    "device": device,
+                    "loss": name,
+                    "shape": list(shape),
+                    "seconds": times,
+                }
                 if shape == SHAPES[-1] and device == "cuda":
                     row["three_passes_seconds"], row["copy_bytes_per_second"] = three_passes(logits)
                 rows.append(row)
@@ -160,7 +173,10 @@ def line(row: dict[str, object]) -> str:
     times: dict[str, float] = row["seconds"]  # type: ignore[assignment]
     rows, columns = row["shape"]  # type: ignore[misc]
     start = f"{row['device']:4}  {row['loss']:3}  {rows}x{columns}"
-    figures = [f"{name} {value * 1e3:.3f} ms ({times['reference'] / value:.1f}x)" for name, value in times.items()]
+    figures = [
+        f"{name} {value * 1e3:.3f} ms ({times['reference'] / value:.1f}x)"
+        for name, value in times.items()
+    ]
     passes = row.get("three_passes_seconds")
     if isinstance(passes, float):
         best = min(seconds for name, seconds in times.items() if name != "reference")
@@ -169,18 +185,30 @@ def line(row: dict[str, object]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
-    parser.add_argument("--compile", action="store_true", help="also measure torch.compile of our losses")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="also measure torch.compile of our losses"
+    )
     parser.add_argument("--large", action="store_true", help="the largest shape on the CPU too")
-    parser.add_argument("--budget", type=float, default=1.0, help="seconds for each row of the table")
+    parser.add_argument(
+        "--budget", type=float, default=1.0, help="seconds for each row of the table"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
 
-    print("median time of forward and backward; in brackets how many times as fast as the reference")
+    print(
+        "median time of forward and backward; in brackets how many times as fast as the reference"
+    )
     rows = measure(arguments)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+        arguments.json.write_text(
+            json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

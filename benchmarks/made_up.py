@@ -20,7 +20,9 @@ def generate(path: Path, seed: int) -> None:
     image = Image.new("RGB", (500, 375), tuple(rng.integers(0, 256, 3).tolist()))
     draw = ImageDraw.Draw(image)
     for _ in range(12):
-        x, y, width, height = (int(value) for value in rng.integers((0, 0, 20, 20), (450, 330, 200, 150)))
+        x, y, width, height = (
+            int(value) for value in rng.integers((0, 0, 20, 20), (450, 330, 200, 150))
+        )
         shape = draw.ellipse if rng.random() < 0.5 else draw.rectangle
         shape((x, y, x + width, y + height), fill=tuple(rng.integers(0, 256, 3).tolist()))
     noisy = np.asarray(image, np.int16) + rng.normal(0, 12, (375, 500, 1)).astype(np.int16)

@@ -88,13 +88,19 @@ class Case:
         table[torch.arange(self.items), torch.randint(self.classes, (self.items,))] = 1
         told = {"items": self.items, "classes": self.classes, "observed": table}
         self.options = published(row, data)
-        method = losses.create(row.method, **self.options, **(told if "items" in losses.needs(row.method) else {}))
+        method = losses.create(
+            row.method, **self.options, **(told if "items" in losses.needs(row.method) else {})
+        )
         self.head = row.head or losses.head(row.method) or "linear"
         model = Classifier.build(backbone, self.classes, head=self.head)
-        try_model(model, method, torch.zeros(1, 3, size, size, dtype=torch.uint8), row.method, backbone)
+        try_model(
+            model, method, torch.zeros(1, 3, size, size, dtype=torch.uint8), row.method, backbone
+        )
         self.settings = Settings(method=row.method, epochs=EPOCHS, flip=True, lr=LR)
         groups = [{"params": list(part.parameters())} for part in (model.backbone, model.head)]
-        self.model, optimizer = fabric.setup(model.train(), make_optimizer(groups, LR, self.settings))
+        self.model, optimizer = fabric.setup(
+            model.train(), make_optimizer(groups, LR, self.settings)
+        )
         self.method = method.to(device)
         own = method.parameter_groups(10 * LR)
         self.own = [make_optimizer(own, LR, self.settings)] if own else []
@@ -105,8 +111,13 @@ class Case:
         precision = str(fabric._precision.precision)
         self.forward = Forward(self.model, model, how, precision, detailed=detailed, display=quiet)
         self.step = Step(self.forward, self.method, self.settings, Processes())
-        self.x = channels_first(torch.randint(256, (self.batch, size, size, 3), dtype=torch.uint8)).to(device)
-        drawn = [np.sort(np.random.default_rng(n).permutation(self.items)[: self.batch]) for n in range(8)]
+        self.x = channels_first(
+            torch.randint(256, (self.batch, size, size, 3), dtype=torch.uint8)
+        ).to(device)
+        drawn = [
+            np.sort(np.random.default_rng(n).permutation(self.items)[: self.batch])
+            for n in range(8)
+        ]
         self.batches = itertools.cycle(
             [(rows, torch.from_numpy(rows).to(device), table[rows].to(device)) for rows in drawn]
         )
@@ -141,7 +152,9 @@ class Case:
         if self.method.wants_pass(epoch, EPOCHS):
             everything = torch.arange(self.items, device=logits.device)
             for index in everything.split(4 * self.batch):
-                with torch.inference_mode():  # as the scores that training takes to a method are made
+                with (
+                    torch.inference_mode()
+                ):  # as the scores that training takes to a method are made
                     scores = logits[index]
                 self.method.take_scores(scores, index)
         self.method.end_epoch(epoch, EPOCHS)
@@ -171,7 +184,9 @@ class Case:
         return call
 
 
-def built(row: Row, data: str, fabric: Fabric, arguments: argparse.Namespace) -> tuple[Case, int | None]:
+def built(
+    row: Row, data: str, fabric: Fabric, arguments: argparse.Namespace
+) -> tuple[Case, int | None]:
     """The case, and the most GPU memory that building it and three steps took."""
     cuda = fabric.device.type == "cuda"
     before = 0
@@ -191,7 +206,10 @@ def compared(an: Turn, it: Turn, device: str, budget: float) -> dict[str, float]
     """Seconds of a step of each, and the median over turns of what the second takes relative to the first."""
     times = turns({"an": several(an, device), "it": several(it, device)}, device, budget)
     each = {name: statistics.median(values) / AT_ONCE[device] for name, values in times.items()}
-    return {**each, "ratio": statistics.median(b / a for a, b in zip(times["an"], times["it"], strict=True))}
+    return {
+        **each,
+        "ratio": statistics.median(b / a for a, b in zip(times["an"], times["it"], strict=True)),
+    }
 
 
 def several(step: Turn, device: str) -> Turn:
@@ -203,14 +221,23 @@ def several(step: Turn, device: str) -> Turn:
 
 
 def measure(
-    name: str, row: Row, data: str, base: tuple[Case, int | None], fabric: Fabric, arguments: argparse.Namespace
+    name: str,
+    row: Row,
+    data: str,
+    base: tuple[Case, int | None],
+    fabric: Fabric,
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """One row of the table."""
     device, budget = fabric.device.type, arguments.budget
     case, peak = built(row, data, fabric, arguments)
     between = case.between()
     whole = compared(base[0].whole, case.whole, device, budget)
-    own = medians({"own": several(case.own_step, device)}, device, budget / 4)["own"] if case.own else 0.0
+    own = (
+        medians({"own": several(case.own_step, device)}, device, budget / 4)["own"]
+        if case.own
+        else 0.0
+    )
     return {
         "data": data,
         "row": name,
@@ -244,7 +271,15 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-HEADER = ["method", "loss alone ÷ an", "step ÷ an", "between epochs", "keeps", "more parameters", "more at the peak"]
+HEADER = [
+    "method",
+    "loss alone ÷ an",
+    "step ÷ an",
+    "between epochs",
+    "keeps",
+    "more parameters",
+    "more at the peak",
+]
 
 
 def tables(results: dict[str, Any]) -> str:
@@ -254,7 +289,10 @@ def tables(results: dict[str, Any]) -> str:
         chosen = [row for row in results["rows"] if row["data"] == data]
         if not chosen:
             continue
-        an = {part: statistics.median(row[f"{part}_seconds"]["an"] for row in chosen) for part in ("step", "loss")}
+        an = {
+            part: statistics.median(row[f"{part}_seconds"]["an"] for row in chosen)
+            for part in ("step", "loss")
+        }
         lines += [
             f"{data}: batch {batch}, {classes} classes, {items:,} items. `an` takes {an['step'] * 1e3:.2f} ms a step, "
             f"its loss alone {an['loss'] * 1e3:.2f} ms.",
@@ -281,7 +319,9 @@ def wanted(arguments: argparse.Namespace) -> dict[str, Row]:
     chosen = {name: known[name] for name in arguments.only or known if name != "an"}
     for method, text in arguments.also:
         options = json.loads(text)
-        chosen[f"{method}, " + ", ".join(f"{key} {value}" for key, value in options.items())] = Row(method, options)
+        chosen[f"{method}, " + ", ".join(f"{key} {value}" for key, value in options.items())] = Row(
+            method, options
+        )
     return chosen
 
 
@@ -314,18 +354,25 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     cuda = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--accelerator", default="cuda" if cuda else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--backbone", default="resnet50" if cuda else "tiny")
     parser.add_argument("--size", type=int, default=448 if cuda else 32)
     parser.add_argument("--data", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--only", action="append", default=[], choices=[*losses.names(), *EXTRA])
     parser.add_argument("--also", nargs=2, action="append", default=[], metavar=("METHOD", "JSON"))
-    parser.add_argument("--large", action="store_true", help="methods that keep more than 2 GiB too")
+    parser.add_argument(
+        "--large", action="store_true", help="methods that keep more than 2 GiB too"
+    )
     parser.add_argument("--budget", type=float, default=2.0, help="seconds for each figure")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument(
-        "--docs", type=Path, metavar="PAGE", help="write the table of --json there instead of measuring"
+        "--docs",
+        type=Path,
+        metavar="PAGE",
+        help="write the table of --json there instead of measuring",
     )
     arguments = parser.parse_args()
     if arguments.docs is None:

@@ -40,7 +40,9 @@ def build(backbone: str, weights: str, size: int, classes: int) -> tuple[Classif
     return Classifier.build(backbone, classes, weights).eval().requires_grad_(False), info
 
 
-def rounds(named: dict[str, Callable[[], object]], repeats: int, device: str) -> dict[str, list[float]]:
+def rounds(
+    named: dict[str, Callable[[], object]], repeats: int, device: str
+) -> dict[str, list[float]]:
     """Seconds of each, in turn; a round that is not counted comes first."""
     times: dict[str, list[float]] = {name: [] for name in named}
     for number in range(repeats + 1):
@@ -54,9 +56,14 @@ def rounds(named: dict[str, Callable[[], object]], repeats: int, device: str) ->
     return times
 
 
-def measure(files: list[Path], given: argparse.Namespace, device: str, folder: Path) -> dict[str, list[float]]:
+def measure(
+    files: list[Path], given: argparse.Namespace, device: str, folder: Path
+) -> dict[str, list[float]]:
     model, info = build(given.backbone, given.weights, given.size, given.classes)
-    ahead, score = reader(info, given.batch_size, given.threads, device), scorer(model, info, device)
+    ahead, score = (
+        reader(info, given.batch_size, given.threads, device),
+        scorer(model, info, device),
+    )
     given.batch_size, given.threads = ahead.batch_size, ahead.threads
     items = [Item(str(file), file) for file in files]
     ready: list[Batch] = list(ahead.batches(items))
@@ -65,9 +72,14 @@ def measure(files: list[Path], given: argparse.Namespace, device: str, folder: P
     def both() -> None:
         fast = Replayed(score, device)
         with writing(folder / "out.csv", "csv", info.classes) as write:
-            for group, (_, logits) in answers(fast, ahead.batches(items, before=fast.prepare), device):
+            for group, (_, logits) in answers(
+                fast, ahead.batches(items, before=fast.prepare), device
+            ):
                 p = logits.sigmoid().numpy()
-                tags = [[info.classes[i] for i in row] for row in rule.columns(logits.numpy(), p, p, info)]
+                tags = [
+                    [info.classes[i] for i in row]
+                    for row in rule.columns(logits.numpy(), p, p, info)
+                ]
                 write(Predicted([item.name for item in group], tags, p))
 
     def model_alone() -> None:
@@ -85,7 +97,9 @@ def measure(files: list[Path], given: argparse.Namespace, device: str, folder: P
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", type=Path, required=True, help="folder of pictures")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--size", type=int, default=448)
@@ -93,8 +107,12 @@ def main() -> None:
     parser.add_argument("--weights", default="none", help="they do not change the time")
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--batch-size", type=int, help="default: that of spml predict")
-    parser.add_argument("--threads", type=int, help="that decode; default: all cores but those that the model needs")
-    parser.add_argument("--model-threads", type=int, help="of the model on a CPU; all cores but one when not given")
+    parser.add_argument(
+        "--threads", type=int, help="that decode; default: all cores but those that the model needs"
+    )
+    parser.add_argument(
+        "--model-threads", type=int, help="of the model on a CPU; all cores but one when not given"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
     parser.add_argument("--json", type=Path)
@@ -111,16 +129,32 @@ def main() -> None:
         times = measure(files, given, device, Path(folder))
     best = {name: min(values) for name, values in times.items()}
     ratio = best["both"] / max(best["decoding alone"], best["model alone"])
-    used = f"{given.threads} threads decode" + (f", {given.model_threads} for the model" if device == "cpu" else "")
-    print(f"{len(files)} pictures at {given.size} px, {given.backbone} on {device}; {cores} cores, {used}; pictures/s:")
+    used = f"{given.threads} threads decode" + (
+        f", {given.model_threads} for the model" if device == "cpu" else ""
+    )
+    print(
+        f"{len(files)} pictures at {given.size} px, {given.backbone} on {device}; {cores} cores, {used}; pictures/s:"
+    )
     for name, seconds in best.items():
         print(f"  {name:<16}{len(files) / seconds:>10,.1f}")
-    print(f"  both / the slower alone: {ratio:.3f} (target {TARGET}){'' if ratio <= TARGET else '  NOT REACHED'}")
+    print(
+        f"  both / the slower alone: {ratio:.3f} (target {TARGET}){'' if ratio <= TARGET else '  NOT REACHED'}"
+    )
     if given.json:
         about = {name: str(v) if isinstance(v, Path) else v for name, v in vars(given).items()}
-        about = {name: value for name, value in about.items() if name not in ("json", "root", "cpu", "count")}
+        about = {
+            name: value
+            for name, value in about.items()
+            if name not in ("json", "root", "cpu", "count")
+        }
         about["pictures"] = len(files)
-        record = {"device": device, "cores": cores, "settings": about, "seconds": times, "ratio": ratio}
+        record = {
+            "device": device,
+            "cores": cores,
+            "settings": about,
+            "seconds": times,
+            "ratio": ratio,
+        }
         given.json.write_text(json.dumps({**record, "environment": environment()}, indent=2) + "\n")
 
 

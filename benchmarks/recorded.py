@@ -57,7 +57,9 @@ class Recorded:
     def done(self, plan: Plan) -> tuple[int, int]:
         """Runs that are recorded, and all that the table takes, those to be chosen included."""
         runs = plan.runs(self.shelf.outcome)
-        to_come = sum(plan.undecided(case, self.shelf.outcome) for case in plan.cases) * len(plan.seeds)
+        to_come = sum(plan.undecided(case, self.shelf.outcome) for case in plan.cases) * len(
+            plan.seeds
+        )
         return sum(self.record(run) is not None for run in runs), len(runs) + to_come
 
     def repeat(self, runs: Sequence[Run]) -> str:
@@ -121,16 +123,28 @@ def interval(v: Comparison, sign: int = 1) -> str:
 
 def measured(row: Row) -> str:
     """Mean ± deviation, with how many seeds where that is not all."""
-    return spread(row.test) + ("" if row.seeds == row.wanted else f" ({row.seeds} of {row.wanted} seeds)")
+    return spread(row.test) + (
+        "" if row.seeds == row.wanted else f" ({row.seeds} of {row.wanted} seeds)"
+    )
 
 
 def result_table(
-    known: Recorded, plan: Plan, *, quoted: bool = False, thirds: bool = False, base: str | None = None
+    known: Recorded,
+    plan: Plan,
+    *,
+    quoted: bool = False,
+    thirds: bool = False,
+    base: str | None = None,
 ) -> str:
     """A plan's rows: figures, difference, run files, command."""
     made = known.table(plan, base)
     head = ["", "test mAP", *([f"− {made.against}"] if made.against else [])]
-    head += [*(("head", "middle", "tail") if thirds else ()), *(["paper, quoted"] if quoted else []), "runs", "repeat"]
+    head += [
+        *(("head", "middle", "tail") if thirds else ()),
+        *(["paper, quoted"] if quoted else []),
+        "runs",
+        "repeat",
+    ]
     lines = [head, ["---"] * len(head)]
     notes: dict[str, int] = {}
     for row, case in zip(made.rows, plan.cases, strict=True):
@@ -140,7 +154,10 @@ def result_table(
         cells += [versus(row)] if made.against else []
         cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
         cells += [quoted_figure(row.quoted.get("voc"), notes)] if quoted else []
-        cells += [run_links(known, finals), known.repeat(finals) if finals else "the trials choose its settings"]
+        cells += [
+            run_links(known, finals),
+            known.repeat(finals) if finals else "the trials choose its settings",
+        ]
         lines.append(cells)
     return markdown(lines) + doubts(notes)
 
@@ -149,7 +166,9 @@ def quoted_figure(quote: Quote | None, notes: dict[str, int], otherwise: str = "
     """A figure of the paper, or what stands in its place; what speaks against it joins the notes."""
     if quote is None:
         return otherwise
-    return quote.text + (f" [{notes.setdefault(quote.doubt, len(notes) + 1)}]" if quote.doubt else "")
+    return quote.text + (
+        f" [{notes.setdefault(quote.doubt, len(notes) + 1)}]" if quote.doubt else ""
+    )
 
 
 def doubts(notes: Mapping[str, int]) -> str:
@@ -159,7 +178,9 @@ def doubts(notes: Mapping[str, int]) -> str:
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def trial_table(known: Recorded, plan: Plan) -> str:

@@ -22,7 +22,9 @@ from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, Res
 
 from spml.data import Experiment, LabelTable
 
-warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are cores
+warnings.filterwarnings(
+    "ignore", "This DataLoader will create"
+)  # more workers than there are cores
 WORKERS = 4
 NORMALISE = Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
@@ -46,7 +48,9 @@ class Files(Dataset):
 class Reference:
     """A model and how it is trained and evaluated."""
 
-    def __init__(self, classes: int, backbone: str, size: int, batch: int, lr: float, device: torch.device) -> None:
+    def __init__(
+        self, classes: int, backbone: str, size: int, batch: int, lr: float, device: torch.device
+    ) -> None:
         import timm
 
         self.size, self.batch, self.device = size, batch, device
@@ -64,8 +68,12 @@ class Reference:
     def train(self, table: LabelTable) -> None:
         """An epoch."""
         self.model.train()
-        for x, observed in self._loader(Files(table, table.labels, self.size, flip=True), shuffle=True):
-            self.step(x.to(self.device, non_blocking=True), observed.to(self.device, non_blocking=True))
+        for x, observed in self._loader(
+            Files(table, table.labels, self.size, flip=True), shuffle=True
+        ):
+            self.step(
+                x.to(self.device, non_blocking=True), observed.to(self.device, non_blocking=True)
+            )
 
     def evaluate(self, table: LabelTable, labels: np.ndarray) -> float:
         """mAP in percent."""
@@ -75,23 +83,38 @@ class Reference:
         parts = []
         with torch.no_grad():
             for x, _ in self._loader(Files(table, labels, self.size, flip=False), shuffle=False):
-                parts.append(torch.sigmoid(self.model(x.to(self.device, non_blocking=True))).cpu().numpy())
+                parts.append(
+                    torch.sigmoid(self.model(x.to(self.device, non_blocking=True))).cpu().numpy()
+                )
         scores = np.concatenate(parts)
         known = [column for column in range(labels.shape[1]) if (labels[:, column] == 1).any()]
-        return 100 * float(np.mean([average_precision_score(labels[:, c] == 1, scores[:, c]) for c in known]))
+        return 100 * float(
+            np.mean([average_precision_score(labels[:, c] == 1, scores[:, c]) for c in known])
+        )
 
     def _loader(self, files: Files, *, shuffle: bool) -> DataLoader:
         pinned = self.device.type == "cuda"
-        return DataLoader(files, self.batch, shuffle=shuffle, num_workers=WORKERS, pin_memory=pinned)
+        return DataLoader(
+            files, self.batch, shuffle=shuffle, num_workers=WORKERS, pin_memory=pinned
+        )
 
 
 def run(
-    experiment: Experiment, backbone: str, size: int, batch: int, lr: float, epochs: int, device: torch.device
+    experiment: Experiment,
+    backbone: str,
+    size: int,
+    batch: int,
+    lr: float,
+    epochs: int,
+    device: torch.device,
 ) -> dict[str, object]:
     """A whole experiment: seconds of its epochs with their validation, of the test, and of all."""
     began = time.perf_counter()
     train = experiment.observed.take(experiment.train_rows)
-    val, truth = experiment.observed.take(experiment.val_rows), experiment.validation_labels("complete")
+    val, truth = (
+        experiment.observed.take(experiment.val_rows),
+        experiment.validation_labels("complete"),
+    )
     reference = Reference(len(experiment.classes), backbone, size, batch, lr, device)
     took, best, kept, cold = [], -1.0, reference.model.state_dict(), 0.0
     for _ in range(epochs):
@@ -104,6 +127,16 @@ def run(
         cold = cold or time.perf_counter() - began
     start = time.perf_counter()
     reference.model.load_state_dict(kept)
-    tested = None if experiment.test is None else reference.evaluate(experiment.test, experiment.test.labels)
+    tested = (
+        None
+        if experiment.test is None
+        else reference.evaluate(experiment.test, experiment.test.labels)
+    )
     end = time.perf_counter()
-    return {"cold": cold, "epochs": took, "evaluation": end - start, "whole": end - began, "test_map": tested}
+    return {
+        "cold": cold,
+        "epochs": took,
+        "evaluation": end - start,
+        "whole": end - began,
+        "test_map": tested,
+    }

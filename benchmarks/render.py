@@ -19,12 +19,16 @@ RESULTS = Path(__file__).parent / "results"
 def losses() -> str:
     data = load("losses-h200.json")
     columns = ["spml", "graph", "compiled", "compiled+graph"]
-    lines = ["| loss | shape | reference, ms | " + " | ".join(f"{c}, × as fast" for c in columns) + " |"]
+    lines = [
+        "| loss | shape | reference, ms | " + " | ".join(f"{c}, × as fast" for c in columns) + " |"
+    ]
     lines.append("|---" * (3 + len(columns)) + "|")
     for row in data["rows"]:
         times = row["seconds"]
         cells = [f"{times['reference'] / times[name]:.1f}" for name in columns]
-        lines.append(f"| {row['loss']} | {row['shape'][0]} × {row['shape'][1]} | {times['reference'] * 1e3:.2f} | ")
+        lines.append(
+            f"| {row['loss']} | {row['shape'][0]} × {row['shape'][1]} | {times['reference'] * 1e3:.2f} | "
+        )
         lines[-1] += " | ".join(cells) + " |"
     lines += ["", "| 4096 × 9605, compiled | time ÷ three passes at copy bandwidth |", "|---|---|"]
     for row in data["rows"]:
@@ -32,17 +36,24 @@ def losses() -> str:
             ratio = row["seconds"]["compiled+graph"] / row["three_passes_seconds"]
             lines.append(f"| {row['loss']}, forward and backward | {ratio:.2f} |")
     one = data["one_pass"]
-    lines.append(f"| gr, `value_and_gradient` | {one['seconds'] / one['three_passes_seconds']:.2f} |")
+    lines.append(
+        f"| gr, `value_and_gradient` | {one['seconds'] / one['three_passes_seconds']:.2f} |"
+    )
     where = data["environment"]
     return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}."])
 
 
 def average_precision() -> str:
-    lines = ["| size | scikit-learn, ms | spml, ms | × as fast | largest difference |", "|---|---|---|---|---|"]
+    lines = [
+        "| size | scikit-learn, ms | spml, ms | × as fast | largest difference |",
+        "|---|---|---|---|---|",
+    ]
     for row in load("average-precision.json"):
         theirs, ours = row["scikit_learn"] * 1e3, row["spml"] * 1e3
         size = f"{row['shape'][0]:,} × {row['shape'][1]}"
-        lines.append(f"| {size} | {theirs:.1f} | {ours:.1f} | {theirs / ours:.1f} | {row['difference']:.0e} |")
+        lines.append(
+            f"| {size} | {theirs:.1f} | {ours:.1f} | {theirs / ours:.1f} | {row['difference']:.0e} |"
+        )
     return "\n".join(lines)
 
 
@@ -50,7 +61,17 @@ def decoding() -> str:
     data = load("decoding.json")
     rows = [f"| {name} | {figure:,.0f} |" for name, figure in data["figures"].items()]
     ratios = [f"| {name} | {ratio:.1f} |" for name, ratio in data["ratios"].items()]
-    return "\n".join(["| path | pictures/s of one core |", "|---|---|", *rows, "", "| ratio | |", "|---|---|", *ratios])
+    return "\n".join(
+        [
+            "| path | pictures/s of one core |",
+            "|---|---|",
+            *rows,
+            "",
+            "| ratio | |",
+            "|---|---|",
+            *ratios,
+        ]
+    )
 
 
 def predict() -> str:
@@ -68,9 +89,15 @@ def predict() -> str:
     for file in sorted(RESULTS.glob("predict-*.json")):
         data = load(file.name)
         given, where = data["settings"], data["environment"]
-        device = where["gpu"] if data["device"] == "cuda" else f"{where['cpu']}, {data['cores']} cores"
-        threads = f"{given['threads']}, {given['model_threads'] if data['device'] == 'cpu' else '–'}"
-        speeds = " | ".join(f"{given['pictures'] / min(times):,.1f}" for times in data["seconds"].values())
+        device = (
+            where["gpu"] if data["device"] == "cuda" else f"{where['cpu']}, {data['cores']} cores"
+        )
+        threads = (
+            f"{given['threads']}, {given['model_threads'] if data['device'] == 'cpu' else '–'}"
+        )
+        speeds = " | ".join(
+            f"{given['pictures'] / min(times):,.1f}" for times in data["seconds"].values()
+        )
         what = f"{given['backbone']}, {given['pictures']} at {given['size']} px"
         lines.append(f"| {what} | {device} | {threads} | {speeds} | {data['ratio']:.2f} |")
     return "\n".join(lines)
@@ -87,10 +114,19 @@ def throughput() -> str:
     lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
     for name, pair in whole["seconds"].items():
         if name != "step":
-            lines.append(f"| {name} | {pair['reference']:.1f} | {pair['spml']:.1f} | {whole['ratios'][name]:.2f} |")
-    lines += ["", "| step, run as | reference, ms | spml, ms | × as fast | host, ms | waits for the device |"]
+            lines.append(
+                f"| {name} | {pair['reference']:.1f} | {pair['spml']:.1f} | {whole['ratios'][name]:.2f} |"
+            )
+    lines += [
+        "",
+        "| step, run as | reference, ms | spml, ms | × as fast | host, ms | waits for the device |",
+    ]
     lines.append("|---" * 6 + "|")
-    files = ("throughput-h200.json", "throughput-step-bf16-h200.json", "throughput-step-fp16-h200.json")
+    files = (
+        "throughput-h200.json",
+        "throughput-step-bf16-h200.json",
+        "throughput-step-fp16-h200.json",
+    )
     ways = ("our batch norm", "torch's batch norm", "cuDNN's batch norm")
     for file, way in zip(files, ways, strict=True):
         data = load(file)
@@ -98,11 +134,17 @@ def throughput() -> str:
         times = f"{pair['reference'] * 1e3:.1f} | {pair['spml'] * 1e3:.1f} | {data['ratios']['step']:.2f}"
         waits = ", ".join(data["waits"]) or "none"
         lines.append(f"| {data['step_run_as']}, {way} | {times} | {host * 1e3:.1f} | {waits} |")
-    lines += ["", "| device's time in a step, ms | bf16, ours | bf16, torch's | fp16, cuDNN's |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "| device's time in a step, ms | bf16, ours | bf16, torch's | fp16, cuDNN's |",
+        "|---|---|---|---|",
+    ]
     profiles = [load(file)["profile"] for file in files]
     for name in profiles[0]:
         cells = [f"{profile.get(name, 0) * 1e3:.2f}" for profile in profiles]
-        lines.append(f"| {name}{' with what is fused to it' if name == 'batch norm' else ''} | {' | '.join(cells)} |")
+        lines.append(
+            f"| {name}{' with what is fused to it' if name == 'batch norm' else ''} | {' | '.join(cells)} |"
+        )
     share = f"{whole['share_of_peak']:.1%} of the {whole['peak_flops'] / 1e12:.0f} TFLOP/s"
     where = whole["environment"]
     about = f"The first step reaches {share} that bf16 matrix products reach there."
@@ -114,12 +156,17 @@ def first_epoch() -> str:
     meanwhile = load("throughput-h200.json")["seconds"]["epoch from cold"]["spml"]
     before = load("throughput-recorded-first-h200.json")["cold"]
     lines = ["| the step is recorded | first epoch, s |", "|---|---|"]
-    return "\n".join([*lines, f"| while pictures are decoded | {meanwhile:.1f} |", f"| before | {before:.1f} |"])
+    return "\n".join(
+        [*lines, f"| while pictures are decoded | {meanwhile:.1f} |", f"| before | {before:.1f} |"]
+    )
 
 
 def side_by_side() -> str:
     """Runs of a small backbone on one GPU."""
-    lines = ["| processes | NVIDIA's MPS | channelwise convolutions | steps/s in all |", "|---|---|---|---|"]
+    lines = [
+        "| processes | NVIDIA's MPS | channelwise convolutions | steps/s in all |",
+        "|---|---|---|---|",
+    ]
     for row in load("side-by-side-h200.json")["rows"]:
         total, mark = sum(row["steps_per_second"]), " *" if row["copied"] else ""
         ways = f"{'yes' if row['mps'] else 'no'} | {row['convolutions']}"
@@ -144,7 +191,9 @@ def kernels() -> str:
         theirs, ours = (row["microseconds"][way] for way in ("torch", "ours"))
         channels, height, width = row["shape"]
         what = f"{channels} × {height} × {width}, {row['side']} × {row['side']}, stride {row['stride']}"
-        times = " | ".join(f"{theirs[part]:.0f} → {ours[part]:.0f}" for part in ("forward", "with gradients"))
+        times = " | ".join(
+            f"{theirs[part]:.0f} → {ours[part]:.0f}" for part in ("forward", "with gradients")
+        )
         ratio = theirs["with gradients"] / ours["with gradients"]
         lines.append(f"| {what} | {row['times']} | {times} | {ratio:.2f} | {row['error']:.4f} |")
     return "\n".join(lines)
@@ -155,7 +204,9 @@ def throughput_cpu() -> str:
     data = load("throughput-cpu.json")
     lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
     for name, pair in data["seconds"].items():
-        lines.append(f"| {name} | {pair['reference']:.2f} | {pair['spml']:.2f} | {data['ratios'][name]:.2f} |")
+        lines.append(
+            f"| {name} | {pair['reference']:.2f} | {pair['spml']:.2f} | {data['ratios'][name]:.2f} |"
+        )
     return "\n".join(lines)
 
 
@@ -170,10 +221,23 @@ def review() -> str:
     """How many suggestions are right, and what 500 answers add to test mAP; of every data set there are results of."""
     names = {"digits": "digits", "features": "VOC2012, frozen features", "voc": "VOC2012"}
     orders = {"list": "`spml review`", "logit": "logit"}
-    orders |= {"above the median": "logit above the class's median positive", "percentile": "percentile of positives"}
-    found = {name: load(f"review-{name}.json") for name in names if (RESULTS / f"review-{name}.json").exists()}
-    lines = ["| data | model | ordered by | first 100 | first 500 | first 1000 | any unknown label |", "|---" * 7 + "|"]
-    gains = ["| data | labels | answered yes | test mAP | against without | seeds |", "|---" * 6 + "|"]
+    orders |= {
+        "above the median": "logit above the class's median positive",
+        "percentile": "percentile of positives",
+    }
+    found = {
+        name: load(f"review-{name}.json")
+        for name in names
+        if (RESULTS / f"review-{name}.json").exists()
+    }
+    lines = [
+        "| data | model | ordered by | first 100 | first 500 | first 1000 | any unknown label |",
+        "|---" * 7 + "|",
+    ]
+    gains = [
+        "| data | labels | answered yes | test mAP | against without | seeds |",
+        "|---" * 6 + "|",
+    ]
     where = []
     for name, data in found.items():
         records = data["records"]
@@ -186,10 +250,18 @@ def review() -> str:
                 continue
             base = mean(row["missing"] / row["unknown"] for row in rows)
             for order, words in orders.items():
-                cells = [f"{mean(r['precision'][order][depth] for r in rows):.1%}" for depth in ("100", "500", "1000")]
-                lines.append(f"| {names[name]} | {method} | {words} | {' | '.join(cells)} | {base:.1%} |")
+                cells = [
+                    f"{mean(r['precision'][order][depth] for r in rows):.1%}"
+                    for depth in ("100", "500", "1000")
+                ]
+                lines.append(
+                    f"| {names[name]} | {method} | {words} | {' | '.join(cells)} | {base:.1%} |"
+                )
         start = {row["seed"]: row["test_map"] for row in groups["before", "gr"]}
-        arms = {("before", "gr"): "as observed, gr", ("after", "gr's list"): "and 500 answers, gr's list"}
+        arms = {
+            ("before", "gr"): "as observed, gr",
+            ("after", "gr's list"): "and 500 answers, gr's list",
+        }
         arms |= {
             ("after", "an's list"): "and 500 answers, an's list",
             ("after", "at random"): "and 500 answers, at random",
@@ -198,14 +270,20 @@ def review() -> str:
         for key, words in arms.items():
             rows = groups.get(key, [])
             if rows:
-                yes = f"{mean(row['positive'] for row in rows):.0f}" if "positive" in rows[0] else ""
+                yes = (
+                    f"{mean(row['positive'] for row in rows):.0f}" if "positive" in rows[0] else ""
+                )
                 gain = (
-                    "" if key[0] == "before" else spread([row["test_map"] - start[row["seed"]] for row in rows], "+.2f")
+                    ""
+                    if key[0] == "before"
+                    else spread([row["test_map"] - start[row["seed"]] for row in rows], "+.2f")
                 )
                 maps = spread([row["test_map"] for row in rows], ".2f")
                 gains.append(f"| {names[name]} | {words} | {yes} | {maps} | {gain} | {len(rows)} |")
         machine = data["environment"]["gpu"] or "CPU"
-        where.append(f"{names[name]}: {records[0]['backbone']}, {machine}, torch {data['environment']['torch']}")
+        where.append(
+            f"{names[name]}: {records[0]['backbone']}, {machine}, torch {data['environment']['torch']}"
+        )
     note = "Means over seeds; ± is the standard deviation, of the gain that of the differences seed by seed."
     return "\n".join([*lines, "", *gains, "", f"{note} {'. '.join(where)}."])
 
@@ -215,9 +293,15 @@ def review_validation() -> str:
     groups: dict[str, list[Any]] = {}
     for row in load("review-validation.json"):
         groups.setdefault(row["method"], []).append(row)
-    lines = ["| model | runs | first 100 | first 250 | first 500 | any unknown label |", "|---" * 6 + "|"]
+    lines = [
+        "| model | runs | first 100 | first 250 | first 500 | any unknown label |",
+        "|---" * 6 + "|",
+    ]
     for method, rows in groups.items():
-        cells = [f"{mean(row['precision'][depth] for row in rows):.1%}" for depth in ("100", "250", "500")]
+        cells = [
+            f"{mean(row['precision'][depth] for row in rows):.1%}"
+            for depth in ("100", "250", "500")
+        ]
         base = mean(row["missing"] / row["unknown"] for row in rows)
         lines.append(f"| {method} | {len(rows)} | {' | '.join(cells)} | {base:.1%} |")
     return "\n".join([*lines, "", f"{rows[0]['missing']} labels are missing in all."])
@@ -228,15 +312,22 @@ def mean(values: Iterable[float]) -> float:
 
 
 def spread(values: list[float], form: str) -> str:
-    return f"{mean(values):{form}}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+    return f"{mean(values):{form}}" + (
+        f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    )
 
 
 def estimator() -> str:
-    lines = ["| data | items × features, classes | model | seconds | test mAP | F1 at 0.5 |", "|---" * 6 + "|"]
+    lines = [
+        "| data | items × features, classes | model | seconds | test mAP | F1 at 0.5 |",
+        "|---" * 6 + "|",
+    ]
     for row in load("estimator.json"):
         items, features, classes = row["size"]
         figures = f"{row['seconds']:.1f} | {row['map']:.1f} | {row['f1']:.1f}"
-        lines.append(f"| {row['data']} | {items:,} × {features}, {classes} | {row['model']} | {figures} |")
+        lines.append(
+            f"| {row['data']} | {items:,} × {features}, {classes} | {row['model']} | {figures} |"
+        )
     return "\n".join(lines)
 
 
@@ -265,7 +356,12 @@ TABLES: dict[str, Callable[[], str]] = {
 def render(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
     for name, table in tables.items():
         pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
-        text = re.sub(pattern, lambda found, table=table: f"{found[1]}{table()}\n{found[2]}", text, flags=re.DOTALL)
+        text = re.sub(
+            pattern,
+            lambda found, table=table: f"{found[1]}{table()}\n{found[2]}",
+            text,
+            flags=re.DOTALL,
+        )
     return text
 
 

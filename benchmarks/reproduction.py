@@ -15,7 +15,16 @@ from pathlib import Path
 
 from claims import NO, OPEN, SURE, YES, claims
 from figure_blocks import classes, confidences, quoted, sensitivity
-from recorded import Recorded, interval, markdown, measured, result_table, run_links, shell_function, trial_table
+from recorded import (
+    Recorded,
+    interval,
+    markdown,
+    measured,
+    result_table,
+    run_links,
+    shell_function,
+    trial_table,
+)
 from render import render
 from scipy.stats import ttest_ind
 from voc_plan import BACKBONES, FRESH, LR, ONE_RATE, REFERENCE, STUDIED
@@ -35,7 +44,10 @@ README = PAGE.parents[1] / "README.md"
 FIGURE_FOLDER = PAGE.parent / "figures"
 NEAR = 0.5
 SWITCHED = {  # row of the plan: what the paper says, what the released code does
-    "one schedule, t/T": ("one schedule t/T for β and α", "β one epoch late: it never reaches its end"),
+    "one schedule, t/T": (
+        "one schedule t/T for β and α",
+        "β one epoch late: it never reaches its end",
+    ),
     "q1 = 0.01": ("L1 with q1 = 0.01", "−log p"),
     "b(0) of Assumption 1": ("b(0) by Assumption 1, −3.70 on VOC", "b(0) = −2"),
     "as written": ("all of: one schedule, q1 = 0.01, sum over classes", "as released"),
@@ -64,13 +76,28 @@ class Page:
     @cached_property
     def ends(self) -> list[Assumptions]:
         try:
-            return [assumptions(unknown, unknown.observed_share) for unknown in self.source.scored()]
+            return [
+                assumptions(unknown, unknown.observed_share) for unknown in self.source.scored()
+            ]
         except UserError:
             return []
 
     def blocks(self) -> dict[str, Callable[[], str]]:
-        names = ("state", "claims", "table_a", "table_b", "query_heads", "table_3", "switches", "below_an", "pixels")
-        own = {name.replace("_", "-"): getattr(self, name) for name in (*names, "best_of_grids", "backbones")}
+        names = (
+            "state",
+            "claims",
+            "table_a",
+            "table_b",
+            "query_heads",
+            "table_3",
+            "switches",
+            "below_an",
+            "pixels",
+        )
+        own = {
+            name.replace("_", "-"): getattr(self, name)
+            for name in (*names, "best_of_grids", "backbones")
+        }
         return own | {
             "command": lambda: f"```\n{shell_function()}\n```",
             "sensitivity": lambda: sensitivity(self.known),
@@ -90,10 +117,16 @@ class Page:
         lines = [["the paper", "here", ""], ["---"] * 3]
         found = list(claims(self.known, self.apart, self.ends))
         lines += [[claim.paper, claim.here, claim.verdict] for claim in found]
-        count = {verdict: sum(claim.verdict == verdict for claim in found) for verdict in (YES, NO, OPEN)}
+        count = {
+            verdict: sum(claim.verdict == verdict for claim in found) for verdict in (YES, NO, OPEN)
+        }
         rest = len(found) - sum(count.values())
         head = f"Of {len(found)} statements, {count[YES]} are borne out by the recorded runs, {count[NO]} are not, "
-        return head + f"{rest} are so in part or cannot be decided, {count[OPEN]} wait for runs.\n\n" + markdown(lines)
+        return (
+            head
+            + f"{rest} are so in part or cannot be decided, {count[OPEN]} wait for runs.\n\n"
+            + markdown(lines)
+        )
 
     def table_a(self) -> str:
         plan = self.known.plan("Table A")
@@ -107,19 +140,29 @@ class Page:
                 differences[case.method] = own - other
             cells = [f"{OPEN} (0 of 1)", f"{other:.2f}", ""] if own is None else _beside(own, other)
             lines.append([case.label, *cells, run_links(self.known, [run])])
-        far = [f"{name} ({signed(value)})" for name, value in differences.items() if abs(value) > NEAR]
+        far = [
+            f"{name} ({signed(value)})" for name, value in differences.items() if abs(value) > NEAR
+        ]
         said = f"{len(differences) - len(far)} of {len(differences)} that were run lie within {NEAR} of the reference"
         said += f"; not {', '.join(far)}." if far else "."
         said += "".join(self._more_seeds(method) for method in ("an", "gr"))
         said += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
-        return "\n\n".join([said, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)])
+        return "\n\n".join(
+            [said, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)]
+        )
 
     def _seeds(self, method: str) -> list[float]:
         """Test mAP of Table A's settings with all seeds, most of which the study of pixels runs."""
         plans = [self.known.plan("Table A"), self.known.plan(f"pixels, {method}")]
-        runs = [run for plan in plans for case in plan.cases for run in self.known.finals(plan, case)]
+        runs = [
+            run for plan in plans for case in plan.cases for run in self.known.finals(plan, case)
+        ]
         same = {run.id: run for run in runs if run.method == method and run.data == plans[0].data}
-        return [record["result"]["test_map"] for run in same.values() if (record := self.known.record(run))]
+        return [
+            record["result"]["test_map"]
+            for run in same.values()
+            if (record := self.known.record(run))
+        ]
 
     def _more_seeds(self, method: str) -> str:
         maps = self._seeds(method)
@@ -132,13 +175,17 @@ class Page:
         """What was tried to find out why AN's figure is not the reference, and what may be behind it."""
         tuned = self.known.plan("Table B")
         own = next(case for case in tuned.cases if case.label == "an")
-        trials = [run for run in tuned.trials(own, self.known.shelf.outcome) if run.settings["lr"] == LR]
+        trials = [
+            run for run in tuned.trials(own, self.known.shelf.outcome) if run.settings["lr"] == LR
+        ]
         tried = {bool(run.options): record for run in trials if (record := self.known.record(run))}
         pictures = self.known.row("pixels, an", "an, original")
         seeds = self._seeds("an")
         if len(tried) < 2 or not pictures.seeds or len(seeds) < 3:
             return ""
-        chance = float(ttest_ind([REFERENCE["an"]], seeds).pvalue)  # pooled, so that the one run has our deviation
+        chance = float(
+            ttest_ind([REFERENCE["an"]], seeds).pvalue
+        )  # pooled, so that the one run has our deviation
         found = {
             "the original pictures": pictures.test.mean or 0.0,
             "ε = 1e-5 inside the logarithm, as its code has it": tried[True]["result"]["test_map"],
@@ -158,24 +205,45 @@ class Page:
 
     def table_b(self) -> str:
         plan = self.known.plan("Table B")
-        return result_table(self.known, plan, quoted=True, thirds=True) + "\n\n" + trial_table(self.known, plan)
+        return (
+            result_table(self.known, plan, quoted=True, thirds=True)
+            + "\n\n"
+            + trial_table(self.known, plan)
+        )
 
     def in_short(self) -> str:
         """Those rows of Table B that are done, the best first."""
-        rows = [row for row in self.known.table(self.known.plan("Table B"), "an").rows if row.seeds == row.wanted]
+        rows = [
+            row
+            for row in self.known.table(self.known.plan("Table B"), "an").rows
+            if row.seeds == row.wanted
+        ]
         rows.sort(key=lambda row: -(row.test.mean or 0.0))
         lines = [["method", "test mAP", "− an"], ["---"] * 3]
-        lines += [[f"`{r.label}`", measured(r), "" if r.versus is None else interval(r.versus)] for r in rows]
-        bound = "\n\n`full` sees every label and is the upper bound." if "full" in {row.label for row in rows} else ""
+        lines += [
+            [f"`{r.label}`", measured(r), "" if r.versus is None else interval(r.versus)]
+            for r in rows
+        ]
+        bound = (
+            "\n\n`full` sees every label and is the upper bound."
+            if "full" in {row.label for row in rows}
+            else ""
+        )
         return markdown(lines) + bound + self._at_one_rate() + self._by_backbone()
 
     def _at_one_rate(self) -> str:
         """A sentence on rows of the table whose head is a transformer: what they have at the backbone's own rate."""
-        rows = {row.label: row for row in self.known.table(self.known.plan("query heads")).rows if row.seeds}
+        rows = {
+            row.label: row
+            for row in self.known.table(self.known.plan("query heads")).rows
+            if row.seeds
+        }
         found = {method: rows[label] for method, label in ONE_RATE.items() if label in rows}
         if not found:
             return ""
-        said = " and ".join(f"`{method}` has {measured(row)} (one run)" for method, row in found.items())
+        said = " and ".join(
+            f"`{method}` has {measured(row)} (one run)" for method, row in found.items()
+        )
         return (
             " All heads learn ten times as fast as the backbone here, too much for the transformers of `smile` and "
             f"`mime`: at one rate for both {said} ([more](docs/reproduction.md#query-heads))."
@@ -184,7 +252,11 @@ class Page:
     def _by_backbone(self) -> str:
         """A sentence on the same difference with other backbones."""
         rows = {name: self.known.row(f"backbone, {name}", "an") for name in BACKBONES}
-        said = "; ".join(f"{name} {interval(row.versus, -1)}" for name, row in rows.items() if row.versus is not None)
+        said = "; ".join(
+            f"{name} {interval(row.versus, -1)}"
+            for name, row in rows.items()
+            if row.versus is not None
+        )
         where = "[other backbones](docs/reproduction.md#other-backbones)"
         return said and f"\n\n`gr` − `an` with {where}: {said}. Begin with pretrained weights."
 
@@ -209,12 +281,17 @@ class Page:
         """Whether the runs that may stop early did."""
         plan = self.known.plan("switches")
         case = next(case for case in plan.cases if case.label == "early stop")
-        done = [record for run in self.known.finals(plan, case) if (record := self.known.record(run))]
+        done = [
+            record for run in self.known.finals(plan, case) if (record := self.known.record(run))
+        ]
         if not done:
             return []
         maps = [[line["val_map"] for line in record["history"]] for record in done]
         fall = max(max(some[: at + 1]) - value for some in maps for at, value in enumerate(some))
-        ended = sum(len(some) - 1 < record["config"]["epochs"] for some, record in zip(maps, done, strict=True))
+        ended = sum(
+            len(some) - 1 < record["config"]["epochs"]
+            for some, record in zip(maps, done, strict=True)
+        )
         if ended:
             return [f"{ended} of {len(done)} runs stopped early."]
         return [
@@ -237,14 +314,26 @@ class Page:
             v, said = other.versus, f"{OPEN} (0 of {len(FRESH)} pairs)."
             if v is not None:
                 said = f"{interval(v)}, {v.seeds} of {len(FRESH)} pairs."
-            parts += [f"{method}, the copy less the original: {said}", result_table(self.known, plan)]
+            parts += [
+                f"{method}, the copy less the original: {said}",
+                result_table(self.known, plan),
+            ]
         return "\n\n".join(parts)
 
     def best_of_grids(self) -> str:
         """The setting of all grids with the best validation mAP, beside GR as published and EM."""
         plans = [self.known.plan(f"sensitivity, {study.name}") for study in STUDIES]
-        runs = [(case, run) for plan in plans for case in plan.cases for run in self.known.finals(plan, case)]
-        done = [(record["result"]["val_map"], case) for case, run in runs if (record := self.known.record(run))]
+        runs = [
+            (case, run)
+            for plan in plans
+            for case in plan.cases
+            for run in self.known.finals(plan, case)
+        ]
+        done = [
+            (record["result"]["val_map"], case)
+            for case, run in runs
+            if (record := self.known.record(run))
+        ]
         if not done:
             return f"{OPEN} (0 of {len(runs)})"
         best = max(done, key=lambda pair: pair[0])[1]
@@ -253,13 +342,26 @@ class Page:
 
     def backbones(self) -> str:
         plans = {name: self.known.plan(f"backbone, {name}") for name in BACKBONES}
-        lines = [["backbone", "full", "em", "gr", "an", "gr − an", "gr − em", "gr, by the intervals"], ["---"] * 8]
+        lines = [
+            ["backbone", "full", "em", "gr", "an", "gr − an", "gr − em", "gr, by the intervals"],
+            ["---"] * 8,
+        ]
         for name, plan in plans.items():
             rows = {row.label: row for row in self.known.table(plan).rows}
-            figures = [measured(rows[label]) if rows[label].seeds else OPEN for label in ("full", "em", "gr", "an")]
+            figures = [
+                measured(rows[label]) if rows[label].seeds else OPEN
+                for label in ("full", "em", "gr", "an")
+            ]
             over = {label: v for label in ("an", "em") if (v := rows[label].versus)}
             sides = ", ".join(f"{_side(v)} {label}" for label, v in over.items())
-            lines.append([name, *figures, *(interval(over[n], -1) if n in over else "" for n in ("an", "em")), sides])
+            lines.append(
+                [
+                    name,
+                    *figures,
+                    *(interval(over[n], -1) if n in over else "" for n in ("an", "em")),
+                    sides,
+                ]
+            )
         parts = [markdown(lines)]
         for name, plan in plans.items():
             parts += [f"**{name}**", result_table(self.known, plan)]
@@ -276,7 +378,9 @@ def _beside(own: float, other: float) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", type=Path, help="folder that holds VOCdevkit, for figure f")
     given = parser.parse_args()
     page = Page(Recorded.read())

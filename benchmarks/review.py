@@ -36,7 +36,9 @@ def load_data(given: Given) -> Any:
     return load(given["data"], given["root"])
 
 
-def train(given: Given, method: str, seed: int, experiment: Any, folder: Path) -> tuple[Path, Record]:
+def train(
+    given: Given, method: str, seed: int, experiment: Any, folder: Path
+) -> tuple[Path, Record]:
     import torch
 
     from spml.train import Settings, fit
@@ -55,7 +57,16 @@ def train(given: Given, method: str, seed: int, experiment: Any, folder: Path) -
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     result = fit(experiment, settings, out, quiet=True)
     config = json.loads((out / "config.json").read_text())
-    keys = ("options", "backbone", "epochs", "best_epoch", "selection", "val_map", "test_map", "observed_sha256")
+    keys = (
+        "options",
+        "backbone",
+        "epochs",
+        "best_epoch",
+        "selection",
+        "val_map",
+        "test_map",
+        "observed_sha256",
+    )
     about = {key: config[key] for key in ("size", "batch_size", "lr", "head_lr", "versions")}
     return out, {**{key: result[key] for key in keys}, **about, "seconds": result["seconds"]}
 
@@ -86,7 +97,9 @@ def before(given: Given, method: str, seed: int, folder: Path) -> Record:
         precision[name] = {str(depth): float(right[:depth].mean()) for depth in DEPTHS}
         if name == "list":
             classes = len(np.unique(columns[: given["answers"]]))
-            np.savez(entries(given, method, seed), rows=experiment.train_rows[rows], columns=columns)
+            np.savez(
+                entries(given, method, seed), rows=experiment.train_rows[rows], columns=columns
+            )
     unknown = observed == 0
     counts = {"unknown": int(unknown.sum()), "missing": int((truth[unknown] == 1).sum())}
     return {
@@ -107,10 +120,17 @@ def others(logits: Any, observed: Any) -> dict[str, Any]:
     middle = np.array([np.median(values) if len(values) else np.inf for values in positives])
 
     def percentile(part: Any) -> Any:
-        ranks = [np.searchsorted(v, part[:, c], side="right") / max(len(v), 1) for c, v in enumerate(positives)]
+        ranks = [
+            np.searchsorted(v, part[:, c], side="right") / max(len(v), 1)
+            for c, v in enumerate(positives)
+        ]
         return np.stack(ranks, axis=1) + 1e-6 * part
 
-    return {"logit": lambda part: part, "above the median": lambda part: part - middle, "percentile": percentile}
+    return {
+        "logit": lambda part: part,
+        "above the median": lambda part: part - middle,
+        "percentile": percentile,
+    }
 
 
 def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
@@ -124,17 +144,28 @@ def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
     if arm == "at random":
         observed = experiment.observed.rows(experiment.train_rows)
         rows, columns = np.nonzero(observed == 0)
-        chosen = np.random.default_rng((seed, 500)).choice(len(rows), min(count, len(rows)), replace=False)
+        chosen = np.random.default_rng((seed, 500)).choice(
+            len(rows), min(count, len(rows)), replace=False
+        )
         rows, columns = experiment.train_rows[rows[chosen]], columns[chosen]
     else:
         with np.load(entries(given, arm.removesuffix("'s list"), seed)) as file:
             rows, columns = file["rows"][:count], file["columns"][:count]
-    values = np.array([experiment.complete.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)])
+    values = np.array(
+        [
+            experiment.complete.rows([row])[0, column]
+            for row, column in zip(rows, columns, strict=True)
+        ]
+    )
     labels = with_answers(experiment.observed.sparse, rows, columns, values)
     answered = replace(experiment, observed=experiment.observed.with_labels(labels))
     assert (answered.observed.rows(rows)[np.arange(len(rows)), columns] == values).all()
     _, record = train(given, "gr", seed, answered, folder)
-    said = {"answers": len(values), "positive": int((values == 1).sum()), "negative": int((values == -1).sum())}
+    said = {
+        "answers": len(values),
+        "positive": int((values == 1).sum()),
+        "negative": int((values == -1).sum()),
+    }
     return {"stage": "after", "row": arm, "seed": seed, **said} | record
 
 
@@ -151,25 +182,42 @@ def entries(given: Given, method: str, seed: int) -> Path:
 def main() -> None:
     from spml.atomic import write_json
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="digits", metavar="NAME[=PLACE]", help="digits, voc=DIR or features=FILE")
-    parser.add_argument("--weights", default="pretrained", metavar="FILE", help="of tf_efficientnet_lite0, for voc")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", default="digits", metavar="NAME[=PLACE]", help="digits, voc=DIR or features=FILE"
+    )
+    parser.add_argument(
+        "--weights", default="pretrained", metavar="FILE", help="of tf_efficientnet_lite0, for voc"
+    )
     parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--answers", type=int, default=500)
     parser.add_argument("--epochs", type=int, help="other than those of the data")
     parser.add_argument("--size", type=int, help="of pictures, other than 448")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
-    parser.add_argument("--work", type=Path, default=Path("build/review"), help="folder of the lists")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/review"), help="folder of the lists"
+    )
     parser.add_argument("--json", type=Path, help="file of the results")
-    parser.add_argument("--lists", default="gr,an", help="methods whose lists are made and answered")
-    parser.add_argument("--without-full", action="store_true", help="leave out the runs with all labels")
+    parser.add_argument(
+        "--lists", default="gr,an", help="methods whose lists are made and answered"
+    )
+    parser.add_argument(
+        "--without-full", action="store_true", help="leave out the runs with all labels"
+    )
     options = parser.parse_args()
     name, _, place = options.data.partition("=")
     if name not in ("digits", "voc", "features") or (name != "digits") != bool(place):
         parser.error(f"--data {options.data}: give digits, voc=DIR or features=FILE")
     out = options.json or RESULTS / f"review-{name}.json"
-    given: Given = {"data": name, "root": place or None, "weights": options.weights, "cache": options.cache}
+    given: Given = {
+        "data": name,
+        "root": place or None,
+        "weights": options.weights,
+        "cache": options.cache,
+    }
     given |= {
         "answers": options.answers,
         "epochs": options.epochs,
@@ -183,15 +231,24 @@ def main() -> None:
 
     def keep(record: Record) -> None:
         key = ("stage", "row", "seed")
-        rest = [other for other in done["records"] if [other[k] for k in key] != [record[k] for k in key]]
+        rest = [
+            other
+            for other in done["records"]
+            if [other[k] for k in key] != [record[k] for k in key]
+        ]
         done["records"] = sorted([*rest, record], key=lambda r: (r["stage"], r["row"], r["seed"]))
         write_json(out, done)
         found = {name: f"{value['500']:.3f}" for name, value in record.get("precision", {}).items()}
         told = found or {k: record[k] for k in ("positive", "negative") if k in record}
-        print(f"{record['stage']} {record['row']} {record['seed']}: test {record['test_map']:.2f} {told}", flush=True)
+        print(
+            f"{record['stage']} {record['row']} {record['seed']}: test {record['test_map']:.2f} {told}",
+            flush=True,
+        )
 
     def there(stage: str, row: str, seed: int) -> bool:
-        same = [r for r in done["records"] if (r["stage"], r["row"], r["seed"]) == (stage, row, seed)]
+        same = [
+            r for r in done["records"] if (r["stage"], r["row"], r["seed"]) == (stage, row, seed)
+        ]
         return bool(same) and (stage != "before" or entries(given, row, seed).exists())
 
     lists = options.lists.split(",")
@@ -201,7 +258,11 @@ def main() -> None:
         first += [("full", upper, "full", seed) for seed in seeds]
     second = [("after", after, row, seed) for seed in seeds for row in arms]
     for stage in (first, second):
-        wanted = [(function.__name__, given, row, seed) for s, function, row, seed in stage if not there(s, row, seed)]
+        wanted = [
+            (function.__name__, given, row, seed)
+            for s, function, row, seed in stage
+            if not there(s, row, seed)
+        ]
         run_all(call, wanted, options.jobs, keep)
 
 

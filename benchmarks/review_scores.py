@@ -24,24 +24,37 @@ DEPTHS = (100, 250, 500)
 def examined(name: str, observed: np.ndarray, complete: np.ndarray) -> dict[str, Any]:
     """Precision of the first suggestions of a run, at each depth."""
     run = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    with np.load(RESULTS / "scores" / name / "scores" / f"val-{run['result']['best_epoch']:02d}.npz") as file:
+    with np.load(
+        RESULTS / "scores" / name / "scores" / f"val-{run['result']['best_epoch']:02d}.npz"
+    ) as file:
         logits = file[file.files[0]].astype(np.float32)
     rows, columns = likeliest(fit_scale(logits, observed), logits, observed, max(DEPTHS))
     right = complete[rows, columns] == 1
     precision = {str(depth): float(right[:depth].mean()) for depth in DEPTHS}
     missing = int(((complete == 1) & (observed == 0)).sum())
     unknown = int((observed == 0).sum())
-    return {"run": name, "method": run["method"], "missing": missing, "unknown": unknown, "precision": precision}
+    return {
+        "run": name,
+        "method": run["method"],
+        "missing": missing,
+        "unknown": unknown,
+        "precision": precision,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", type=Path, required=True, help="the folder that holds VOCdevkit")
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
     experiment = load("voc", given.root)
     assert experiment.complete is not None
-    tables = [table.take(experiment.val_rows).labels for table in (experiment.observed, experiment.complete)]
+    tables = [
+        table.take(experiment.val_rows).labels
+        for table in (experiment.observed, experiment.complete)
+    ]
     found = [examined(folder.name, *tables) for folder in sorted((RESULTS / "scores").iterdir())]
     given.json.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -42,20 +42,29 @@ def words(size: float) -> str:
 
 def table() -> str:
     """Markdown."""
-    titles = [f"state, {size}" for size in SIZES] + [f"scores sent a step, {size}" for size in ("COCO", "10⁷ × 10⁴")]
+    titles = [f"state, {size}" for size in SIZES] + [
+        f"scores sent a step, {size}" for size in ("COCO", "10⁷ × 10⁴")
+    ]
     lines = ["| method | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
     for name in losses.names():
         state = [words(losses.memory(name, *size)) for size in SIZES.values()]
         moved = [words(sent(name, SIZES[size][1])) for size in ("COCO", "10⁷ × 10⁴")]
         lines.append("| " + " | ".join([name, *state, *moved]) + " |")
     gradients = [words(FP32 * (BACKBONE + (WIDTH + 1) * classes)) for _, classes in SIZES.values()]
-    lines += ["", f"Global batch {BATCH}, scores in float32. Gradients of ResNet-50 and a linear head, in float32:"]
-    lines.append(", ".join(f"{size} for {name}" for name, size in zip(SIZES, gradients, strict=True)) + ".")
+    lines += [
+        "",
+        f"Global batch {BATCH}, scores in float32. Gradients of ResNet-50 and a linear head, in float32:",
+    ]
+    lines.append(
+        ", ".join(f"{size} for {name}" for name, size in zip(SIZES, gradients, strict=True)) + "."
+    )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--docs", type=Path, help="write the table there")
     given = parser.parse_args()
     if given.docs is None:

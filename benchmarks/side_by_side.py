@@ -30,7 +30,9 @@ def count(given: argparse.Namespace, ready: Any, found: Any) -> None:
         experiment = fake(Path(name) / "pictures", 40)
         sizes = {"size": given.size, "batch_size": given.batch, "epochs": 1, "lr": 1e-5}
         where = {"accelerator": given.device, "cache_dir": Path(name) / "cache"}
-        step, *_ = spml_step(experiment, Settings(backbone=given.backbone, weights="none", **sizes, **where))
+        step, *_ = spml_step(
+            experiment, Settings(backbone=given.backbone, weights="none", **sizes, **where)
+        )
         for _ in range(3):
             step()
         ready.wait()
@@ -44,7 +46,9 @@ def count(given: argparse.Namespace, ready: Any, found: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--processes", default="1,4,8", help="numbers of them, separated by commas")
     parser.add_argument("--backbone", default="tf_efficientnet_lite0")
     parser.add_argument("--size", type=int, default=448)
@@ -64,7 +68,9 @@ def main() -> None:
             worker.join()
         print(f"{number} processes: {sum(rows[-1]['steps_per_second']):.1f} steps/s", flush=True)
     if given.json:
-        given.json.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+        given.json.write_text(
+            json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -28,17 +28,23 @@ def shrink(picture: Path, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     source, out = given.source / HOME, given.out / HOME
     shutil.copytree(source / "ImageSets" / "Main", out / "ImageSets" / "Main", dirs_exist_ok=True)
     lists = [source / "ImageSets" / "Main" / f"{split}.txt" for split in ("train", "val")]
-    names = [line.split()[0] for path in lists for line in path.read_text().splitlines() if line.strip()]
+    names = [
+        line.split()[0] for path in lists for line in path.read_text().splitlines() if line.strip()
+    ]
     files = [f"{name}.jpg" for name in names]
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(lambda file: shrink(source / "JPEGImages" / file, out / "JPEGImages" / file), files):
+        for _ in pool.map(
+            lambda file: shrink(source / "JPEGImages" / file, out / "JPEGImages" / file), files
+        ):
             pass
     print(f"{len(files)} pictures in {out}")
 

@@ -54,7 +54,9 @@ TARGETS = {
     "cpu": {"epoch from cold": 1.0, "epoch from cache": 1.0},
 }
 LR = 1e-5
-AT_ONCE = {"cuda": 10}  # steps timed together, so that the device waits for the host only if training lets it
+AT_ONCE = {
+    "cuda": 10
+}  # steps timed together, so that the device waits for the host only if training lets it
 
 
 def read_once(experiment: Experiment) -> None:
@@ -62,7 +64,12 @@ def read_once(experiment: Experiment) -> None:
     for table in (experiment.observed, experiment.test):
         if table is not None:
             with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda row, table=table: len(table.file(row).read_bytes()), range(len(table))))
+                list(
+                    pool.map(
+                        lambda row, table=table: len(table.file(row).read_bytes()),
+                        range(len(table)),
+                    )
+                )
 
 
 @contextmanager
@@ -82,7 +89,9 @@ def set_back() -> Iterator[None]:
             torch.cuda.empty_cache()
 
 
-def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
+def spml_step(
+    experiment: Experiment, settings: Settings
+) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
     """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
     from spml.runs.settings import method_options, resolve
     from spml.train.device import how_to_run, make_fabric
@@ -104,12 +113,22 @@ def spml_step(experiment: Experiment, settings: Settings) -> tuple[Step, Callabl
     model.train()
     how = how_to_run(settings, device, 1, (settings.epochs or 1) * len(experiment.train_rows))
     precision = str(fabric._precision.precision)
-    forward = Forward(model, classifier, how, precision, detailed=False, display=Display(), fused=settings.fused_norm)
+    forward = Forward(
+        model,
+        classifier,
+        how,
+        precision,
+        detailed=False,
+        display=Display(),
+        fused=settings.fused_norm,
+    )
     step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)
     batch, size = settings.batch_size or 1, settings.size or 1
     rows = np.arange(batch)
     x = channels_first(torch.randint(256, (batch, size, size, 3), dtype=torch.uint8, device=device))
-    observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(rows)).to(device)
+    observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(rows)).to(
+        device
+    )
     index = torch.from_numpy(rows).to(device)
     method.begin_epoch(1, settings.epochs or 1)
 
@@ -129,13 +148,19 @@ def reference_step(experiment: Experiment, settings: Settings, device: torch.dev
     reference = make_reference(experiment, settings, device)
     reference.model.train()
     x = torch.randn(batch, 3, size, size, device=device)
-    observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(np.arange(batch))).to(device)
+    observed = torch.from_numpy(
+        experiment.observed.take(experiment.train_rows).rows(np.arange(batch))
+    ).to(device)
     return lambda: reference.step(x, observed)
 
 
-def make_reference(experiment: Experiment, settings: Settings, device: torch.device) -> reference_loop.Reference:
+def make_reference(
+    experiment: Experiment, settings: Settings, device: torch.device
+) -> reference_loop.Reference:
     sizes = settings.size or 1, settings.batch_size or 1
-    return reference_loop.Reference(len(experiment.classes), str(settings.backbone), *sizes, settings.lr or LR, device)
+    return reference_loop.Reference(
+        len(experiment.classes), str(settings.backbone), *sizes, settings.lr or LR, device
+    )
 
 
 def timed(step: Step, device: torch.device, budget: float) -> float:
@@ -149,12 +174,16 @@ def timed(step: Step, device: torch.device, budget: float) -> float:
     return statistics.median(turns({"step": several}, device.type, budget)["step"]) / count
 
 
-def run_spml(experiment: Experiment, settings: Settings, folder: Path, *, quiet: bool) -> dict[str, Any]:
+def run_spml(
+    experiment: Experiment, settings: Settings, folder: Path, *, quiet: bool
+) -> dict[str, Any]:
     """A whole experiment; when its epochs ended is known from the files that validation and checkpoints leave."""
     began, clock = time.time(), time.perf_counter()
     result = fit(experiment, settings, folder, quiet=quiet)
     whole = time.perf_counter() - clock
-    ends = [path.stat().st_mtime for path in sorted((folder / "scores").glob("val-*.npz"))]  # the first before training
+    ends = [
+        path.stat().st_mtime for path in sorted((folder / "scores").glob("val-*.npz"))
+    ]  # the first before training
     saved = (folder / "last.ckpt").stat().st_mtime
     return {
         "cold": ends[1] - began,
@@ -181,7 +210,9 @@ def measure(given: argparse.Namespace, experiment: Experiment, folder: Path) -> 
     settings = Settings(**{**chosen, **given.set})
     found: dict[str, Any] = {"seconds": {}}
     if device.type == "cuda":  # the context, which both need
-        torch.nn.functional.conv2d(torch.randn(1, 3, 64, 64, device=device), torch.randn(8, 3, 3, 3, device=device))
+        torch.nn.functional.conv2d(
+            torch.randn(1, 3, 64, 64, device=device), torch.randn(8, 3, 3, 3, device=device)
+        )
         torch.cuda.synchronize()
     if {"epoch", "evaluation", "experiment"} & set(given.parts):  # first, while nothing is compiled
         measure_runs(given, experiment, settings, device, found, folder)
@@ -193,7 +224,11 @@ def measure(given: argparse.Namespace, experiment: Experiment, folder: Path) -> 
 
 
 def measure_step(
-    given: argparse.Namespace, experiment: Experiment, settings: Settings, device: torch.device, found: dict[str, Any]
+    given: argparse.Namespace,
+    experiment: Experiment,
+    settings: Settings,
+    device: torch.device,
+    found: dict[str, Any],
 ) -> None:
     reference = None
     if "step" in given.parts:
@@ -226,38 +261,60 @@ def measure_runs(
     sizes = given.size, given.batch, LR, epochs
     with set_back():
         reference = reference_loop.run(experiment, given.backbone, *sizes, device)
-    print(f"reference: {reference['whole']:.1f} s for {epochs} epochs and test", file=sys.stderr, flush=True)
+    print(
+        f"reference: {reference['whole']:.1f} s for {epochs} epochs and test",
+        file=sys.stderr,
+        flush=True,
+    )
     ours_for = settings if whole else replace(settings, epochs=3)
     with set_back():
         ours = run_spml(experiment, ours_for, folder / "run", quiet=not given.verbose)
-    print(f"spml: {ours['whole']:.1f} s for {ours_for.epochs} epochs and test", file=sys.stderr, flush=True)
+    print(
+        f"spml: {ours['whole']:.1f} s for {ours_for.epochs} epochs and test",
+        file=sys.stderr,
+        flush=True,
+    )
     found["runs"] = {"reference": reference, "spml": ours}
     later = ours["epochs"][1:]
     if "epoch" in given.parts:
-        found["seconds"]["epoch from cold"] = {name: run["cold"] for name, run in found["runs"].items()}
+        found["seconds"]["epoch from cold"] = {
+            name: run["cold"] for name, run in found["runs"].items()
+        }
         found["seconds"]["epoch from cache"] = {
             "reference": statistics.median(reference["epochs"]),
             "spml": statistics.median(later) if later else None,
         }
     if "evaluation" in given.parts and experiment.test is not None:
-        found["seconds"]["evaluation"] = {name: run["evaluation"] for name, run in found["runs"].items()}
+        found["seconds"]["evaluation"] = {
+            name: run["evaluation"] for name, run in found["runs"].items()
+        }
     if whole:
-        found["seconds"]["whole experiment"] = {name: run["whole"] for name, run in found["runs"].items()}
+        found["seconds"]["whole experiment"] = {
+            name: run["whole"] for name, run in found["runs"].items()
+        }
 
 
 def show(given: argparse.Namespace, experiment: Experiment, found: dict[str, Any]) -> None:
     train, val = len(experiment.train_rows), len(experiment.val_rows)
     test = 0 if experiment.test is None else len(experiment.test)
-    pictures = {"step": given.batch, "epoch from cold": train + val, "epoch from cache": train + val}
+    pictures = {
+        "step": given.batch,
+        "epoch from cold": train + val,
+        "epoch from cache": train + val,
+    }
     pictures |= {"evaluation": test, "whole experiment": given.epochs * (train + val) + test}
-    print(f"{given.backbone}, {given.size} px, batch {given.batch}; {train:,} train, {val:,} val, {test:,} test")
+    print(
+        f"{given.backbone}, {given.size} px, batch {given.batch}; {train:,} train, {val:,} val, {test:,} test"
+    )
     print(f"{'':<18}{'reference':>22}{'spml':>22}{'ratio':>9}")
     for name, pair in found["seconds"].items():
         cells = [_cell(value, pictures[name]) for value in (pair["reference"], pair["spml"])]
         ratio = found["ratios"].get(name)
         target = TARGETS.get(given.device.partition(":")[0], {}).get(name)
         told = "" if ratio is None else f"{ratio:.2f}"
-        short = "" if target is None or ratio is None or ratio >= target else f"  NOT REACHED: {target}"
+        short = (
+            "" if target is None or ratio is None or ratio >= target else f"  NOT REACHED: {target}"
+        )
         print(f"{name:<18}{cells[0]:>22}{cells[1]:>22}{told:>9}{short}")
     if "step_run_as" in found:
         print(f"spml's step: {found['step_run_as']}")
@@ -267,9 +324,13 @@ def show(given: argparse.Namespace, experiment: Experiment, found: dict[str, Any
         print(f"{done}: {share:.1%} of the {top:,.1f} TFLOP/s that bf16 matrix products reach")
     if "host_seconds" in found:
         told = ", ".join(found["waits"]) or "none"
-        print(f"the host tells the device a step in {found['host_seconds'] * 1e3:.2f} ms; waits for it: {told}")
+        print(
+            f"the host tells the device a step in {found['host_seconds'] * 1e3:.2f} ms; waits for it: {told}"
+        )
     for title, spent in found.get("profile", {}).items():
-        print(f"  {title:<34}{spent * 1e3:>8.2f} ms{spent / found['seconds']['step']['spml']:>8.1%}")
+        print(
+            f"  {title:<34}{spent * 1e3:>8.2f} ms{spent / found['seconds']['step']['spml']:>8.1%}"
+        )
     for name, spent in found.get("kernels", []):
         print(f"    {spent * 1e3:>8.3f} ms  {name[:100]}")
 
@@ -299,31 +360,52 @@ def parts(text: str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, metavar="FOLDER", help="VOCdevkit, or the folder that holds it")
+    source.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="VOCdevkit, or the folder that holds it"
+    )
     source.add_argument("--fake", type=int, metavar="N", help="generate so many pictures")
     parser.add_argument("--backbone", default="resnet50", help="a timm model")
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", type=parts, default=list(PARTS), help=f"some of {','.join(PARTS)}")
-    parser.add_argument("--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="of spml")
-    parser.add_argument("--budget", type=float, default=5.0, help="seconds for timing the steps of each side")
-    parser.add_argument("--work", type=Path, help="folder for pictures, cache and runs; a temporary one")
+    parser.add_argument(
+        "--parts", type=parts, default=list(PARTS), help=f"some of {','.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="of spml"
+    )
+    parser.add_argument(
+        "--budget", type=float, default=5.0, help="seconds for timing the steps of each side"
+    )
+    parser.add_argument(
+        "--work", type=Path, help="folder for pictures, cache and runs; a temporary one"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--verbose", action="store_true", help="show what training shows")
     given = parser.parse_args(arguments)
     given.set = dict(given.set)
     with tempfile.TemporaryDirectory(dir=given.work) as name:
         folder = Path(name)
-        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), "TRITON_CACHE_DIR": str(folder / "triton")}
-        experiment = load("voc", given.data) if given.data else fake(folder / "pictures", given.fake)
+        os.environ |= {
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"),
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+        }
+        experiment = (
+            load("voc", given.data) if given.data else fake(folder / "pictures", given.fake)
+        )
         found = measure(given, experiment, folder)
     show(given, experiment, found)
     if given.json:
-        asked = {name: value for name, value in vars(given).items() if name not in ("json", "work", "data", "verbose")}
+        asked = {
+            name: value
+            for name, value in vars(given).items()
+            if name not in ("json", "work", "data", "verbose")
+        }
         kept = {"environment": environment(), "asked": asked, **found}
         given.json.write_text(json.dumps(kept, indent=1) + "\n")
     return found

@@ -55,8 +55,19 @@ def run(name: str, file: Path, folder: Path) -> dict[str, Any]:
     settings = Settings(method=name, epochs=EPOCHS, accelerator="cpu")
     result = fit(experiment, settings, folder / name, quiet=True, resume=True)
     config = json.loads((folder / name / "config.json").read_text())
-    lines = [json.loads(line) for line in (folder / name / "history.jsonl").read_text().splitlines()]
-    keys = ("method", "options", "seed", "epochs", "best_epoch", "val_map", "test_map", "observed_sha256")
+    lines = [
+        json.loads(line) for line in (folder / name / "history.jsonl").read_text().splitlines()
+    ]
+    keys = (
+        "method",
+        "options",
+        "seed",
+        "epochs",
+        "best_epoch",
+        "val_map",
+        "test_map",
+        "observed_sha256",
+    )
     return {
         **{key: result[key] for key in keys},
         "backbone": f"{BACKBONE}, frozen, {SIZE} px",
@@ -67,18 +78,24 @@ def run(name: str, file: Path, folder: Path) -> dict[str, Any]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Markdown: validation mAP after each epoch, and the chosen one's test mAP."""
-    lines = ["| method | " + " | ".join(f"epoch {e}" for e in range(1, EPOCHS + 1)) + " | test mAP |"]
+    lines = [
+        "| method | " + " | ".join(f"epoch {e}" for e in range(1, EPOCHS + 1)) + " | test mAP |"
+    ]
     lines.append("|---" * (EPOCHS + 2) + "|")
     for record in results:
         maps = [f"{line['val_map']:.2f}" for line in record["history"][1:]]
-        lines.append(f"| {record['method']} | " + " | ".join(maps) + f" | {record['test_map']:.2f} |")
+        lines.append(
+            f"| {record['method']} | " + " | ".join(maps) + f" | {record['test_map']:.2f} |"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
     from spml.atomic import write_json
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", type=Path, help="folder that holds VOCdevkit")
     parser.add_argument("--work", type=Path, default=Path("build/voc-features"))
     parser.add_argument("--only", action="append", default=[])

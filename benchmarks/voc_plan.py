@@ -36,12 +36,21 @@ from spml.model.backbones import PACKAGED
 HERE = Path(__file__).parent
 LITE0 = "tf_efficientnet_lite0"
 COMMON = {
-    **{"backbone": LITE0, "weights": "pretrained", "size": 448, "batch_size": 8, "epochs": 8, "flip": True},
+    **{
+        "backbone": LITE0,
+        "weights": "pretrained",
+        "size": 448,
+        "batch_size": 8,
+        "epochs": 8,
+        "flip": True,
+    },
     **{"optimizer": "adam", "head_lr": 10.0},
 }
 LR = 5e-5
 AT_LR = {**COMMON, "lr": LR}
-STUDIED = {name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")}  # not of trials
+STUDIED = {
+    name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")
+}  # not of trials
 RATES = Grid((2e-5, LR, 1e-4))
 FRESH = (1, 2, 3)
 PIXELS = ("original", "jpeg88-448")
@@ -76,12 +85,19 @@ QUERY_HEADS: dict[
     "gr with a query head at one rate": ("gr", {"head": "query", "head_lr": 1.0}),
 }
 ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a method, and its row
-RANDOM = {"weights": "none", "lr": 5e-4}  # from random weights, 5e-5 would hardly move anything in eight epochs
+RANDOM = {
+    "weights": "none",
+    "lr": 5e-4,
+}  # from random weights, 5e-5 would hardly move anything in eight epochs
 BACKBONES: dict[str, dict[str, Any]] = {
     "Lite2": {"backbone": "tf_efficientnet_lite2"},
     "MobileNetV2": {"backbone": "mobilenetv2_100"},
     "ResNet-50, random weights": {"backbone": "resnet50", **RANDOM},
-    "ViT-Ti/16 at 224 px, random weights": {"backbone": "vit_tiny_patch16_224", "size": 224, **RANDOM},
+    "ViT-Ti/16 at 224 px, random weights": {
+        "backbone": "vit_tiny_patch16_224",
+        "size": 224,
+        **RANDOM,
+    },
 }
 
 
@@ -95,14 +111,36 @@ def plans(pixels: str) -> list[Plan]:
     methods = [*paper_methods(), "full"]
     return [
         Plan("Table A", data, method_cases(list(TABLE_A), TABLE_A), (0,), AT_LR),
-        Plan("below an on digits", data, method_cases(["crisp", "gce", "sce", "taylor_ce"], {}), (0,), AT_LR),
+        Plan(
+            "below an on digits",
+            data,
+            method_cases(["crisp", "gce", "sce", "taylor_ce"], {}),
+            (0,),
+            AT_LR,
+        ),
         *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         Plan("Table B", data, method_cases(methods, {}), FRESH, COMMON, RATES),
         Plan("query heads", data, _query_heads(), (0,), AT_LR),
-        Plan("Table 3", data, ablation_cases(round(1 / PAPER["voc"].positives, 4)), FRESH, COMMON, RATES),
-        Plan("switches", data, tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()), FRESH, AT_LR),
+        Plan(
+            "Table 3",
+            data,
+            ablation_cases(round(1 / PAPER["voc"].positives, 4)),
+            FRESH,
+            COMMON,
+            RATES,
+        ),
+        Plan(
+            "switches",
+            data,
+            tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()),
+            FRESH,
+            AT_LR,
+        ),
         *(Plan(f"sensitivity, {study.name}", data, study.cases, (0,), AT_LR) for study in STUDIES),
-        *(Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR) for name, own in BACKBONES.items()),
+        *(
+            Plan(f"backbone, {name}", data, _others(own), FRESH, AT_LR)
+            for name, own in BACKBONES.items()
+        ),
     ]
 
 
@@ -126,8 +164,15 @@ def needed(every: Sequence[Plan], shelf: Shelf) -> list[Run]:
 
 def to_come(every: Sequence[Plan], shelf: Shelf) -> dict[str, int]:
     """Final runs of each table whose settings are not chosen yet."""
-    open_rows = {plan.table: sum(plan.undecided(case, shelf.outcome) for case in plan.cases) for plan in every}
-    return {plan.table: open_rows[plan.table] * len(plan.seeds) for plan in every if open_rows[plan.table]}
+    open_rows = {
+        plan.table: sum(plan.undecided(case, shelf.outcome) for case in plan.cases)
+        for plan in every
+    }
+    return {
+        plan.table: open_rows[plan.table] * len(plan.seeds)
+        for plan in every
+        if open_rows[plan.table]
+    }
 
 
 def scored(every: Sequence[Plan]) -> frozenset[str]:
@@ -172,7 +217,11 @@ def make(every: Sequence[Plan], shelf: Shelf, given: argparse.Namespace) -> None
                 if run.id not in told and (record := shelf.outcome(run.id)):
                     told.add(run.id)
                     result = record.get("result", {})
-                    figure = f"{result['test_map']:.2f}, {result['seconds']:.0f} s" if result else record["error"]
+                    figure = (
+                        f"{result['test_map']:.2f}, {result['seconds']:.0f} s"
+                        if result
+                        else record["error"]
+                    )
                     print(f"{run.table}; {run.row}; {run.stage} {run.seed}; {figure}", flush=True)
     finally:
         workers.stop()
@@ -196,14 +245,24 @@ def beside_reference(plan: Plan, shelf: Shelf) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", default=[], metavar="PIXELS=DIR", help="original or jpeg88-448")
-    parser.add_argument("--pixels", choices=PIXELS, help="of the tables; default: as plan.json has it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="PIXELS=DIR", help="original or jpeg88-448"
+    )
+    parser.add_argument(
+        "--pixels", choices=PIXELS, help="of the tables; default: as plan.json has it"
+    )
     parser.add_argument("--weights", action="append", default=[], metavar="FILE")
     parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
-    parser.add_argument("--scratch", type=Path, default=Path("build/voc-plan"), help="folder of unfinished runs")
+    parser.add_argument(
+        "--scratch", type=Path, default=Path("build/voc-plan"), help="folder of unfinished runs"
+    )
     parser.add_argument("--results", type=Path, default=HERE / "results" / "voc2012-lite0")
-    parser.add_argument("--also", type=Path, action="append", default=[], help="more folders for new results")
+    parser.add_argument(
+        "--also", type=Path, action="append", default=[], help="more folders for new results"
+    )
     parser.add_argument("--plan", type=Path, default=HERE / "plan.json")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--jobs", type=int, default=1)
@@ -212,7 +271,11 @@ def main() -> None:
     parser.add_argument("--retry", action="store_true", help="make failed runs again")
     parser.add_argument("--tables", action="store_true")
     given = parser.parse_args()
-    stored = json.loads(given.plan.read_text(encoding="utf-8")).get("pixels") if given.plan.exists() else None
+    stored = (
+        json.loads(given.plan.read_text(encoding="utf-8")).get("pixels")
+        if given.plan.exists()
+        else None
+    )
     first = given.data[0].partition("=")[0] if given.data else "jpeg88-448"
     pixels = given.pixels or stored or first
     every = plans(pixels)

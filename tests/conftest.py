@@ -9,8 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-for _signal in (signal.SIGINT, signal.SIGHUP):  # which tests started in the background would ignore, and their children
-    signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
+for _signal in (
+    signal.SIGINT,
+    signal.SIGHUP,
+):  # which tests started in the background would ignore, and their children
+    signal.signal(
+        _signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL
+    )
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a network
 os.environ["SPML_CACHE"] = tempfile.mkdtemp(prefix="spml-cache-")  # nor touches the user's cache
 atexit.register(shutil.rmtree, os.environ["SPML_CACHE"], ignore_errors=True)
@@ -47,7 +52,15 @@ def quick():
     """Settings for a run of two seconds."""
     from spml.train import Settings
 
-    return Settings(method="gr", backbone="tiny", epochs=3, batch_size=32, lr=3e-3, flip=False, accelerator="cpu")
+    return Settings(
+        method="gr",
+        backbone="tiny",
+        epochs=3,
+        batch_size=32,
+        lr=3e-3,
+        flip=False,
+        accelerator="cpu",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +88,9 @@ def pictures(tmp_path):
     folder.mkdir()
     rows = ["image,label,split"]
     for i in range(12):
-        colour, name = [((200, 30, 30), "red"), ((30, 200, 30), "green"), ((30, 30, 200), "blue")][i % 3]
+        colour, name = [((200, 30, 30), "red"), ((30, 200, 30), "green"), ((30, 30, 200), "blue")][
+            i % 3
+        ]
         Image.new("RGB", (20 + i, 16), colour).save(folder / f"{i}.{'png' if i % 2 else 'jpg'}")
         split = ("val", "test")[i % 2] if i >= 8 else "train"
         rows.append(f"photos/{i}.{'png' if i % 2 else 'jpg'},{name},{split}")
@@ -90,10 +105,16 @@ def outcome(folder: Path) -> dict:
     return {name: value for name, value in result.items() if name not in TIMINGS}
 
 
-def contents(folder: Path, without=("result.json", "last.ckpt", "config.json", "report.html")) -> dict[str, bytes]:
+def contents(
+    folder: Path, without=("result.json", "last.ckpt", "config.json", "report.html")
+) -> dict[str, bytes]:
     """Every file's bytes by name, timings aside."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in without}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in files
+        if path.name not in without
+    }
 
 
 def assert_resumes(data, settings, folder: Path, options=None) -> dict:

@@ -47,7 +47,9 @@ def test_json_is_written_into_new_folders(tmp_path):
 
 def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
     path, seen = tmp_path / "a.txt", []
-    monkeypatch.setattr(os, "fsync", lambda number: seen.append((os.fstat(number).st_size, path.exists())))
+    monkeypatch.setattr(
+        os, "fsync", lambda number: seen.append((os.fstat(number).st_size, path.exists()))
+    )
     write_text(path, "whole")
     assert seen == [(5, False)] and path.read_text() == "whole"
 
@@ -82,5 +84,6 @@ def test_a_librarys_error_is_a_full_disk_only_where_little_is_left(tmp_path, mon
     for free, told in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
         monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
         assert (
-            str(unwritten(tmp_path / "a", RuntimeError("it\nbroke"))) == f"{tmp_path / 'a'} cannot be written: {told}"
+            str(unwritten(tmp_path / "a", RuntimeError("it\nbroke")))
+            == f"{tmp_path / 'a'} cannot be written: {told}"
         )

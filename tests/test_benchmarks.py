@@ -22,9 +22,14 @@ def missing(module: str, name: str) -> bool:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_all_that_a_script_imports_is_there(script: Path) -> None:
     taken = [
-        node for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+        node
+        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
     ]
     ours = [
-        (node.module, alias.name) for node in taken for alias in node.names if (node.module or "").startswith("spml")
+        (node.module, alias.name)
+        for node in taken
+        for alias in node.names
+        if (node.module or "").startswith("spml")
     ]
     assert [f"{module}.{name}" for module, name in ours if missing(module, name)] == []

@@ -25,7 +25,14 @@ def test_threads_that_decode_are_as_many_as_cores_that_may_be_used_up_to_eight(m
 
 @pytest.mark.parametrize(
     "text,found",
-    [("max 100000", 6), ("200000 100000", 2), ("250000 100000", 2), ("50000 100000", 1), ("900000 100000", 6), ("", 6)],
+    [
+        ("max 100000", 6),
+        ("200000 100000", 2),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("900000 100000", 6),
+        ("", 6),
+    ],
 )
 def test_a_container_has_the_cores_that_its_quota_gives_it(monkeypatch, no_container, text, found):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)

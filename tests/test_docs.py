@@ -16,12 +16,16 @@ ROOT = Path(__file__).parents[1]
 
 
 def blocks(name, language):
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+    return re.findall(
+        rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL
+    )
 
 
 def test_the_library_example_of_the_readme_runs_as_pasted(tmp_path):
     (example,) = blocks("README.md", "python")
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"\d\.\d{3}\n", done.stdout)
     assert len(example.strip().splitlines()) <= 11
@@ -29,9 +33,13 @@ def test_the_library_example_of_the_readme_runs_as_pasted(tmp_path):
 
 def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
     (example,) = blocks("docs/sklearn.md", "python")
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"\['car' 'cat' 'dog' 'tree'\] \(200, 4\) 0\.[89]\d\n", done.stdout), done.stdout
+    assert re.fullmatch(r"\['car' 'cat' 'dog' 'tree'\] \(200, 4\) 0\.[89]\d\n", done.stdout), (
+        done.stdout
+    )
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
 
 
@@ -63,7 +71,10 @@ def test_the_readme_names_commands_and_files_that_exist():
 
 def anchors(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    headings = [re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    headings = [
+        re.sub(r"[^\w\- ]", "", line.lower())
+        for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 
@@ -89,18 +100,24 @@ def test_the_examples_of_add_a_method_work(tmp_path, monkeypatch):
     loss = losses.create("mine:soft_negative", strength=0.3)
     z = torch.randn(4, 3, requires_grad=True)
     loss(z, torch.eye(4, 3), epoch=1, epochs=2, index=None).backward()
-    assert z.grad is not None and [o.name for o in losses.options("mine:soft_negative")] == ["strength"]
+    assert z.grad is not None and [o.name for o in losses.options("mine:soft_negative")] == [
+        "strength"
+    ]
     monkeypatch.setitem(METHODS, "my_hill", "framework_example")
     from spml.losses import presets
     from tests.losses import test_oracles
 
     name, options, call, oracle = eval(case, vars(test_oracles))
     test_oracles.test_loss_is_its_formula(name, options, call, oracle, 0)
-    monkeypatch.setattr(presets, "PRESETS", {**presets.PRESETS, **eval(f"{{{values}}}", vars(presets))})
+    monkeypatch.setattr(
+        presets, "PRESETS", {**presets.PRESETS, **eval(f"{{{values}}}", vars(presets))}
+    )
     assert losses.preset("my_hill", "voc").options == {"lam": 1.5}
 
 
-def test_the_example_of_a_method_that_looks_at_features_trains(scenes, quick, tmp_path, monkeypatch):
+def test_the_example_of_a_method_that_looks_at_features_trains(
+    scenes, quick, tmp_path, monkeypatch
+):
     (tmp_path / "peaks.py").write_text(blocks("docs/add-a-method.md", "python")[-1])
     monkeypatch.syspath_prepend(tmp_path)
     import numpy as np
@@ -113,16 +130,27 @@ def test_the_example_of_a_method_that_looks_at_features_trains(scenes, quick, tm
 
     maps, observed = torch.randn(4, 3, 2, 2), torch.eye(4, 3)
     logits = maps.mean(dim=(2, 3))
-    expected = torch.where(observed == 1, -maps.amax(dim=(2, 3)).sigmoid().log(), -(-logits).sigmoid().log()).mean()
-    loss = losses.create("peaks:peaks")(logits, observed, features=maps, epoch=1, epochs=1, index=None)
+    expected = torch.where(
+        observed == 1, -maps.amax(dim=(2, 3)).sigmoid().log(), -(-logits).sigmoid().log()
+    ).mean()
+    loss = losses.create("peaks:peaks")(
+        logits, observed, features=maps, epoch=1, epochs=1, index=None
+    )
     assert torch.allclose(loss, expected)
-    result = fit(scenes, replace(quick, method="peaks:peaks", epochs=1), tmp_path / "run", quiet=True)
+    result = fit(
+        scenes, replace(quick, method="peaks:peaks", epochs=1), tmp_path / "run", quiet=True
+    )
     assert result["method"] == "peaks:peaks" and result["test_map"] > 0
     labels, names = np.tile(np.eye(3, dtype=np.int8), (4, 1)), np.array(["a", "b", "c"])
     np.savez(tmp_path / "vectors.npz", x=np.ones((12, 4), np.float32), labels=labels, classes=names)
     vectors = load(tmp_path / "vectors.npz", labels="observed")
     with pytest.raises(UserError, match="peaks looks at class maps: give pictures"):
-        fit(vectors, replace(quick, method="peaks:peaks", backbone="linear"), tmp_path / "none", quiet=True)
+        fit(
+            vectors,
+            replace(quick, method="peaks:peaks", backbone="linear"),
+            tmp_path / "none",
+            quiet=True,
+        )
 
 
 def test_every_method_has_its_section():
@@ -151,7 +179,10 @@ def test_the_tables_of_the_methods_page_are_those_of_the_recorded_results(monkey
     import method_cost
 
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    recorded = {"digits-methods.json": digits_methods.tables, "method-cost.json": method_cost.tables}
+    recorded = {
+        "digits-methods.json": digits_methods.tables,
+        "method-cost.json": method_cost.tables,
+    }
     for name, tables in recorded.items():
         file = ROOT / "benchmarks" / "results" / name
         assert tables(json.loads(file.read_text())) in page, name
@@ -171,14 +202,22 @@ def test_the_cost_of_a_method_is_measured_and_put_into_a_page(monkeypatch, tmp_p
     method_cost.main()
     rows = {row["row"]: row for row in json.loads(figures.read_text())["rows"]}
     assert list(rows) == ["role", "em_apl", "em_apl, base gr"]
-    assert rows["role"]["own_optimizer_seconds"] > 0 and rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
+    assert (
+        rows["role"]["own_optimizer_seconds"] > 0
+        and rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
+    )
     assert rows["em_apl"]["between_seconds"] > 0 and rows["em_apl"]["options"]["beta"] == 0.02
-    monkeypatch.setattr(sys, "argv", ["method_cost.py", "--json", str(figures), "--docs", str(page)])
+    monkeypatch.setattr(
+        sys, "argv", ["method_cost.py", "--json", str(figures), "--docs", str(page)]
+    )
     method_cost.main()
     assert page.read_text().startswith(
         "before\n<!-- generated: method_cost -->\nvoc: batch 8, 20 classes, 4,574 items."
     )
-    assert page.read_text().endswith("<!-- end -->\nafter\n") and "| em_apl, base gr |" in page.read_text()
+    assert (
+        page.read_text().endswith("<!-- end -->\nafter\n")
+        and "| em_apl, base gr |" in page.read_text()
+    )
 
 
 def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
@@ -217,7 +256,8 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
     from render import TABLES, render
 
     pages = [
-        (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("performance", "predict", "review", "sklearn")
+        (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+        for name in ("performance", "predict", "review", "sklearn")
     ]
     assert [render(page) for page in pages] == pages
     assert all(f"<!-- generated: {name} -->" in "".join(pages) for name in TABLES)
@@ -238,11 +278,20 @@ def test_the_calibration_benchmark_takes_any_run_with_scores(finished, monkeypat
     from calibration_tables import BASELINES, OURS, tables
 
     (record,) = examined("scenes", finished, 1, tmp_path)
-    assert {OURS, *BASELINES} <= set(record["test"]) and set(record["halves"]) == set(record["test"])
+    assert {OURS, *BASELINES} <= set(record["test"]) and set(record["halves"]) == set(
+        record["test"]
+    )
     assert len(record["epochs"]["true"]) == 3 and set(record["estimates"]) >= {"map", "macro_f1"}
-    made = tables([record, {**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}])
+    made = tables(
+        [
+            record,
+            {**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}},
+        ]
+    )
     assert "1 runs × 2 draws" in made["calibration_test"]
-    worse = tables([{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}])
+    worse = tables(
+        [{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}]
+    )
     assert "does **not** beat" in worse["calibration_verdict"]
 
 
@@ -251,11 +300,24 @@ def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypa
     from choosing import choosing, voc_maps
 
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    assert f"<!-- generated: choosing -->\n{choosing()}\n<!-- end -->" in page, "make docs writes it again"
-    assert "benchmarks/choosing.py docs/choosing.md" in (ROOT / "Makefile").read_text(encoding="utf-8")
-    runs = [json.loads(path.read_text()) for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json")]
-    rates = [(run, 1.0 if run["config"].get("head", "").startswith("query") else 10.0) for run in runs]
-    runs = [run for run, times in rates if run["settings"]["lr"] == 5e-5 and run["settings"]["head_lr"] == times]
+    assert f"<!-- generated: choosing -->\n{choosing()}\n<!-- end -->" in page, (
+        "make docs writes it again"
+    )
+    assert "benchmarks/choosing.py docs/choosing.md" in (ROOT / "Makefile").read_text(
+        encoding="utf-8"
+    )
+    runs = [
+        json.loads(path.read_text())
+        for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json")
+    ]
+    rates = [
+        (run, 1.0 if run["config"].get("head", "").startswith("query") else 10.0) for run in runs
+    ]
+    runs = [
+        run
+        for run, times in rates
+        if run["settings"]["lr"] == 5e-5 and run["settings"]["head_lr"] == times
+    ]
     trials = {run["method"] for run in runs if not run["options"]}
     assert trials <= set(voc_maps()), "what was run is not printed as not run"
 
@@ -287,4 +349,6 @@ def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatc
 def test_the_page_of_commands_is_what_their_help_says():
     from spml.cli.describe import page
 
-    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == page(), "make docs writes it again"
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == page(), (
+        "make docs writes it again"
+    )

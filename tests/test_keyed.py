@@ -17,7 +17,9 @@ def test_uniform_numbers_lie_strictly_between_0_and_1():
 
 def test_the_ends_of_the_range_are_never_reached(monkeypatch):
     for value in (0, -1):  # 64 bits all off, all on
-        monkeypatch.setattr("spml.keyed.bits", lambda index, salt, value=value: torch.full_like(index, value))
+        monkeypatch.setattr(
+            "spml.keyed.bits", lambda index, salt, value=value: torch.full_like(index, value)
+        )
         assert 0 < uniform(INDEX[:1], 0, 1).item() < 1 and normal(INDEX[:1], 0, 1).isfinite().all()
 
 
@@ -50,7 +52,9 @@ def test_an_items_numbers_do_not_depend_on_its_batch(draw):
     shuffled = torch.randperm(len(INDEX), generator=torch.Generator().manual_seed(0))[:777]
     for batch in (shuffled, shuffled[:1], shuffled[:13]):
         torch.testing.assert_close(draw(batch, 9, 3, 2), whole[batch], rtol=1e-6, atol=1e-6)
-    assert torch.equal(uniform(shuffled, 9, 3, 2), uniform(INDEX, 9, 3, 2)[shuffled])  # and these to the bit
+    assert torch.equal(
+        uniform(shuffled, 9, 3, 2), uniform(INDEX, 9, 3, 2)[shuffled]
+    )  # and these to the bit
 
 
 def test_integers_of_any_width_are_the_same_items():

@@ -11,13 +11,31 @@ import spml
 SOURCE = Path(spml.__file__).parent
 ROOMS = (
     *("errors", "atomic", "cores", "keyed", "launch"),  # single files
-    *("losses", "data", "methods", "metrics", "model", "runs", "train", "use", "report", "bench", "analysis", "cli"),
+    *(
+        "losses",
+        "data",
+        "methods",
+        "metrics",
+        "model",
+        "runs",
+        "train",
+        "use",
+        "report",
+        "bench",
+        "analysis",
+        "cli",
+    ),
     "__main__",
 )
 EXCEPTIONS = {
-    ("losses/registry.py", "methods"),  # one dict holds the names of both; a method's module loads when asked for
+    (
+        "losses/registry.py",
+        "methods",
+    ),  # one dict holds the names of both; a method's module loads when asked for
 }
-FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")  # which is the door to them all
+FILES = sorted(
+    path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"
+)  # which is the door to them all
 MODULE = re.compile(r"spml(\.\w+)+")
 
 
@@ -30,7 +48,11 @@ def named(text: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports have full names"
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE.fullmatch(node.value):
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and MODULE.fullmatch(node.value)
+        ):
             found.add(node.value)
     return {name.split(".")[1] for name in found if name.startswith("spml.")} & set(ROOMS)
 
@@ -52,7 +74,9 @@ def test_every_room_has_its_place():
 @pytest.mark.parametrize("name", ROOMS)
 def test_a_room_knows_only_the_rooms_above_it(name):
     own = [path for path in FILES if room(path) == name]
-    against = {(path.relative_to(SOURCE).as_posix(), other) for path in own for other in below(path)}
+    against = {
+        (path.relative_to(SOURCE).as_posix(), other) for path in own for other in below(path)
+    }
     assert against == {one for one in EXCEPTIONS if room(SOURCE / one[0]) == name}
 
 

@@ -19,13 +19,21 @@ def benchmarks(monkeypatch):
 def test_all_parts_are_measured(benchmarks, tmp_path, capsys):
     import throughput
 
-    small = "--fake 40 --backbone test_resnet --size 32 --batch 8 --epochs 2 --device cpu --budget 0.1"
-    found = throughput.main([*small.split(), "--set", "flip=False", "--json", str(tmp_path / "found.json")])
+    small = (
+        "--fake 40 --backbone test_resnet --size 32 --batch 8 --epochs 2 --device cpu --budget 0.1"
+    )
+    found = throughput.main(
+        [*small.split(), "--set", "flip=False", "--json", str(tmp_path / "found.json")]
+    )
     names = ["step", "epoch from cold", "epoch from cache", "evaluation", "whole experiment"]
     assert set(found["seconds"]) == set(found["ratios"]) == set(names)
     assert all(value > 0 for pair in found["seconds"].values() for value in pair.values())
     for run in found["runs"].values():
-        assert run["whole"] > sum(run["epochs"]) and len(run["epochs"]) == 2 and run["cold"] > run["epochs"][0]
+        assert (
+            run["whole"] > sum(run["epochs"])
+            and len(run["epochs"]) == 2
+            and run["cold"] > run["epochs"][0]
+        )
     stored = json.loads((tmp_path / "found.json").read_text())
     assert stored["ratios"] == found["ratios"] and stored["asked"]["set"] == {"flip": False}
     said = capsys.readouterr().out
@@ -43,13 +51,25 @@ def test_unknown_parts_are_refused(benchmarks, capsys):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc", "convolution and matrix products"),
-        ("void at::native::batch_norm_backward_reduce_channels_last_kernel<4, float>", "batch norm"),
+        (
+            "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc",
+            "convolution and matrix products",
+        ),
+        (
+            "void at::native::batch_norm_backward_reduce_channels_last_kernel<4, float>",
+            "batch norm",
+        ),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "batch norm"),
         ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>", "optimiser"),
-        ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>", "copies and casts"),
+        (
+            "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>",
+            "copies and casts",
+        ),
         ("void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16>", "copies and casts"),
-        ("void at::native::vectorized_elementwise_kernel<4, clamp_min>", "elementwise, pooling and sums"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, clamp_min>",
+            "elementwise, pooling and sums",
+        ),
         ("something new", "others"),
     ],
 )
@@ -64,7 +84,12 @@ def test_time_by_kind_and_what_is_idle(benchmarks):
 
     events = [
         {"cat": "kernel", "name": "conv", "ts": 10.0, "dur": 40.0},
-        {"cat": "kernel", "name": "elementwise", "ts": 30.0, "dur": 40.0},  # beside it on another stream
+        {
+            "cat": "kernel",
+            "name": "elementwise",
+            "ts": 30.0,
+            "dur": 40.0,
+        },  # beside it on another stream
         {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 100.0, "dur": 10.0},
         {"cat": "cpu_op", "name": "aten::conv2d", "ts": 0.0, "dur": 500.0},
         {"ph": "M"},

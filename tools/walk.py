@@ -97,7 +97,9 @@ def record(*arguments: str) -> Walk:
         sys.setprofile(None)
         threading.setprofile(None)
     if code:
-        raise SystemExit(f"spml {' '.join(arguments)} ended with exit code {code}:\n{printed.getvalue()}")
+        raise SystemExit(
+            f"spml {' '.join(arguments)} ended with exit code {code}:\n{printed.getvalue()}"
+        )
     return recorder.walk()
 
 
@@ -146,7 +148,9 @@ def table(found: dict[str, Walk]) -> str:
 def main() -> None:
     """Print the table, or write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/architecture.md")
+    parser.add_argument(
+        "--write", action="store_true", help="replace the table in docs/architecture.md"
+    )
     parser.add_argument("--files", metavar="WALK", help="list the files of one walk")
     options = parser.parse_args()
     found = walks()

@@ -65,7 +65,11 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 def held(folder: Path) -> list[Path]:
     """What a folder holds, but for what a killed process had not finished writing."""
-    return [path for path in folder.iterdir() if not (path.name.startswith(".") and path.suffix == ".part")]
+    return [
+        path
+        for path in folder.iterdir()
+        if not (path.name.startswith(".") and path.suffix == ".part")
+    ]
 
 
 def unwritten(path: Path, error: Exception) -> UserError:
@@ -73,7 +77,10 @@ def unwritten(path: Path, error: Exception) -> UserError:
     if isinstance(error, OSError):
         full, reason = error.errno in FULL, error.strerror or str(error)
     else:
-        full, reason = shutil.disk_usage(path.parent).free < LITTLE, " ".join(str(error).split())[:150]
+        full, reason = (
+            shutil.disk_usage(path.parent).free < LITTLE,
+            " ".join(str(error).split())[:150],
+        )
     kept = "; the one written before is whole" if path.exists() else ""
     return UserError(f"{path} cannot be written: {'the disk is full' if full else reason}{kept}")
 

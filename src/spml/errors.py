@@ -1,6 +1,8 @@
 """What the user can mend: the command line prints these as one line and ends with exit code 2."""
 
-DAMAGED = "put the file back as spml train wrote it, or train again"  # what to do about a file of a run
+DAMAGED = (
+    "put the file back as spml train wrote it, or train again"  # what to do about a file of a run
+)
 
 
 class UserError(ValueError):

@@ -10,7 +10,11 @@ def launched() -> tuple[int, int] | None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         return here, int(os.environ["WORLD_SIZE"]) // here
-    if "SLURM_NTASKS" in os.environ and os.environ.get("SLURM_JOB_NAME") not in (None, "bash", "interactive"):
+    if "SLURM_NTASKS" in os.environ and os.environ.get("SLURM_JOB_NAME") not in (
+        None,
+        "bash",
+        "interactive",
+    ):
         nodes = int(os.environ.get("SLURM_NNODES", "1"))
         return int(os.environ["SLURM_NTASKS"]) // nodes, nodes
     return None

@@ -33,13 +33,17 @@ def test_the_distance_is_that_of_samples(make):
     below = [np.searchsorted(part, grid[:-1], side="right") / len(part) for part in (one, other)]
     assert found.distances[1] == pytest.approx((np.abs(below[0] - below[1]) * np.diff(grid)).sum())
     assert sum(found.positive_counts) == found.positives == unknown.positive.sum()
-    assert sum(found.negative_counts) == found.negatives and found.best_distance == found.distances[2]
+    assert (
+        sum(found.negative_counts) == found.negatives and found.best_distance == found.distances[2]
+    )
 
 
 def test_nothing_told_apart_before_training_and_all_after(make):
     found = distinguishability(unknown_labels(make()))
     assert found.distances[0] == 0 and found.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
-    bins = [np.flatnonzero(counts).tolist() for counts in (found.positive_counts, found.negative_counts)]
+    bins = [
+        np.flatnonzero(counts).tolist() for counts in (found.positive_counts, found.negative_counts)
+    ]
     assert bins == [[44], [5]] and len(found.positive_counts) == 50  # at 0.88 and 0.12
 
 
@@ -66,7 +70,11 @@ def test_a_constant_share_is_taken_for_one():
 @pytest.mark.parametrize(
     ("positives", "labels", "together"),
     [
-        ([20, 10, 4], [100, 100, 40], [(20, 100), (10, 100), (4, 40)]),  # 5.7 are expected in the last
+        (
+            [20, 10, 4],
+            [100, 100, 40],
+            [(20, 100), (10, 100), (4, 40)],
+        ),  # 5.7 are expected in the last
         ([20, 10, 1, 2], [100, 100, 20, 10], [(20, 100), (10, 100), (3, 30)]),
         ([20, 10, 0], [100, 100, 1], [(20, 100), (10, 100), (0, 1)]),
         ([20, 10], [100, 100], [(20, 100), (10, 100)]),
@@ -76,17 +84,23 @@ def test_shares_are_compared_by_chi_squared_rare_bins_together(positives, labels
     hits, total = np.array(together, float).T
     share = hits.sum() / total.sum()
     statistic = ((hits - share * total) ** 2 / (share * (1 - share) * total)).sum()
-    assert constant_p(np.array(positives), np.array(labels)) == pytest.approx(chi2.sf(statistic, len(total) - 1))
+    assert constant_p(np.array(positives), np.array(labels)) == pytest.approx(
+        chi2.sf(statistic, len(total) - 1)
+    )
 
 
-@pytest.mark.parametrize(("positives", "labels"), [([3], [9]), ([0, 0], [50, 50]), ([50, 50], [50, 50])])
+@pytest.mark.parametrize(
+    ("positives", "labels"), [([3], [9]), ([0, 0], [50, 50]), ([50, 50], [50, 50])]
+)
 def test_shares_that_cannot_differ_are_constant(positives, labels):
     assert constant_p(np.array(positives), np.array(labels)) == 1.0
 
 
 def test_bins_of_ten_labels_count_as_points():
     confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
-    assert ratios(confidence, positive, 0.5, 0).within == 0.5  # of the first two; the share of the second is k_hat's
+    assert (
+        ratios(confidence, positive, 0.5, 0).within == 0.5
+    )  # of the first two; the share of the second is k_hat's
     few = ratios(confidence[15:], positive[15:], 0.5, 0)
     assert few.within == 0.0 and few.rank_correlation is None
 
@@ -101,7 +115,11 @@ def test_wilson():
 
 def test_both_ends_of_a_run(make):
     found = assumptions(unknown_labels(make()), 0.6)
-    assert (found.before.epoch, found.after.epoch, found.a) == (0, 2, 0.6) and found.after.higher == 1
+    assert (found.before.epoch, found.after.epoch, found.a) == (
+        0,
+        2,
+        0.6,
+    ) and found.after.higher == 1
 
 
 @pytest.mark.parametrize("epoch", [0, 2])

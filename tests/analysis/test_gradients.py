@@ -36,7 +36,9 @@ def test_gradients_are_the_papers():
     curves = {curve.label: curve for curve in gradient_curves()}
     assert list(curves) == list(FORMULAS)
     for label, formula in FORMULAS.items():
-        np.testing.assert_allclose(curves[label].values, formula(np.asarray(curves[label].p)), rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(
+            curves[label].values, formula(np.asarray(curves[label].p)), rtol=1e-7, atol=1e-9
+        )
 
 
 def test_confidences_can_be_given():

@@ -21,7 +21,11 @@ def axes():
 
 
 def test_names_do_not_overlap_nor_leave_the_axes(axes):
-    name_ends(axes, [(9.9, "a", "k"), (9.8, "b", "k"), (9.7, "c", "k"), (2.0, "AN", "k"), (50.0, "far", "k")], 1.0)
+    name_ends(
+        axes,
+        [(9.9, "a", "k"), (9.8, "b", "k"), (9.7, "c", "k"), (2.0, "AN", "k"), (50.0, "far", "k")],
+        1.0,
+    )
     places = {text.get_text(): text.xy[1] for text in axes.texts}
     ordered = sorted(places.values())
     points = axes.bbox.height * 72 / axes.figure.dpi / 10  # of one unit
@@ -38,7 +42,11 @@ def test_no_ends_no_names(axes):
 def test_the_highest_bar_of_either_group_is_within_the_axes(tmp_path, monkeypatch):
     tops = []
     histogram = plots_confidence._histogram
-    monkeypatch.setattr(plots_confidence, "_histogram", lambda ax, one, top: (histogram(ax, one, top), tops.append(ax)))
+    monkeypatch.setattr(
+        plots_confidence,
+        "_histogram",
+        lambda ax, one, top: (histogram(ax, one, top), tops.append(ax)),
+    )
     spread, peaked = [5] * 20, [90] + [10] + [0] * 18
     for counts in ((spread, peaked), (peaked, spread)):
         one = Distinguishability("an", "an-0", 100, 100, [0, 1], [0.0, 0.1], 1, *counts)
@@ -50,9 +58,14 @@ def test_the_highest_bar_of_either_group_is_within_the_axes(tmp_path, monkeypatc
 def test_every_pair_of_axes_of_the_assumptions_is_drawn_upon(tmp_path, monkeypatch, starts, panels):
     seen = []
     drawn = plots_confidence._ratios
-    monkeypatch.setattr(plots_confidence, "_ratios", lambda ax, *rest: (drawn(ax, *rest), seen.append(ax)))
+    monkeypatch.setattr(
+        plots_confidence, "_ratios", lambda ax, *rest: (drawn(ax, *rest), seen.append(ax))
+    )
     positive = np.arange(40) % 4 == 0
     at = {p: ratios(np.full(40, p), positive, 0.5, 0) for p in (*starts, 0.9)}
-    found = [Assumptions(name, name, 0.5, at[p], at[0.9]) for name, p in zip(("gr", "an"), starts, strict=True)]
+    found = [
+        Assumptions(name, name, 0.5, at[p], at[0.9])
+        for name, p in zip(("gr", "an"), starts, strict=True)
+    ]
     plots_confidence.draw_assumptions(found, tmp_path / "e.svg")
     assert len(seen) == panels and seen[0].figure.axes == seen

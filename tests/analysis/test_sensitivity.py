@@ -20,9 +20,13 @@ def test_the_grid_is_the_papers():
         (sigma, mu) for sigma in (0.1, 0.5, 1) for mu in (0.2, 0.4, 0.6, 0.8, 1.0)
     }
     assert all((point.options["w"][0], point.options["b"][0]) == (0, -2) for point in beta.points)
-    assert all((point.options["mu"][0], point.options["sigma"][0]) == (0.5, 2) for point in alpha.points)
+    assert all(
+        (point.options["mu"][0], point.options["sigma"][0]) == (0.5, 2) for point in alpha.points
+    )
     qs = (0.01, 0.25, 0.5, 0.75, 1)
-    assert {(point.options["q2"], point.x) for point in q.points} == {(q2, q3) for q2 in qs for q3 in (*qs, 1.5)}
+    assert {(point.options["q2"], point.x) for point in q.points} == {
+        (q2, q3) for q2 in qs for q3 in (*qs, 1.5)
+    }
     assert [point.options["q3"] for point in moving.points] == [1.0, 0.01, (0.01, 1.0), (1.0, 0.01)]
     assert [len(study.points) for study in short_form()] == [4, 4, 4, 4]
 
@@ -43,14 +47,26 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
     assert len(made) == 5 and problems == []
     group = comparable(made, study_cases(STUDIES))
     assert {run.name for run in group} == {"one", "other", "level"}
-    assert the(GR, group).name == "one" and the(LINES[0], group).name == "level" and the(LINES[1], group) is None
+    assert (
+        the(GR, group).name == "one"
+        and the(LINES[0], group).name == "level"
+        and the(LINES[1], group) is None
+    )
     assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
     both = [run for run in made if run.name in ("one", "seed")]
-    assert [run.name for run in comparable(both, [GR])] == ["one"]  # of as many, those of the lower seed
-    better = replace(both[0], name="better", config={**both[0].config, "lr": 0.3}, result={"val_map": 99.0})
-    assert [run.name for run in comparable([*both, better], [GR])] == ["better"]  # then those with better figures
+    assert [run.name for run in comparable(both, [GR])] == [
+        "one"
+    ]  # of as many, those of the lower seed
+    better = replace(
+        both[0], name="better", config={**both[0].config, "lr": 0.3}, result={"val_map": 99.0}
+    )
+    assert [run.name for run in comparable([*both, better], [GR])] == [
+        "better"
+    ]  # then those with better figures
     for study, found in zip(STUDIES, sensitivity(group), strict=True):
-        assert [(p.line, p.x, p.label) for p in found.points] == [(p.line, p.x, p.label) for p in study.points]
+        assert [(p.line, p.x, p.label) for p in found.points] == [
+            (p.line, p.x, p.label) for p in study.points
+        ]
         assert [(level.line, level.label) for level in found.levels] == [("AN", "AN"), ("EM", "EM")]
     *_, moving = sensitivity(group)
     assert [point.run for point in moving.points] == ["one", None, "other", None]
@@ -61,12 +77,18 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
 @pytest.mark.parametrize(("selection", "name"), [("complete", "mAP"), ("observed", "estimate")])
 def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, name):
     file = make("gr-0", **published()) / "result.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "selection": selection, "test_map": None}))
+    file.write_text(
+        json.dumps({**json.loads(file.read_text()), "selection": selection, "test_map": None})
+    )
     draw(FIGURES["c"], Source(find(tmp_path)[0]), tmp_path)
-    assert (tmp_path / "sensitivity.svg").read_text(encoding="utf-8").count(f">validation {name}, %<") == 4
+    assert (tmp_path / "sensitivity.svg").read_text(encoding="utf-8").count(
+        f">validation {name}, %<"
+    ) == 4
 
 
-@pytest.mark.parametrize(("file", "told"), [("result.json", "best_epoch of the result"), ("config.json", "lacks data")])
+@pytest.mark.parametrize(
+    ("file", "told"), [("result.json", "best_epoch of the result"), ("config.json", "lacks data")]
+)
 def test_a_run_that_does_not_say_what_it_is_is_left_out(make, tmp_path, file, told):
     (make("gr-0", **published()) / file).write_text("{}")
     make("gr-1", **published())
@@ -77,7 +99,11 @@ def test_a_run_that_does_not_say_what_it_is_is_left_out(make, tmp_path, file, to
 def test_records_and_folders_of_one_run_are_one(make, tmp_path):
     folder = make("scores/gr-1", **published())
     result = {"val_map": 1.0, "best_epoch": 1, "selection": "complete"}
-    record = {"config": json.loads((folder / "config.json").read_text()), "history": [], "result": result}
+    record = {
+        "config": json.loads((folder / "config.json").read_text()),
+        "history": [],
+        "result": result,
+    }
     (tmp_path / "gr-1.json").write_text(json.dumps(record))
     (tmp_path / "plan.json").write_text("{}")
     (tmp_path / "broken.json").write_text("{")

@@ -11,7 +11,13 @@ SETTINGS = {"backbone": "tiny", "epochs": 1, "batch_size": 32, "lr": 3e-3, "flip
 
 def done(val_map=50.0, test_map=40.0, **more):
     """A record of a run that ended well."""
-    result = {"val_map": val_map, "test_map": test_map, "selection": "complete", "best_epoch": 1, "seconds": 1.0}
+    result = {
+        "val_map": val_map,
+        "test_map": test_map,
+        "selection": "complete",
+        "best_epoch": 1,
+        "seconds": 1.0,
+    }
     return {"result": {**result, "per_class_ap": None, **more.pop("result", {})}, **more}
 
 
@@ -27,7 +33,12 @@ def job(scenes_file, tmp_path_factory):
     """A small bench on scenes that is done: two methods, two seeds."""
     plan = Plan("bench", str(scenes_file), (Case("an", "an"), Case("gr", "gr")), (0, 1), SETTINGS)
     source = {"source": str(scenes_file), "labels": "complete"}
-    made = Work([plan], Shelf(tmp_path_factory.mktemp("bench")), {str(scenes_file): source}, {"accelerator": "cpu"})
+    made = Work(
+        [plan],
+        Shelf(tmp_path_factory.mktemp("bench")),
+        {str(scenes_file): source},
+        {"accelerator": "cpu"},
+    )
     assert work(made) == 4
     return made
 

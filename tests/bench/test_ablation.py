@@ -12,7 +12,10 @@ def test_the_rows_are_the_papers_and_one_more():
     cases = ablation_cases(0.6849)
     labels = [case.label for case in cases]
     assert [label for label in labels if label in ABLATION] == list(ABLATION)
-    assert [label for label in labels if label not in ABLATION] == ["k̂ ✗, v ✗, L ✗", "k̂ of Eq. (kx), v ✓, L ✓"]
+    assert [label for label in labels if label not in ABLATION] == [
+        "k̂ ✗, v ✗, L ✗",
+        "k̂ of Eq. (kx), v ✓, L ✓",
+    ]
     assert cases[-1].options == {"a": 0.6849}
     assert [case.method for case in cases if case.method != "gr"] == ["an", "gr_learnable"]
     assert len(ablation_cases(None)) == len(cases) - 1
@@ -30,7 +33,9 @@ def test_crosses_are_the_captions_constants_and_all_checks_is_gr():
 def test_all_crosses_is_nearly_assume_negative():
     z, s = torch.linspace(-3, 3, 20).view(4, 5), torch.eye(4, 5)
     crosses = next(case.options for case in ablation_cases(None) if case.label == "k̂ ✗, v ✗, L ✗")
-    assert losses.create("gr", **crosses)(z, s).item() == pytest.approx(losses.create("an")(z, s).item(), rel=0.03)
+    assert losses.create("gr", **crosses)(z, s).item() == pytest.approx(
+        losses.create("an")(z, s).item(), rel=0.03
+    )
 
 
 def test_the_share_of_observed_positives_is_one_over_their_number(scenes, pictures):

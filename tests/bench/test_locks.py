@@ -30,7 +30,9 @@ def gone():
 
 def written(path, pid, host=None, attempt=1, age=0.0):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"host": host or locks.host(), "pid": pid, "token": "x", "attempt": attempt}))
+    path.write_text(
+        json.dumps({"host": host or locks.host(), "pid": pid, "token": "x", "attempt": attempt})
+    )
     os.utime(path, (time.time() - age,) * 2)
 
 
@@ -83,7 +85,9 @@ def test_the_holder_keeps_touching_it(tmp_path, monkeypatch):
 def test_of_many_who_see_it_stale_one_gets_it(tmp_path):
     for number in range(10):
         path = tmp_path / f"{number}.lock"
-        written(path, gone(), age=0) if number == 0 else written(path, 1, host="elsewhere", age=STALE + 1)
+        written(path, gone(), age=0) if number == 0 else written(
+            path, 1, host="elsewhere", age=STALE + 1
+        )
         barrier, got = threading.Barrier(8), []
 
         def attempt(path=path, barrier=barrier, got=got):
@@ -152,14 +156,22 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
         ('{"result": {"val_map": "a"}}', "val_map of the result cannot be 'a'"),
         ('{"result": {"val_map": 50.0}}', "best_epoch of the result cannot be None"),
         (f'{{"result": {RESULT}, "bootstrap": []}}', "the bootstrap is no JSON object"),
-        (f'{{"result": {RESULT}, "bootstrap": {{"images": 3}}}}', "seed of the bootstrap cannot be None"),
-        (f'{{"result": {RESULT}, "observed_counts": [1, "a"]}}', "observed_counts are no list of numbers"),
+        (
+            f'{{"result": {RESULT}, "bootstrap": {{"images": 3}}}}',
+            "seed of the bootstrap cannot be None",
+        ),
+        (
+            f'{{"result": {RESULT}, "observed_counts": [1, "a"]}}',
+            "observed_counts are no list of numbers",
+        ),
     ],
 )
 def test_a_damaged_record_is_named(tmp_path, text, told):
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "x.json").write_text(text)
-    with pytest.raises(UserError, match=rf"x\.json: {told}.*; remove it, and the run is made again"):
+    with pytest.raises(
+        UserError, match=rf"x\.json: {told}.*; remove it, and the run is made again"
+    ):
         Shelf(tmp_path).outcome("x")
 
 

@@ -22,7 +22,11 @@ def one(**settings):
 def test_the_same_training_has_the_same_id_whoever_asks_for_it():
     run = one(epochs=8, size=448).runs(lambda name: None)[0]
     other = Plan(
-        "other", "voc", (Case("row", "gr", {"w": [0, 2], "variant": "official"}),), (0,), {"size": 448, "epochs": 8.0}
+        "other",
+        "voc",
+        (Case("row", "gr", {"w": [0, 2], "variant": "official"}),),
+        (0,),
+        {"size": 448, "epochs": 8.0},
     )
     assert other.runs(lambda name: None)[0].id == run.id
     assert run.id.startswith("gr-") and run.id.endswith("-0")
@@ -37,7 +41,14 @@ def test_the_same_training_has_the_same_id_whoever_asks_for_it():
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"data": "coco"}, {"method": "an"}, {"options": {"q3": 1.5}}, {"settings": {"epochs": 9}}]
+    "change",
+    [
+        {"seed": 1},
+        {"data": "coco"},
+        {"method": "an"},
+        {"options": {"q3": 1.5}},
+        {"settings": {"epochs": 9}},
+    ],
 )
 def test_whatever_changes_training_changes_the_id(change):
     run = one(epochs=8).runs(lambda name: None)[0]
@@ -45,7 +56,10 @@ def test_whatever_changes_training_changes_the_id(change):
 
 
 def test_a_method_of_ones_own_is_another_one_when_its_file_has_changed(tmp_path, monkeypatch):
-    file, text = tmp_path / "changing.py", "def loss(logits, observed, q=1.0):\n    return logits.sum()\n"
+    file, text = (
+        tmp_path / "changing.py",
+        "def loss(logits, observed, q=1.0):\n    return logits.sum()\n",
+    )
     monkeypatch.syspath_prepend(tmp_path)
 
     def made(text):
@@ -59,16 +73,22 @@ def test_a_method_of_ones_own_is_another_one_when_its_file_has_changed(tmp_path,
 
 
 def test_options_that_are_published_for_the_data_are_not_named():
-    (run,) = Plan("t", "voc", (Case("em", "em", {"alpha": 0.2, "eps": 1e-5}),), (0,)).runs(lambda name: None)
+    (run,) = Plan("t", "voc", (Case("em", "em", {"alpha": 0.2, "eps": 1e-5}),), (0,)).runs(
+        lambda name: None
+    )
     assert run.options == {"eps": 1e-5}
     (run,) = Plan("t", "coco", (Case("em", "em", {"alpha": 0.2}),), (0,)).runs(lambda name: None)
     assert run.options == {"alpha": 0.2}
-    (run,) = Plan("t", "voc@jpeg88-448", (Case("ll_r", "ll_r", {"delta": 0.002}),), (0,)).runs(lambda name: None)
+    (run,) = Plan("t", "voc@jpeg88-448", (Case("ll_r", "ll_r", {"delta": 0.002}),), (0,)).runs(
+        lambda name: None
+    )
     assert run.options == {}
 
 
 def test_a_method_of_ones_own_has_an_id_that_is_a_file_name():
-    (run,) = Plan("t", "x.csv", (Case("own", "torch.nn.functional:cross_entropy"),), (0,)).runs(lambda name: None)
+    (run,) = Plan("t", "x.csv", (Case("own", "torch.nn.functional:cross_entropy"),), (0,)).runs(
+        lambda name: None
+    )
     assert run.id.replace("-", "").replace("_", "").isalnum()
 
 
@@ -82,7 +102,9 @@ def test_a_grid_is_rates_by_published_and_alternative_for_every_method():
         assert plan.finals(case, lambda name: None) == []
         if case.space.alternatives:
             assert sorted({run.settings["lr"] for run in trials}) == sorted(RATES)
-            assert [run.options for run in trials[:3]] == [{}] * 3 and all(run.options for run in trials[3:])
+            assert [run.options for run in trials[:3]] == [{}] * 3 and all(
+                run.options for run in trials[3:]
+            )
 
 
 def test_a_row_without_alternative_has_more_rates_instead():
@@ -99,10 +121,16 @@ def test_an_option_that_is_given_is_not_varied(search):
     plan = Plan("b", "mine.npz", method_cases(list(given), given), (1,), {}, search)
     for case in plan.cases:
         trials, _ = search.trials(plan, case, lambda name: done())
-        assert all(plain(run.options[name]) == plain(value) for run in trials for name, value in case.options.items())
+        assert all(
+            plain(run.options[name]) == plain(value)
+            for run in trials
+            for name, value in case.options.items()
+        )
         assert len({run.id for run in trials}) == (4 if isinstance(search, Grid) else 8)
     if isinstance(search, Tune):
-        assert {"mu", "q3"} & {name for run in trials for name in run.options}  # the others are varied as before
+        assert {"mu", "q3"} & {
+            name for run in trials for name in run.options
+        }  # the others are varied as before
 
 
 def test_a_row_may_have_data_of_its_own():
@@ -113,7 +141,14 @@ def test_a_row_may_have_data_of_its_own():
 
 def test_final_runs_have_fresh_seeds_and_what_the_best_trial_had(outcomes):
     known, look = outcomes
-    plan = Plan("b", "voc", (Case("em", "em", space=losses.space("em")),), (1, 2, 3), {"epochs": 8}, Grid(RATES))
+    plan = Plan(
+        "b",
+        "voc",
+        (Case("em", "em", space=losses.space("em")),),
+        (1, 2, 3),
+        {"epochs": 8},
+        Grid(RATES),
+    )
     trials = plan.runs(look)
     for number, run in enumerate(trials[:-1]):
         known[run.id] = done(val_map=[1.0, 3.0, 3.0, 2.0, 0.5][number])
@@ -123,7 +158,9 @@ def test_final_runs_have_fresh_seeds_and_what_the_best_trial_had(outcomes):
     assert plan.chosen(plan.cases[0], look) == trials[1]
     finals = plan.finals(plan.cases[0], look)
     assert [run.seed for run in finals] == [1, 2, 3] and {run.stage for run in finals} == {"final"}
-    assert all((run.options, run.settings) == (trials[1].options, trials[1].settings) for run in finals)
+    assert all(
+        (run.options, run.settings) == (trials[1].options, trials[1].settings) for run in finals
+    )
 
 
 def test_a_row_whose_trials_all_fail_has_no_final_runs(outcomes):

@@ -34,16 +34,22 @@ def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     known = reproduction.Page(reproduction.Recorded.read())
     assert "<!-- generated: voc -->\n| method" in page
-    assert reproduction.render(page, {"voc": known.in_short}) == page, "run python benchmarks/reproduction.py"
+    assert reproduction.render(page, {"voc": known.in_short}) == page, (
+        "run python benchmarks/reproduction.py"
+    )
     assert "| `gr` | " in page and "not run yet" not in page
 
 
 def test_the_figure_of_sensitivity_is_of_one_learning_rate_and_not_of_trials_at_others():
     drawn = json.loads((ROOT / "docs" / "figures" / "sensitivity.json").read_text(encoding="utf-8"))
-    names = {point["run"] for study in drawn["study"] for point in (*study["points"], *study["levels"])} - {None}
+    names = {
+        point["run"] for study in drawn["study"] for point in (*study["points"], *study["levels"])
+    } - {None}
     folder = ROOT / "benchmarks" / "results" / "voc2012-lite0"
     assert len(names) >= 4
-    assert {json.loads((folder / f"{name}.json").read_text())["config"]["lr"] for name in names} == {5e-5}
+    assert {
+        json.loads((folder / f"{name}.json").read_text())["config"]["lr"] for name in names
+    } == {5e-5}
 
 
 def test_the_printed_commands_are_the_runs(reproduction):
@@ -62,13 +68,19 @@ def test_the_printed_commands_are_the_runs(reproduction):
         names = [*run.settings, *recorded.COMMON]
         case = Case("", train.method, parse_options(train.method, train.set), data=run.data)
         settings = {name: getattr(train, name) for name in names}
-        assert Plan("", "voc", (case,), (train.seed,), settings).run(case, "final", train.seed).id == run.id, own
+        assert (
+            Plan("", "voc", (case,), (train.seed,), settings).run(case, "final", train.seed).id
+            == run.id
+        ), own
 
 
 def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
     from spml.cli import main
 
-    assert main(["bench", "--verify", "--out", str(ROOT / "benchmarks" / "results" / "voc2012-lite0")]) == 0
+    assert (
+        main(["bench", "--verify", "--out", str(ROOT / "benchmarks" / "results" / "voc2012-lite0")])
+        == 0
+    )
     assert "test  87.46 recorded, scores give" in capsys.readouterr().out
 
 
@@ -83,10 +95,27 @@ def fill(known, folder, rng):
             maps = (80 + rng.random(20)).round(3).tolist()
             precisions = dict(zip(CLASSES, (100 * rng.random(3)).tolist(), strict=True))
             options = method_options(run.method, "voc", run.options)
-            config = {"data": "voc", "method": run.method, "options": options, "seed": run.seed, **run.settings}
-            record = done(85 + rng.random(), 80 + rng.random(), result={"per_class_ap": precisions}, seed=run.seed)
-            record |= {"config": config, "history": [{"epoch": 0, "val_map": 5.0}, {"epoch": 1, "val_map": 80.0}]}
-            record |= {"bootstrap": {"seed": 1, "images": 9, "maps": maps}, "observed_counts": [3, 2, 1]}
+            config = {
+                "data": "voc",
+                "method": run.method,
+                "options": options,
+                "seed": run.seed,
+                **run.settings,
+            }
+            record = done(
+                85 + rng.random(),
+                80 + rng.random(),
+                result={"per_class_ap": precisions},
+                seed=run.seed,
+            )
+            record |= {
+                "config": config,
+                "history": [{"epoch": 0, "val_map": 5.0}, {"epoch": 1, "val_map": 80.0}],
+            }
+            record |= {
+                "bootstrap": {"seed": 1, "images": 9, "maps": maps},
+                "observed_counts": [3, 2, 1],
+            }
             (folder / f"{run.id}.json").write_text(json.dumps(record))
 
 
@@ -103,11 +132,19 @@ def filled(reproduction, tmp_path):
 def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, filled):
     page = reproduction.Page(filled)
     shown = {name: block() for name, block in page.blocks().items()}
-    assert {name for name, text in shown.items() if "not run yet" in text} == {"claims", "confidences"}
+    assert {name for name, text in shown.items() if "not run yet" in text} == {
+        "claims",
+        "confidences",
+    }
     assert shown["claims"].count("| not run yet |") == 3 and " 3 wait for runs." in shown["claims"]
     assert re.search(r"\| ll_r \| 80\.\d\d ± 0\.\d\d \| [+−]?\d\.\d\d \[", shown["table-b"])
-    assert "<summary>Trials: 90 of 90 done</summary>" in shown["table-b"] and shown["table-b"].count("✓") == 15
-    assert re.search(r"an, the copy less the original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"])
+    assert (
+        "<summary>Trials: 90 of 90 done</summary>" in shown["table-b"]
+        and shown["table-b"].count("✓") == 15
+    )
+    assert re.search(
+        r"an, the copy less the original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"]
+    )
     assert re.search(r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|", shown["switches"])
     assert "β: 18 of 18 settings run, test mAP from 80." in shown["sensitivity"]
     assert shown["state"].count(" of ") == len(filled.every)
@@ -123,14 +160,20 @@ def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_pa
     (tmp_path / f"{run.id}.json").write_text(json.dumps({"id": run.id, "error": "no room"}))
     again = reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
     table = recorded.result_table(again, again.plan("switches"))
-    assert re.search(r"one schedule, t/T \| 80\.\d\d ± \d\.\d\d \(2 of 3 seeds\); failed: no room \|", table)
+    assert re.search(
+        r"one schedule, t/T \| 80\.\d\d ± \d\.\d\d \(2 of 3 seeds\); failed: no room \|", table
+    )
     assert f"[{run.seed}]" not in table.splitlines()[3]
 
 
 @pytest.mark.parametrize(
-    ("less", "verdict"), [(-0.5, "agrees"), (0.0, "agrees in part"), (0.5, "does not agree")], ids=str
+    ("less", "verdict"),
+    [(-0.5, "agrees"), (0.0, "agrees in part"), (0.5, "does not agree")],
+    ids=str,
 )
-def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(reproduction, filled, tmp_path, less, verdict):
+def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(
+    reproduction, filled, tmp_path, less, verdict
+):
     import claims
 
     plan = filled.plan("Table 3")
@@ -139,7 +182,9 @@ def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(reproducti
         for run in filled.finals(plan, case):
             path, noise = tmp_path / f"{run.id}.json", 0.001 * np.sin(np.arange(20) + number)
             record = json.loads(path.read_text())
-            record["result"]["test_map"] = level = 80 + levels.get(case.label, 0.0) + 0.0001 * number
+            record["result"]["test_map"] = level = (
+                80 + levels.get(case.label, 0.0) + 0.0001 * number
+            )
             record["bootstrap"]["maps"] = (level + noise).tolist()
             path.write_text(json.dumps(record))
     claim = claims._parts(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))
@@ -156,7 +201,9 @@ def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(reproducti
     ],
     ids=str,
 )
-def test_imbalance_between_classes_is_judged_by_the_thirds(reproduction, filled, tmp_path, gr, full, verdict):
+def test_imbalance_between_classes_is_judged_by_the_thirds(
+    reproduction, filled, tmp_path, gr, full, verdict
+):
     import claims
 
     plan = filled.plan("Table B")
@@ -174,7 +221,9 @@ def test_imbalance_between_classes_is_judged_by_the_thirds(reproduction, filled,
     assert "Focal − AN +1.00, 0.00, 0.00, more in the tail with 0 of 3 seeds" in claim.here
 
 
-def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(reproduction, filled, tmp_path):
+def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(
+    reproduction, filled, tmp_path
+):
     plan = filled.plan("switches")
     case = next(case for case in plan.cases if case.label == "early stop")
     for number, run in enumerate(filled.finals(plan, case)):
@@ -183,10 +232,16 @@ def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(reprodu
         record["history"] = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
         path.write_text(json.dumps(record))
         if number == 2:
-            (said,) = reproduction.Page(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))._stopped()
-            assert said.startswith("No run stopped early: validation mAP is never more than 8.00 below")
+            (said,) = reproduction.Page(
+                reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+            )._stopped()
+            assert said.startswith(
+                "No run stopped early: validation mAP is never more than 8.00 below"
+            )
             path.write_text(json.dumps(record | {"history": record["history"][:-1]}))
-    (said,) = reproduction.Page(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))._stopped()
+    (said,) = reproduction.Page(
+        reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+    )._stopped()
     assert said == "1 of 3 runs stopped early."
 
 

@@ -27,8 +27,13 @@ def test_a_tables_figures_are_those_of_its_runs(job):
     plan, shelf = job.plans[0], job.shelf
     made = table(collected(plan, shelf.outcome), "gr")
     an, gr = made.rows
-    maps = [shelf.outcome(run.id)["result"]["test_map"] for run in plan.finals(plan.cases[0], shelf.outcome)]
-    assert (an.test.mean, an.test.std) == pytest.approx((statistics.mean(maps), statistics.stdev(maps)))
+    maps = [
+        shelf.outcome(run.id)["result"]["test_map"]
+        for run in plan.finals(plan.cases[0], shelf.outcome)
+    ]
+    assert (an.test.mean, an.test.std) == pytest.approx(
+        (statistics.mean(maps), statistics.stdev(maps))
+    )
     assert an.seeds == 2 and an.versus.seeds == 2 and gr.versus is None and made.against == "gr"
     assert an.versus.difference == pytest.approx(an.test.mean - gr.test.mean)
     assert an.versus.low < an.versus.difference < an.versus.high
@@ -47,7 +52,9 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
     with pytest.raises(UserError, match=r"is no bench\.json"):
         read_collected(tmp_path / "other.json")
     (tmp_path / "other.json").write_text("{")
-    with pytest.raises(UserError, match=r"other\.json: not JSON \(.*; give the file that spml bench"):
+    with pytest.raises(
+        UserError, match=r"other\.json: not JSON \(.*; give the file that spml bench"
+    ):
         read_collected(tmp_path / "other.json")
     with pytest.raises(UserError, match=r"gone\.json: no such file; give the file that spml bench"):
         read_collected(tmp_path / "gone.json")
@@ -82,7 +89,9 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     counts = (scenes.observed.labels[scenes.train_rows] == 1).sum(axis=0)
     assert record["observed_counts"] == counts.tolist()
     assert len(record["bootstrap"]["maps"]) == 50 and record["bootstrap"]["images"] == 64
-    assert np.mean(record["bootstrap"]["maps"]) == pytest.approx(record["result"]["test_map"], abs=5)
+    assert np.mean(record["bootstrap"]["maps"]) == pytest.approx(
+        record["result"]["test_map"], abs=5
+    )
     assert [line["epoch"] for line in record["history"]] == [0, 1] and record["versions"]["torch"]
     assert "root" not in record["config"] and "command" not in record["config"]
     kept = stored(job.shelf.home / f"{run.id}.json")
@@ -90,15 +99,20 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
 
 
 @pytest.mark.parametrize(
-    ("weights", "kept"), [("downloads/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)]
+    ("weights", "kept"),
+    [("downloads/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)],
 )
 def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
     folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
-    (folder / "config.json").write_text(json.dumps({**stored(folder / "config.json"), "weights": weights}))
+    (folder / "config.json").write_text(
+        json.dumps({**stored(folder / "config.json"), "weights": weights})
+    )
     assert condensed(folder, resamples=0)["config"]["weights"] == kept
 
 
-@pytest.mark.parametrize("lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"])
+@pytest.mark.parametrize(
+    "lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"]
+)
 def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
     folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
     if lacking == "test labels":
@@ -114,7 +128,10 @@ def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
 def small(labels, data="voc", known=None, **more):
     """A table of one run for each label, its records given."""
     plan = Plan(
-        "bench", data, tuple(Case(label, "gr", {"q3": number / 7}) for number, label in enumerate(labels)), (0,)
+        "bench",
+        data,
+        tuple(Case(label, "gr", {"q3": number / 7}) for number, label in enumerate(labels)),
+        (0,),
     )
     records = {}
     for number, run in enumerate(plan.runs(records.get)):
@@ -138,7 +155,11 @@ def test_thirds_need_three_classes_and_their_precisions():
     three = done(result={"per_class_ap": {"a": 1.0, "b": 2.0, "c": 3.0}}, observed_counts=[1, 2, 3])
     two = done(result={"per_class_ap": {"a": 1.0, "b": 2.0}}, observed_counts=[1, 2])
     rows = small(["a", "b", "c"], known=[three, two, done(observed_counts=[1, 2, 3])]).rows
-    assert [[part.mean for part in row.thirds.values()] for row in rows] == [[3, 2, 1], [None] * 3, [None] * 3]
+    assert [[part.mean for part in row.thirds.values()] for row in rows] == [
+        [3, 2, 1],
+        [None] * 3,
+        [None] * 3,
+    ]
 
 
 def test_each_row_names_its_data(outcomes):
@@ -154,7 +175,10 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     rows = small(["a", "b", "c", "d", "e"], known=known, against="a").rows
     assert [row.versus is None for row in rows] == [True, True, True, False, True]
     apart = small(["a", "e"], known=[record(), done()], against="a")
-    assert any("not compared with a: that takes runs of the same seeds" in note for note in cells(apart).notes)
+    assert any(
+        "not compared with a: that takes runs of the same seeds" in note
+        for note in cells(apart).notes
+    )
     alone = small(["a", "e"], known=[record(), {"error": "out of luck"}], against="a")
     assert not any("not compared" in note for note in cells(alone).notes)
 
@@ -162,7 +186,9 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
 def test_runs_with_fewer_resamples_are_compared_in_those_that_both_have():
     rng = np.random.default_rng(0)
     scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
-    assert (resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]).all()  # the first are the same
+    assert (
+        resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]
+    ).all()  # the first are the same
 
     def record(*maps):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
@@ -184,9 +210,13 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert by_label["an"]["VOC, quoted"] == "85.89 ± 0.38"
     assert by_label["splc"]["NUS, quoted, not run"].startswith("47.24 ± 0.17 [")
     assert by_label["ours"]["VOC, quoted"] == ""
-    assert any("SMILE" in note for note in shown.notes) and any("not run here" in note for note in shown.notes)
+    assert any("SMILE" in note for note in shown.notes) and any(
+        "not run here" in note for note in shown.notes
+    )
     ablation = cells(small(["AN", "k̂ ✓, v ✗, L ✓"])).notes
-    assert any("Table 2 unless" in note for note in shown.notes) and any("Table 3 unless" in note for note in ablation)
+    assert any("Table 2 unless" in note for note in shown.notes) and any(
+        "Table 3 unless" in note for note in ablation
+    )
     assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1  # beside ours
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
 
@@ -194,18 +224,29 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
 def test_a_brief_table_explains_the_marks_that_it_shows():
     brief = cells(small(["an", "splc", "role"]), brief=True)
     assert [head for head in brief.header if "quoted" in head] == ["VOC, quoted"]
-    assert [cell.endswith("[1]") for cell in (row[-1] for row in brief.rows)] == [False, False, True]
-    assert brief.notes[-1].startswith("[1] ROLE with LinearInit") and not any("SMILE" in note for note in brief.notes)
+    assert [cell.endswith("[1]") for cell in (row[-1] for row in brief.rows)] == [
+        False,
+        False,
+        True,
+    ]
+    assert brief.notes[-1].startswith("[1] ROLE with LinearInit") and not any(
+        "SMILE" in note for note in brief.notes
+    )
 
 
 def test_the_quoted_table_is_the_papers():
-    assert paper_quote("gr", "voc").text == "89.83 ± 0.12" and paper_quote("gr", "cub").mean == 21.64
+    assert (
+        paper_quote("gr", "voc").text == "89.83 ± 0.12" and paper_quote("gr", "cub").mean == 21.64
+    )
     assert paper_quote("hill", "cub") is None and paper_quote("gr", "digits") is None
     assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark is about
     assert paper_quote("splc", "cub").doubt and not paper_quote("splc", "voc").doubt
     assert set(DOUBTS) <= set(TABLE_2)
     assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86 and paper_quote("AN", "cub") is None
-    assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [89.2, 88.27] and not other_quotes("ll_r", "digits")
+    assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [
+        89.2,
+        88.27,
+    ] and not other_quotes("ll_r", "digits")
 
 
 def test_failures_and_open_runs_are_shown(outcomes):
@@ -214,12 +255,16 @@ def test_failures_and_open_runs_are_shown(outcomes):
     known[plan.runs(look)[0].id] = {"error": "out of luck", "seed": 0}
     known[plan.runs(look)[1].id] = {"seed": 1, **done()}
     shown = cells(table(collected(plan, look)))
-    assert shown.rows[0][:3] == ["gr", "40.00", "1 of 2"] and "gr failed: out of luck" in shown.notes
+    assert (
+        shown.rows[0][:3] == ["gr", "40.00", "1 of 2"] and "gr failed: out of luck" in shown.notes
+    )
     assert shown.rows[1][:3] == ["em", "–", "0 of 2"]
     assert len(cells(table(collected(plan, look)), brief=True).header) <= 5
     known[plan.runs(look)[1].id] = {"error": "out of luck", "seed": 1}
     shown = cells(table(collected(plan, look)))
-    assert dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"  # runs, though the error is one
+    assert (
+        dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"
+    )  # runs, though the error is one
     assert shown.notes.count("gr failed: out of luck") == 1
 
 
@@ -227,16 +272,28 @@ def test_without_a_test_split_validation_is_shown():
     known = [done(val_map=12.0, test_map=None), done(val_map=13.0, test_map=None)]
     made = small(["a", "b"], data="digits", known=known, against="b")
     assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
-    assert made.against == "b" and not any("− b" in note for note in cells(made).notes)  # no column that it explains
-    assert any(note.startswith("Rows are not compared with b: that takes test images") for note in cells(made).notes)
+    assert made.against == "b" and not any(
+        "− b" in note for note in cells(made).notes
+    )  # no column that it explains
+    assert any(
+        note.startswith("Rows are not compared with b: that takes test images")
+        for note in cells(made).notes
+    )
     assert cells(made).header.count("validation mAP") == 1
     first = next(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
     assert (first["test"], first["val"]) == ("", "12.0")  # nothing was tested
 
 
 def test_without_complete_labels_the_figure_is_called_an_estimate():
-    made = small(["a"], data="photos", known=[done(val_map=12.0, test_map=None, result={"selection": "observed"})])
-    assert made.figure == "validation estimate" and cells(made).header[:2] == ["method", "validation estimate"]
+    made = small(
+        ["a"],
+        data="photos",
+        known=[done(val_map=12.0, test_map=None, result={"selection": "observed"})],
+    )
+    assert made.figure == "validation estimate" and cells(made).header[:2] == [
+        "method",
+        "validation estimate",
+    ]
     assert any("not known" in note for note in cells(made).notes)
 
 
@@ -252,7 +309,9 @@ def test_what_trials_chose_is_shown(outcomes):
 def test_the_forms(tmp_path):
     made = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
     assert "a\\|b" in markdown(made) and markdown(made).count("\n| ") == 4
-    assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(made) and r"\begin{tabular}{l" in latex(made)
+    assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(
+        made
+    ) and r"\begin{tabular}{l" in latex(made)
     assert "a|b &amp; &lt;c&gt;_1" in page([made]) and "http" not in page([made])
     rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
     assert [row["row"] for row in rows] == ["k̂ ✓, a|b & <c>_1", "gr"]
@@ -264,6 +323,8 @@ def test_the_overview_says_how_far_each_run_is(job, tmp_path):
     assert counts == {"pending": 0, "running": 0, "done": 4, "failed": 0}
     plan = stored(tmp_path / "plan.json")
     assert plan["pixels"] == "original" and plan["counts"] == counts
-    assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0]["test_map"] > 0
+    assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0][
+        "test_map"
+    ] > 0
     counts = write_overview(tmp_path / "plan.json", job.runs(), Shelf(tmp_path / "empty"))
     assert counts["pending"] == 4 and "test_map" not in stored(tmp_path / "plan.json")["runs"][0]

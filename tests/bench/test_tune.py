@@ -68,7 +68,10 @@ def test_later_trials_depend_on_the_figures_of_earlier_ones(outcomes):
     drawn = set()
     for best in range(4):
         known.clear()
-        known |= {run.id: done(val_map=90.0 if number == best else 10.0) for number, run in enumerate(first)}
+        known |= {
+            run.id: done(val_map=90.0 if number == best else 10.0)
+            for number, run in enumerate(first)
+        }
         drawn.add(plan.runs(look)[4].id)
     assert len(drawn) > 1
 
@@ -80,8 +83,13 @@ def test_trials_go_where_figures_are_higher(outcomes):
         known.clear()
         plan = tuned(24, method_cases(["an"], {}))
         while new := [run for run in plan.trials(plan.cases[0], look) if run.id not in known]:
-            known |= {run.id: done(val_map=50 + sign * 10 * math.log(run.settings["lr"] / 5e-5)) for run in new}
-        later = [math.log(run.settings["lr"] / 5e-5) for run in plan.trials(plan.cases[0], look)[12:]]
+            known |= {
+                run.id: done(val_map=50 + sign * 10 * math.log(run.settings["lr"] / 5e-5))
+                for run in new
+            }
+        later = [
+            math.log(run.settings["lr"] / 5e-5) for run in plan.trials(plan.cases[0], look)[12:]
+        ]
         assert sign * sum(later) > 0
 
 
@@ -92,7 +100,9 @@ def test_rows_of_the_ablation_vary_what_is_checked_and_nothing_else():
     for case in plan.cases[1:9]:
         allowed = set().union(*(names for part, names in free.items() if f"{part} ✓" in case.label))
         for run in plan.trials(case, lambda name: None):
-            assert {name for name, value in run.options.items() if name not in case.options} <= allowed
+            assert {
+                name for name, value in run.options.items() if name not in case.options
+            } <= allowed
 
 
 def test_without_optuna_the_extra_is_named(monkeypatch):

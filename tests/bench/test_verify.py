@@ -25,7 +25,9 @@ def test_the_true_figure_lies_between_the_bounds_of_the_rounded_scores(scale):
 
 def test_the_bounds_are_reached():
     truth = np.array([[1], [1], [-1], [-1]], np.int8)
-    assert bounds(np.zeros((4, 1), np.float16), truth, "complete") == pytest.approx((100 * (1 / 3 + 2 / 4) / 2, 100))
+    assert bounds(np.zeros((4, 1), np.float16), truth, "complete") == pytest.approx(
+        (100 * (1 / 3 + 2 / 4) / 2, 100)
+    )
 
 
 def test_every_figure_of_a_bench_agrees_until_one_is_changed(job, tmp_path):
@@ -38,7 +40,9 @@ def test_every_figure_of_a_bench_agrees_until_one_is_changed(job, tmp_path):
     result = json.loads(path.read_text())
     path.write_text(json.dumps({**result, "test_map": result["test_map"] + 10}))
     changed = {check.split: check for check in verify(tmp_path)}
-    assert changed["val"].agrees and not changed["test"].agrees and "DIFFERS" in str(changed["test"])
+    assert (
+        changed["val"].agrees and not changed["test"].agrees and "DIFFERS" in str(changed["test"])
+    )
     (tmp_path / name / "scores" / "test.npz").unlink()
     assert [check.bounds is None for check in verify(tmp_path)] == [False, True]
 
@@ -56,7 +60,9 @@ def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp
     record = json.loads(path.read_text())
     record["result"]["test_map"] += 10
     path.write_text(json.dumps(record))
-    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+    (wrong,) = [
+        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
+    ]
     assert (wrong.run, wrong.split) == (path.name, "test")
     assert without_scores(tmp_path / "runs", tmp_path / "records") == 0
     shutil.rmtree(tmp_path / "runs" / path.stem)
@@ -73,11 +79,17 @@ def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_
         changed = {**record["result"]["per_class_ap"], name: change}
         if change is None:
             del changed[name]
-        path.write_text(json.dumps({**record, "result": {**record["result"], "per_class_ap": changed}}))
-        (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+        path.write_text(
+            json.dumps({**record, "result": {**record["result"], "per_class_ap": changed}})
+        )
+        (wrong,) = [
+            check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
+        ]
         assert (wrong.run, wrong.split) == (path.name, f"test, {name}") and "DIFFERS" in str(wrong)
     path.write_text(json.dumps({**record, "result": {**record["result"], "test_map": None}}))
-    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+    (wrong,) = [
+        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
+    ]
     assert (wrong.run, wrong.split) == (path.name, "test")
 
 
@@ -88,22 +100,35 @@ def test_resampled_figures_and_counts_that_were_changed_are_found_out(job, tmp_p
     record = json.loads(path.read_text())
     maps, counts = record["bootstrap"]["maps"], record["observed_counts"]
     changes = {
-        f"test, draw {len(maps) - 1}": {"bootstrap": {**record["bootstrap"], "maps": [*maps[:-1], maps[-1] + 1]}},
+        f"test, draw {len(maps) - 1}": {
+            "bootstrap": {**record["bootstrap"], "maps": [*maps[:-1], maps[-1] + 1]}
+        },
         "test, draw 0": {"bootstrap": {**record["bootstrap"], "maps": [0.0] * len(maps)}},
         "observed, zero": {"observed_counts": [counts[0] + 1, *counts[1:]]},
     }
     for split, change in changes.items():
         path.write_text(json.dumps({**record, **change}))
-        (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
+        (wrong,) = [
+            check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
+        ]
         assert (wrong.run, wrong.split) == (path.name, split) and str(wrong).endswith("DIFFERS")
     assert f"{counts[0] + 1}.00 recorded, labels give {counts[0]}.00" in str(wrong)
     path.write_text(json.dumps({**record, "bootstrap": {"seed": 1200}}))
-    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
-    assert "images of the bootstrap cannot be None" in str(wrong) and str(wrong).endswith("NOT CHECKED")
+    (wrong,) = [
+        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
+    ]
+    assert "images of the bootstrap cannot be None" in str(wrong) and str(wrong).endswith(
+        "NOT CHECKED"
+    )
     path.write_text(json.dumps(record))
     (tmp_path / "runs" / path.stem / "observed.npz").write_bytes(b"no file of arrays")
-    (wrong,) = [check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees]
-    assert (wrong.run, wrong.split) == (path.name, "observed") and "not a readable .npz file" in str(wrong)
+    (wrong,) = [
+        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
+    ]
+    assert (wrong.run, wrong.split) == (
+        path.name,
+        "observed",
+    ) and "not a readable .npz file" in str(wrong)
 
 
 def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_path):
@@ -115,17 +140,26 @@ def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_
     checks = list(verify(runs))
     assert len(checks) == 8
     wrong = {check.run: str(check) for check in checks if not check.agrees}
-    assert "not a readable .npz file" in wrong[first.name] and "do not fit the labels" in wrong[second.name]
+    assert (
+        "not a readable .npz file" in wrong[first.name]
+        and "do not fit the labels" in wrong[second.name]
+    )
     assert len(wrong) == 2 and all(text.endswith("NOT CHECKED") for text in wrong.values())
 
 
 @pytest.mark.parametrize("part", ["runs", "records"])
-@pytest.mark.parametrize("text", ["{", "[]", '{"result": 3}', '{"val_map": "a", "result": {"val_map": "a"}}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"result": 3}', '{"val_map": "a", "result": {"val_map": "a"}}']
+)
 def test_a_result_that_cannot_be_read_is_told_and_the_rest_is_looked_at(job, tmp_path, part, text):
     for kind in ("records", "runs"):
         shutil.copytree(job.shelf.path / kind, tmp_path / kind)
     name = min(path.stem for path in (tmp_path / "records").iterdir())
-    file = tmp_path / "runs" / name / "result.json" if part == "runs" else tmp_path / "records" / f"{name}.json"
+    file = (
+        tmp_path / "runs" / name / "result.json"
+        if part == "runs"
+        else tmp_path / "records" / f"{name}.json"
+    )
     file.write_text(text)
     (wrong, *rest) = verify(tmp_path / "runs", tmp_path / "records")
     assert wrong.run == name and str(file) in str(wrong) and str(wrong).endswith("NOT CHECKED")
@@ -144,7 +178,11 @@ def test_observed_labels_chose_by_the_estimate_and_a_split_without_labels_is_not
     result = {"selection": "observed", "best_epoch": 1, "val_map": figure, "test_map": 50.0}
     (folder / "result.json").write_text(json.dumps(result))
     val, test = verify(tmp_path)
-    assert val.agrees and test.bounds is None and str(test).endswith("no labels of test in labels.npz  NOT CHECKED")
+    assert (
+        val.agrees
+        and test.bounds is None
+        and str(test).endswith("no labels of test in labels.npz  NOT CHECKED")
+    )
     (folder / "scores" / "test.npz").unlink()
     assert str(list(verify(tmp_path))[1]).endswith("recorded, no scores  NOT CHECKED")
     (folder / "labels.npz").unlink()

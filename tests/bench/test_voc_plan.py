@@ -31,12 +31,19 @@ def test_table_a_is_the_reference_runs(voc_plan):
         "head_lr": 10.0,
     }
     for run in runs:
-        assert run.settings == {**wanted, "flip": True, "optimizer": "adam", "weights": "pretrained"}
+        assert run.settings == {
+            **wanted,
+            "flip": True,
+            "optimizer": "adam",
+            "weights": "pretrained",
+        }
         assert run.seed == 0 and run.data == "voc@original"
     assert {run.method: run.options for run in runs if run.options} == {"hill": {"variant": "gr"}}
 
 
-def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(voc_plan, outcomes, tmp_path):
+def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(
+    voc_plan, outcomes, tmp_path
+):
     known, look = outcomes
     every = voc_plan.plans("original")
     by_table = {plan.table: {run.id for run in plan.runs(look)} for plan in every}
@@ -58,7 +65,15 @@ def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(voc_pla
 
 def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypatch, capsys):
     plan = tmp_path / "plan.json"
-    words = ["voc_plan.py", "--plan", str(plan), "--results", str(tmp_path / "results"), "--pixels", "original"]
+    words = [
+        "voc_plan.py",
+        "--plan",
+        str(plan),
+        "--results",
+        str(tmp_path / "results"),
+        "--pixels",
+        "original",
+    ]
     monkeypatch.setattr(sys, "argv", words)
     voc_plan.main()
     assert " pending, 0 running, 0 done, 0 failed" in capsys.readouterr().out
@@ -71,6 +86,8 @@ def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypa
 
 
 def test_weights_are_given_by_backbone(voc_plan, tmp_path):
-    found = voc_plan.weight_files([str(tmp_path / "a.pth"), f"mobilenetv2_100={tmp_path / 'b.pth'}"])
+    found = voc_plan.weight_files(
+        [str(tmp_path / "a.pth"), f"mobilenetv2_100={tmp_path / 'b.pth'}"]
+    )
     assert found["tf_efficientnet_lite0"] == str(tmp_path / "a.pth")
     assert found["mobilenetv2_100"] == str(tmp_path / "b.pth")

@@ -39,7 +39,11 @@ def test_on_a_terminal_the_table_fills(plan, tmp_path):
     shelf.write(plan.runs(shelf.outcome)[-1], done(test_map=61.5))
     with watch.showing():
         watch.update()
-    assert "1 failed" in out.getvalue() and "61.50" in out.getvalue() and "validation" not in out.getvalue()
+    assert (
+        "1 failed" in out.getvalue()
+        and "61.50" in out.getvalue()
+        and "validation" not in out.getvalue()
+    )
     shelf.write(plan.runs(shelf.outcome)[-2], done(test_map=60.5))
     watch.console.print(watch)
     assert "61.00 ± 0.71" in out.getvalue()
@@ -52,7 +56,11 @@ def test_without_a_test_split_the_table_fills_with_validation_figures(plan, tmp_
         shelf.write(run, done())
     shelf.write(plan.runs(shelf.outcome)[-1], done(val_map=61.5, test_map=None))
     watch.console.print(watch)
-    assert "61.50" in out.getvalue() and "validation" in out.getvalue() and "test mAP" not in out.getvalue()
+    assert (
+        "61.50" in out.getvalue()
+        and "validation" in out.getvalue()
+        and "test mAP" not in out.getvalue()
+    )
 
 
 def test_elsewhere_each_new_run_is_a_line_and_quiet_is_quiet(plan, tmp_path):

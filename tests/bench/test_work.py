@@ -45,7 +45,9 @@ def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path
 
 
 @pytest.mark.parametrize("when", [1, 2])
-def test_an_interrupted_run_is_gone_on_with_to_the_same_result(job, scenes, tmp_path, monkeypatch, when):
+def test_an_interrupted_run_is_gone_on_with_to_the_same_result(
+    job, scenes, tmp_path, monkeypatch, when
+):
     from spml.train.loop import Training
 
     one = moved(job, tmp_path, [Case("gr", "gr")], settings={**SETTINGS, "epochs": 3})
@@ -71,7 +73,9 @@ def test_an_interrupted_run_is_gone_on_with_to_the_same_result(job, scenes, tmp_
 def test_a_run_that_another_process_still_trains_has_not_failed(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")])
     an, gr = other.runs()
-    halted = RunFolder(other.shelf.run_folder(an.id))  # its lock is gone, as that of a process that was silent for long
+    halted = RunFolder(
+        other.shelf.run_folder(an.id)
+    )  # its lock is gone, as that of a process that was silent for long
     halted.begin({})
     with halted.claim:
         assert work(other, {other.plans[0].data: scenes}) == 1
@@ -95,7 +99,13 @@ def test_no_run_is_begun_that_the_time_left_is_too_short_for(job, scenes, tmp_pa
 
 
 def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
-    plan = Plan("t", "voc", (Case("a", "an"), Case("b", "an", settings={"weights": "none"})), (0,), {"backbone": "net"})
+    plan = Plan(
+        "t",
+        "voc",
+        (Case("a", "an"), Case("b", "an", settings={"weights": "none"})),
+        (0,),
+        {"backbone": "net"},
+    )
     runs = plan.runs(lambda name: None)
 
     def possible(**more):
@@ -110,12 +120,19 @@ def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job,
     plain = moved(job, tmp_path, [Case("an", "an"), Case("em", "em")])
     first, second = plain.runs()
     plain.shelf = Shelf(
-        tmp_path / "scratch", tmp_path / "results", (tmp_path / "also",), keep=False, scored=frozenset({first.id})
+        tmp_path / "scratch",
+        tmp_path / "results",
+        (tmp_path / "also",),
+        keep=False,
+        scored=frozenset({first.id}),
     )
     work(plain, {plain.plans[0].data: scenes})
     assert not list((tmp_path / "scratch" / "runs").iterdir())
     for folder in ("results", "also"):
-        assert {path.name for path in (tmp_path / folder).glob("*.json")} == {f"{first.id}.json", f"{second.id}.json"}
+        assert {path.name for path in (tmp_path / folder).glob("*.json")} == {
+            f"{first.id}.json",
+            f"{second.id}.json",
+        }
         kept = tmp_path / folder / "scores" / first.id
         assert (kept / "scores" / "test.npz").is_file() and not (kept / "best").exists()
         assert not (kept / "last.ckpt").exists() and "accelerator" in stored(kept / "config.json")
@@ -150,7 +167,9 @@ def test_processes_share_the_work_and_a_stop_leaves_what_can_be_gone_on_with(job
 
 def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, capfd):
     gone = {name: {"source": "voc", "root": str(tmp_path / "gone")} for name in job.sources}
-    other = dataclasses.replace(moved(job, tmp_path / "out", [Case("an", "an")], seeds=(0, 1)), sources=gone)
+    other = dataclasses.replace(
+        moved(job, tmp_path / "out", [Case("an", "an")], seeds=(0, 1)), sources=gone
+    )
     with pytest.raises(UserError, match="gone"):
         work(other)
     workers = Workers(other, 2)
@@ -181,7 +200,9 @@ def test_workers_that_are_lost_are_told_where_runs_are_left_open(job, tmp_path, 
     workers.processes = [SimpleNamespace(exitcode=code) for code in codes]
     workers.check()  # all is done
     workers.job = moved(job, tmp_path, [Case("an", "an")])
-    with pytest.raises(UserError, match=f"workers ended with exit code {codes[0]} and left runs open"):
+    with pytest.raises(
+        UserError, match=f"workers ended with exit code {codes[0]} and left runs open"
+    ):
         workers.check()
     workers.processes = [SimpleNamespace(exitcode=0)]
     workers.check()  # the rest is made by others, or came too late

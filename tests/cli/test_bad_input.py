@@ -57,7 +57,9 @@ def to_loop(run):
 def without(run, name):
     path = run / name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    edit(run / "config.json", lambda config: config.update(data="gone.npz"))  # from which it could be had again
+    edit(
+        run / "config.json", lambda config: config.update(data="gone.npz")
+    )  # from which it could be had again
 
 
 # how a run is spoiled, the commands that cannot go on with it, what they name, and what they say to do
@@ -133,11 +135,18 @@ CASES = [(name, command) for name, (_, commands, _, _) in BAD.items() for comman
 
 
 def files(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
 
 
-@pytest.mark.parametrize("name,command", CASES, ids=[f"{command}-{name}" for name, command in CASES])
-def test_a_run_that_is_none_is_one_line_and_is_left_alone(name, command, finished, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "name,command", CASES, ids=[f"{command}-{name}" for name, command in CASES]
+)
+def test_a_run_that_is_none_is_one_line_and_is_left_alone(
+    name, command, finished, tmp_path, monkeypatch, capsys
+):
     if command in EXTRAS:
         pytest.importorskip(EXTRAS[command])
     spoil, _, named, remedy = BAD[name]
@@ -192,7 +201,9 @@ PIPES = {
 
 
 @pytest.mark.parametrize("words", PIPES.values(), ids=PIPES)
-def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(words, finished, tmp_path, monkeypatch, capsys):
+def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(
+    words, finished, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     for suffix in ("csv", "npz", "parquet", "txt", "json", "jpg"):
         os.mkfifo(f"p.{suffix}")
@@ -203,9 +214,23 @@ def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(words, finis
     assert not list(tmp_path.glob("*.csv.*")) and not (tmp_path / "predictions.csv").exists()
 
 
-def test_eval_says_when_the_data_are_no_longer_those_of_the_run(pictures, tmp_path, monkeypatch, capsys):
+def test_eval_says_when_the_data_are_no_longer_those_of_the_run(
+    pictures, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]
+    words = [
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+        "--accelerator",
+        "cpu",
+        "--quiet",
+        "--out",
+        "run",
+    ]
     assert main(["train", str(pictures), *words]) == 0
     assert main(["eval", "run", "--split", "val"]) == 0 and main(["eval", "run"]) == 0
     few = "spml: no estimates of mAP, precision and recall: 2 items have a positive, and a range needs 20 at least\n"
@@ -220,9 +245,23 @@ def test_eval_says_when_the_data_are_no_longer_those_of_the_run(pictures, tmp_pa
     assert json.loads((tmp_path / "run/eval-test.json").read_text())["data_changed"] is True
 
 
-def test_what_lists_a_runs_data_says_when_they_are_no_longer_those_of_the_run(pictures, tmp_path, monkeypatch, capsys):
+def test_what_lists_a_runs_data_says_when_they_are_no_longer_those_of_the_run(
+    pictures, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]
+    words = [
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+        "--accelerator",
+        "cpu",
+        "--quiet",
+        "--out",
+        "run",
+    ]
     assert main(["train", "photos.csv", *words]) == 0
     Path("answers.csv").write_text("image,class,answer\nphotos/1.png,red,1\n")
     commands = {

@@ -14,7 +14,18 @@ from spml.bench.write import Cells
 from spml.cli import main
 from spml.cli.output.tables import shown
 
-SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
+SMALL = [
+    "--labels",
+    "complete",
+    "--backbone",
+    "tiny",
+    "--epochs",
+    "1",
+    "--lr",
+    "0.003",
+    "--accelerator",
+    "cpu",
+]
 
 
 def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkeypatch, capsys):
@@ -33,9 +44,14 @@ def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkey
     ]
     assert main([*words, "--out", "b", "--format", "md"]) == 0
     shown = capsys.readouterr()
-    assert shown.out == (tmp_path / "b/table.md").read_text() and "| hill |" in shown.out and "− gr" in shown.out
     assert (
-        "an, seed 0: validation" in shown.err and "bench.json, table.md, table.csv, table.tex, table.html" in shown.err
+        shown.out == (tmp_path / "b/table.md").read_text()
+        and "| hill |" in shown.out
+        and "− gr" in shown.out
+    )
+    assert (
+        "an, seed 0: validation" in shown.err
+        and "bench.json, table.md, table.csv, table.tex, table.html" in shown.err
     )
     assert main([*words, "--out", "b", "--quiet"]) == 0
     shown = capsys.readouterr()
@@ -52,7 +68,9 @@ def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkey
     assert capsys.readouterr().out.count("DIFFERS") == 1
 
 
-def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(scenes_file, tmp_path, monkeypatch, capsys):
+def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(
+    scenes_file, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     shutil.copy(scenes_file, "mine.npz")
     words = ["bench", "mine.npz", *SMALL, "--seeds", "1", "--out", "b"]
@@ -62,11 +80,15 @@ def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(scenes_fi
     np.savez("mine.npz", **arrays)
     assert main([*words, "--methods", "an,gr"]) == 2
     error = capsys.readouterr().err
-    assert "other items or labels than mine.npz has now" in error and error.endswith("give another --out\n")
+    assert "other items or labels than mine.npz has now" in error and error.endswith(
+        "give another --out\n"
+    )
     assert main([*words[:-1], "c", "--methods", "an"]) == 0
 
 
-def test_a_file_named_as_a_version_of_a_benchmark_gets_none_of_its_options(scenes_file, tmp_path, monkeypatch, capsys):
+def test_a_file_named_as_a_version_of_a_benchmark_gets_none_of_its_options(
+    scenes_file, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     shutil.copy(scenes_file, "coco@mine.npz")
     words = [*SMALL, "--methods", "em", "--set", "em.alpha=0.1", "--seeds", "1", "--out", "b"]
@@ -89,9 +111,21 @@ def test_a_file_that_is_not_of_a_bench_is_not_replaced(name, tmp_path, monkeypat
 
 def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine_bench.py").write_text("def loss(logits, observed):\n    raise OSError('not yet')\n")
+    (tmp_path / "mine_bench.py").write_text(
+        "def loss(logits, observed):\n    raise OSError('not yet')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    words = ["bench", str(scenes_file), *SMALL, "--methods", "mine_bench:loss", "--seeds", "1", "--out", "b"]
+    words = [
+        "bench",
+        str(scenes_file),
+        *SMALL,
+        "--methods",
+        "mine_bench:loss",
+        "--seeds",
+        "1",
+        "--out",
+        "b",
+    ]
     assert main(words) == 1
     assert "runs that failed: 1, see" in capsys.readouterr().err
     assert "not yet" in (tmp_path / "b/table.md").read_text()
@@ -101,14 +135,39 @@ def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monke
 
 
 def test_a_grid_chooses_on_validation_and_runs_a_fresh_seed(scenes_file, tmp_path):
-    words = ["bench", str(scenes_file), *SMALL, "--methods", "an", "--grid", "--rates", "0.001", "--seeds", "1"]
+    words = [
+        "bench",
+        str(scenes_file),
+        *SMALL,
+        "--methods",
+        "an",
+        "--grid",
+        "--rates",
+        "0.001",
+        "--seeds",
+        "1",
+    ]
     assert main([*words, "--out", str(tmp_path / "b"), "--quiet"]) == 0
     plan = json.loads((tmp_path / "b/plan.json").read_text())
-    assert [(run["stage"], run["seed"]) for run in plan["runs"]] == [("trial", 0), ("trial", 0), ("final", 1)]
+    assert [(run["stage"], run["seed"]) for run in plan["runs"]] == [
+        ("trial", 0),
+        ("trial", 0),
+        ("final", 1),
+    ]
 
 
 def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
-    words = ["ablate", str(scenes_file), *SMALL, "--published", "--seeds", "1", "--out", str(tmp_path / "a"), "--quiet"]
+    words = [
+        "ablate",
+        str(scenes_file),
+        *SMALL,
+        "--published",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "a"),
+        "--quiet",
+    ]
     assert main([*words, "--format", "md"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
@@ -119,13 +178,26 @@ def test_a_row_of_the_ablation_that_the_data_do_not_allow_is_told(scenes_file, c
     from spml.data import load
 
     for labels, rows, told in (("complete", 11, ""), ("observed", 10, "k̂ of Eq. (kx) is left out")):
-        assert len(Ablate(data=str(scenes_file)).plan(load(str(scenes_file), labels=labels)).cases) == rows
+        assert (
+            len(Ablate(data=str(scenes_file)).plan(load(str(scenes_file), labels=labels)).cases)
+            == rows
+        )
         assert told in (error := capsys.readouterr().err) and bool(error) == bool(told)
 
 
 def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):
-    shown(Cells("bench, photos[new].csv: test mAP in percent", ["method", "seeds"], [["an", "1"]], ["a note"]))
-    assert capsys.readouterr().out.splitlines()[0].rstrip() == "bench, photos[new].csv: test mAP in percent"
+    shown(
+        Cells(
+            "bench, photos[new].csv: test mAP in percent",
+            ["method", "seeds"],
+            [["an", "1"]],
+            ["a note"],
+        )
+    )
+    assert (
+        capsys.readouterr().out.splitlines()[0].rstrip()
+        == "bench, photos[new].csv: test mAP in percent"
+    )
 
 
 BAD = {
@@ -134,19 +206,43 @@ BAD = {
     "a method twice": (["bench", "digits", "--methods", "an,an"], "names an twice"),
     "two searches": (["bench", "digits", "--grid", "--tune"], "give one of them"),
     "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; there are an"),
-    "no such row, before any run": (["bench", "digits", "--methods", "an", "--against", "zz"], "no such row"),
-    "resamples below none": (["bench", "digits", "--resamples", "-1"], "--resamples must be at least 0"),
+    "no such row, before any run": (
+        ["bench", "digits", "--methods", "an", "--against", "zz"],
+        "no such row",
+    ),
+    "resamples below none": (
+        ["bench", "digits", "--resamples", "-1"],
+        "--resamples must be at least 0",
+    ),
     "option of a method that is not there": (
         ["bench", "digits", "--methods", "an", "--set", "gr.q3=1"],
         "METHOD.NAME=VALUE",
     ),
-    "option without method": (["bench", "digits", "--methods", "an", "--set", "q3=1"], "METHOD.NAME=VALUE"),
-    "unknown option": (["bench", "digits", "--methods", "gr", "--set", "gr.q4=1"], "no option 'q4'"),
-    "option of no such value": (["bench", "digits", "--methods", "gr", "--set", "gr.q3=abc"], "'abc' is not a number"),
-    "no epochs": (["bench", "digits", "--methods", "an", "--epochs", "0"], "epochs must be above 0, not 0"),
+    "option without method": (
+        ["bench", "digits", "--methods", "an", "--set", "q3=1"],
+        "METHOD.NAME=VALUE",
+    ),
+    "unknown option": (
+        ["bench", "digits", "--methods", "gr", "--set", "gr.q4=1"],
+        "no option 'q4'",
+    ),
+    "option of no such value": (
+        ["bench", "digits", "--methods", "gr", "--set", "gr.q3=abc"],
+        "'abc' is not a number",
+    ),
+    "no epochs": (
+        ["bench", "digits", "--methods", "an", "--epochs", "0"],
+        "epochs must be above 0, not 0",
+    ),
     "no rate": (["ablate", "digits", "--published", "--lr", "0"], "lr must be above 0"),
-    "no such backbone": (["bench", "digits", "--methods", "an", "--backbone", "tinny"], "no backbone 'tinny'"),
-    "no such weights": (["bench", "digits", "--methods", "an", "--weights", "gone.pth"], "gone.pth"),
+    "no such backbone": (
+        ["bench", "digits", "--methods", "an", "--backbone", "tinny"],
+        "no backbone 'tinny'",
+    ),
+    "no such weights": (
+        ["bench", "digits", "--methods", "an", "--weights", "gone.pth"],
+        "gone.pth",
+    ),
     "no seeds": (["bench", "digits", "--seeds", "0"], "--seeds must be at least 1"),
     "not a bench file": (["bench", "--from", "nowhere.json"], "nowhere.json"),
     "nothing to verify": (["bench", "--verify", "--out", "nowhere"], "no finished run"),
@@ -168,9 +264,32 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, m
 
 @pytest.mark.slow
 def test_an_interrupted_bench_exits_130_and_goes_on(scenes_file, tmp_path):
-    words = ["bench", scenes_file, *SMALL[:4], "--epochs", "500", "--lr", "0.003", "--methods", "gr", "--seeds", "1"]
-    command = [sys.executable, "-m", "spml.cli", *map(str, words), "--accelerator", "cpu", "--out", str(tmp_path / "b")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    words = [
+        "bench",
+        scenes_file,
+        *SMALL[:4],
+        "--epochs",
+        "500",
+        "--lr",
+        "0.003",
+        "--methods",
+        "gr",
+        "--seeds",
+        "1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "spml.cli",
+        *map(str, words),
+        "--accelerator",
+        "cpu",
+        "--out",
+        str(tmp_path / "b"),
+    ]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
     end = time.time() + 120
     while not list((tmp_path / "b").glob("runs/*/last.ckpt")) and time.time() < end:
         time.sleep(0.1)

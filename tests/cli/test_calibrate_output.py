@@ -15,10 +15,22 @@ def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, to
     print_calibration(
         Console(width=120),
         {
-            **{"aim": aim, "labels": "observed", "items": 50, "items_left_out": 0, "scores": "kept", "classes": []},
+            **{
+                "aim": aim,
+                "labels": "observed",
+                "items": 50,
+                "items_left_out": 0,
+                "scores": "kept",
+                "classes": [],
+            },
             "overall": {name: {"value": 0.61, "low": 0.55, "high": 0.65} for name in FIGURES},
             "overall_before": dict.fromkeys(FIGURES, before),
-            **{"positives_per_item_given": None, "few_positives": [], "untagged": [], "below_aim": []},
+            **{
+                "positives_per_item_given": None,
+                "few_positives": [],
+                "untagged": [],
+                "below_aim": [],
+            },
             "reliability": {"logits": CURVE, "calibrated": CURVE},
         },
     )
@@ -33,11 +45,24 @@ def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_
     print_calibration(
         Console(width=200),
         {
-            **{"aim": "precision=0.97", "labels": "complete", "items": 50, "items_left_out": 0, "scores": "kept"},
-            "classes": [{"name": name, "known_positives": 9, **figures} for name in ("owl", "hen", "cat")],
+            **{
+                "aim": "precision=0.97",
+                "labels": "complete",
+                "items": 50,
+                "items_left_out": 0,
+                "scores": "kept",
+            },
+            "classes": [
+                {"name": name, "known_positives": 9, **figures} for name in ("owl", "hen", "cat")
+            ],
             "overall": dict.fromkeys(FIGURES, told),
             "overall_before": dict.fromkeys(FIGURES, 0.0),
-            **{"positives_per_item_given": None, "few_positives": [], "untagged": ["owl"], "below_aim": ["hen"]},
+            **{
+                "positives_per_item_given": None,
+                "few_positives": [],
+                "untagged": ["owl"],
+                "below_aim": ["hen"],
+            },
             "reliability": {"logits": CURVE, "calibrated": CURVE},
         },
     )
@@ -45,5 +70,9 @@ def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_
     assert "precision=0.97: no validation item is sure enough of these classes" in out
     assert "a new one is from a chance of 0.97 on: owl (1)\n" in out
     assert "precision=0.97 is not what these classes have on the validation items: hen (1)\n" in out
-    cells = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith((" owl", " hen"))}
+    cells = {
+        line.split()[0]: line.split()
+        for line in out.splitlines()
+        if line.startswith((" owl", " hen"))
+    }
     assert cells["owl"][4:] == ["–", "0.0±0.0", "0.0±0.0"] and cells["hen"][4:] == ["0.0±0.0"] * 3

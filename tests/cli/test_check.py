@@ -34,7 +34,9 @@ def test_sound_data(photos, capsys):
     assert main(["check", "photos.csv", "--min-positives", "1"]) == 0
     out, err = capsys.readouterr()
     assert err == "" and out.splitlines()[-1] == "No errors."
-    assert [line.split() for line in out.splitlines() if line.split()[:1] in (["train"], ["test"])] == [
+    assert [
+        line.split() for line in out.splitlines() if line.split()[:1] in (["train"], ["test"])
+    ] == [
         ["train", "5", "5", "1.00", "0", "0"],
         ["test", "1", "1", "1.00", "0", "0"],
     ]
@@ -42,7 +44,9 @@ def test_sound_data(photos, capsys):
 
 
 @pytest.mark.parametrize(("split", "code"), [("train", 0), ("val", 2)])
-def test_arrays_of_many_known_negatives_are_taken_as_training_takes_them(tmp_path, monkeypatch, capsys, split, code):
+def test_arrays_of_many_known_negatives_are_taken_as_training_takes_them(
+    tmp_path, monkeypatch, capsys, split, code
+):
     from spml.data import load
     from spml.errors import DataError
 
@@ -55,7 +59,9 @@ def test_arrays_of_many_known_negatives_are_taken_as_training_takes_them(tmp_pat
     out = capsys.readouterr().out
     assert "drawn for training" not in out and "the rest" not in out
     if code:
-        assert "error: 1 lack of rows or labels" in out and "the validation rows have no label" in out
+        assert (
+            "error: 1 lack of rows or labels" in out and "the validation rows have no label" in out
+        )
         with pytest.raises(DataError, match="the validation rows have no label"):
             load("a.npz")
     else:
@@ -66,7 +72,9 @@ def test_warnings_do_not_fail(photos, capsys):
     photos([*sound(), "x.png,,"])
     assert main(["check", "photos.csv"]) == 0
     out = capsys.readouterr().out
-    assert "warning: 1 row without a positive label; " in out and "photos.csv, line 8: 'x.png'" in out
+    assert (
+        "warning: 1 row without a positive label; " in out and "photos.csv, line 8: 'x.png'" in out
+    )
     assert "No errors; warnings: 2 classes with few positives in train, 1 row without" in out
 
 
@@ -75,7 +83,9 @@ def test_errors_are_listed_then_summed_up(photos, capsys):
     (folder / "bad.jpg").write_text("no picture")
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
-    assert "error: 1 missing file; " in out and "  photos.csv, line 8: gone.png: no such file\n" in out
+    assert (
+        "error: 1 missing file; " in out and "  photos.csv, line 8: gone.png: no such file\n" in out
+    )
     assert "error: 1 unreadable picture; " in out and "  photos.csv, line 9: bad.jpg: " in out
     assert err == (
         "spml: photos.csv: 2 problems: 1 missing file, 1 unreadable picture; "
@@ -88,10 +98,15 @@ def test_errors_are_listed_then_summed_up(photos, capsys):
 def test_a_lack_of_rows_is_not_said_to_be_mended_by_a_cleaned_table(photos, capsys):
     photos(["a.png,dog,"])
     assert main(["check", "photos.csv"]) == 2
-    assert capsys.readouterr().err == "spml: photos.csv: 1 problem: 1 lack of rows or labels; add some\n"
+    assert (
+        capsys.readouterr().err
+        == "spml: photos.csv: 1 problem: 1 lack of rows or labels; add some\n"
+    )
 
 
-@pytest.mark.parametrize(("count", "rest"), [(20, None), (21, "  and 1 more"), (45, "  and 25 more")])
+@pytest.mark.parametrize(
+    ("count", "rest"), [(20, None), (21, "  and 1 more"), (45, "  and 25 more")]
+)
 def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
     gone = [f"gone{i}.png" for i in range(count)]
     photos([*sound(), *(f"{name},dog," for name in gone)], without=gone)
@@ -102,19 +117,27 @@ def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
 
 
 def test_all_rows_that_cannot_be_read_are_listed(photos, capsys):
-    photos([*sound(), "a.png,dog,tset", " ,dog,", "b.png,dog", "0.png,cat,train", "c.png,dog,"], without=(" ", "c.png"))
+    photos(
+        [*sound(), "a.png,dog,tset", " ,dog,", "b.png,dog", "0.png,cat,train", "c.png,dog,"],
+        without=(" ", "c.png"),
+    )
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
     assert "error: 4 rows that cannot be read; mend or remove them\n" in out
     lines = [line for line in out.splitlines() if line.startswith("  photos.csv, line")]
     assert [line.split(":")[0][-2:].strip() for line in lines] == ["8", "9", "10", "11", "12"]
-    assert err.startswith("spml: photos.csv: 5 problems: 4 rows that cannot be read, 1 missing file; mend them, or")
+    assert err.startswith(
+        "spml: photos.csv: 5 problems: 4 rows that cannot be read, 1 missing file; mend them, or"
+    )
 
 
 def test_rows_that_cannot_be_read_are_left_out_of_the_copy(photos, capsys):
     folder = photos([*sound(), "a.png,dog,tset", "b.png,dog"])
     assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
-    assert "clean.csv: 6 rows written\nleft out: 2 rows that cannot be read\n" in capsys.readouterr().out
+    assert (
+        "clean.csv: 6 rows written\nleft out: 2 rows that cannot be read\n"
+        in capsys.readouterr().out
+    )
     assert main(["check", "clean.csv"]) == 0
     assert "a.png" not in (folder / "clean.csv").read_text()
 
@@ -132,14 +155,20 @@ def test_what_was_read_is_told_before_reading_ends(photos, capsys):
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
     assert "error: 2 rows that cannot be read" in out and "photos.csv, line 3: split 'no'" in out
-    assert err == "spml: photos.csv: no line with a label is left without those that cannot be read\n"
+    assert (
+        err == "spml: photos.csv: no line with a label is left without those that cannot be read\n"
+    )
 
 
 def test_a_file_that_cannot_be_read_at_all_is_one_line(photos, capsys):
     photos(["a.png,dog,"], header="picture,label,split")
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("spml: photos.csv, line 1: no column 'image'") and err.count("\n") == 1
+    assert (
+        out == ""
+        and err.startswith("spml: photos.csv, line 1: no column 'image'")
+        and err.count("\n") == 1
+    )
 
 
 def test_files_of_the_other_splits(photos, capsys):
@@ -147,11 +176,16 @@ def test_files_of_the_other_splits(photos, capsys):
     text = (folder / "photos.csv").read_text()
     (folder / "photos.csv").write_text(text.replace("v.png,dog,\n", ""))
     (folder / "more").mkdir()
-    (folder / "more/val.csv").write_text("image,label\n../v.png,dog\n../1.png,dog\n../copy.png,cat\n")
+    (folder / "more/val.csv").write_text(
+        "image,label\n../v.png,dog\n../1.png,dog\n../copy.png,cat\n"
+    )
     (folder / "copy.png").write_bytes((folder / "leak.png").read_bytes())
     assert main(["check", "photos.csv", "--val", "more/val.csv", "--fix", "clean.csv"]) == 0
     out = capsys.readouterr().out
-    assert "more/val.csv, line 3: " in out and "is in val, but in train too (photos.csv, line 3)" in out
+    assert (
+        "more/val.csv, line 3: " in out
+        and "is in val, but in train too (photos.csv, line 3)" in out
+    )
     assert "left out: 1 row that cannot be read, 1 picture in two splits" in out
     assert "v.png,dog,,val\n" in (folder / "clean.csv").read_text()
     assert main(["check", "clean.csv"]) == 0
@@ -165,7 +199,10 @@ def test_fix_then_check_again(photos, capsys):
     before = (folder / "photos.csv").read_bytes()
     assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
     out, err = capsys.readouterr()
-    assert err == "" and "clean.csv: 6 rows written\nleft out: 1 missing file, 1 picture in two splits\n" in out
+    assert (
+        err == ""
+        and "clean.csv: 6 rows written\nleft out: 1 missing file, 1 picture in two splits\n" in out
+    )
     assert main(["check", "clean.csv"]) == 0
     assert (folder / "photos.csv").read_bytes() == before
     assert sorted(path.name for path in folder.glob("*.csv")) == ["clean.csv", "photos.csv"]
@@ -185,7 +222,9 @@ def test_errors_that_fix_cannot_mend_are_said(photos, capsys):
     assert main(["check", "photos.csv", "--fix", "a.csv", "--labels", "complete"]) == 2
     out, err = capsys.readouterr()
     assert "give --labels complete when you read it" in out
-    assert err.startswith("spml: a.csv: 1 copy of a picture with contradictory labels left in it; give --merge")
+    assert err.startswith(
+        "spml: a.csv: 1 copy of a picture with contradictory labels left in it; give --merge"
+    )
     (folder / "2.png").unlink()
     photos(["1.png,dog,train", "2.png,cat,train", "3.png,cat,val"], without=("2.png",))
     assert main(["check", "photos.csv", "--fix", "b.csv"]) == 2
@@ -204,7 +243,10 @@ def test_a_class_list_fits_the_copy_too(photos, capsys):
     assert main(["check", "photos.csv", "--fix", "clean.csv", "--classes", "classes.txt"]) == 0
     assert "no label is left" not in capsys.readouterr().out
     assert main(["check", "clean.csv", "--classes", "classes.txt"]) == 0
-    assert "Hund" in capsys.readouterr().out and "1.png,dog,,train" in (folder / "clean.csv").read_text()
+    assert (
+        "Hund" in capsys.readouterr().out
+        and "1.png,dog,,train" in (folder / "clean.csv").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,14 +280,18 @@ def test_arrays(scenes_file, capsys, tmp_path):
     assert main(["check", str(scenes_file), "--labels", "complete"]) == 0
     assert "drawn for training" in capsys.readouterr().out
     assert main(["check", str(scenes_file), "--fix", str(tmp_path / "clean.csv")]) == 2
-    assert "--fix does not apply to arrays" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert "--fix does not apply to arrays" in capsys.readouterr().err and not list(
+        tmp_path.iterdir()
+    )
 
 
 def test_folders_and_what_they_leave_out(photos, capsys):
     folder = photos([])
     for i, name in enumerate(("cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png")):
         (folder / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng(i // 3 * 3).integers(0, 255, (8, 8 + i // 2, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(i // 3 * 3).integers(
+            0, 255, (8, 8 + i // 2, 3), dtype=np.uint8
+        )
         Image.fromarray(pixels).save(folder / "pets" / name)
     (folder / "pets/cat/note.txt").write_text("x")
     assert main(["check", "pets", "--fix", "clean.csv", "--merge"]) == 0
@@ -283,10 +329,14 @@ def test_a_long_line_stays_one_and_errors_are_red(capsys):
     from spml.data.check.problems import Findings, problem
 
     long = "photos.csv, line 3: " + "a folder/" * 20 + "x.png"
-    print_problems(Console(width=40), Findings([problem("missing", long), problem("repeated", long)]))
+    print_problems(
+        Console(width=40), Findings([problem("missing", long), problem("repeated", long)])
+    )
     print_warnings(Console(width=40), [long])
     lines = capsys.readouterr().out.splitlines()
-    assert lines.count(f"  {long}") == 2 and f"warning: {long} " in lines  # so that it can be searched and copied
+    assert (
+        lines.count(f"  {long}") == 2 and f"warning: {long} " in lines
+    )  # so that it can be searched and copied
     colours = Console(force_terminal=True, color_system="standard", width=200, no_color=False)
     print_problems(colours, Findings([problem("missing", "m"), problem("repeated", "r")]))
     out = capsys.readouterr().out

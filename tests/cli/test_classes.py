@@ -27,8 +27,17 @@ def here(pictures, monkeypatch):
 
 def written(out):
     """Every file's text without its name, times and pictures."""
-    files = sorted(path for path in Path().glob(f"{out}*") for path in (path, *path.rglob("*")) if path.is_file())
-    kept = [path for path in files if path.suffix in (".csv", "") or path.name in ("index.html", "model.json")]
+    files = sorted(
+        path
+        for path in Path().glob(f"{out}*")
+        for path in (path, *path.rglob("*"))
+        if path.is_file()
+    )
+    kept = [
+        path
+        for path in files
+        if path.suffix in (".csv", "") or path.name in ("index.html", "model.json")
+    ]
     return [path.read_text().replace(out, "") for path in kept]
 
 
@@ -43,20 +52,35 @@ def test_a_file_and_the_names_in_it_are_the_same(command, here, capsys):
         found.append([told.out.replace(out, ""), told.err, *written(out)])
     assert found[0] == found[1]
     assert main([*(word.replace("OUT", "none") for word in command), "--classes", "gone.txt"]) == 2
-    assert "gone.txt: no such file of class names" in capsys.readouterr().err and not list(Path().glob("none*"))
+    assert "gone.txt: no such file of class names" in capsys.readouterr().err and not list(
+        Path().glob("none*")
+    )
 
 
 def test_the_order_given_is_that_of_the_model(here, capsys):
-    assert json.loads(Path("run/best/model.json").read_text())["classes"] == ["red", "green", "blue"]
+    assert json.loads(Path("run/best/model.json").read_text())["classes"] == [
+        "red",
+        "green",
+        "blue",
+    ]
     assert main(["predict", "run", "photos", "--out", "a.csv", "--classes", "blue,green,red"]) == 2
-    assert "the names given: the model has these classes in another order, 'red' first" in capsys.readouterr().err
+    assert (
+        "the names given: the model has these classes in another order, 'red' first"
+        in capsys.readouterr().err
+    )
 
 
-def test_a_run_whose_classes_are_shown_by_other_names_finds_its_data_again(pictures, monkeypatch, capsys):
+def test_a_run_whose_classes_are_shown_by_other_names_finds_its_data_again(
+    pictures, monkeypatch, capsys
+):
     monkeypatch.chdir(pictures.parent)
     Path("names.txt").write_text("red\trot\ngreen\nblue\tblau\n")
     assert main(["train", "photos.csv", "--classes", "names.txt", *TRAIN, "--out", "run"]) == 0
-    assert json.loads(Path("run/best/model.json").read_text())["classes"] == ["rot", "green", "blau"]
+    assert json.loads(Path("run/best/model.json").read_text())["classes"] == [
+        "rot",
+        "green",
+        "blau",
+    ]
     assert json.loads(Path("run/config.json").read_text())["classes"] == {
         "red": "rot",
         "green": "green",
@@ -71,6 +95,9 @@ def test_names_that_a_list_could_not_hold_are_found_again_too(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     labels, names = np.tile(np.eye(3, dtype=np.int8), (8, 1)), ["dog ", "a\tb", "c"]
     np.savez("a.npz", x=np.tile(np.eye(3), (8, 1)), labels=labels, classes=np.array(names))
-    assert main(["train", "a.npz", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]) == 0
+    assert (
+        main(["train", "a.npz", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"])
+        == 0
+    )
     assert json.loads(Path("run/config.json").read_text())["classes"] is None
     assert main(["eval", "run", "--split", "val"]) == 0

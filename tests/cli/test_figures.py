@@ -8,13 +8,33 @@ import pytest
 from spml.cli import main
 from spml.data.readers import digits
 
-SMALL = ["--labels", "complete", "--backbone", "tiny", "--epochs", "1", "--lr", "0.003", "--accelerator", "cpu"]
+SMALL = [
+    "--labels",
+    "complete",
+    "--backbone",
+    "tiny",
+    "--epochs",
+    "1",
+    "--lr",
+    "0.003",
+    "--accelerator",
+    "cpu",
+]
 NAMES = ("losses", "gradients", "sensitivity", "distinguishability", "assumptions", "classes")
 
 
 @pytest.mark.slow
 def test_all_figures_in_the_short_form_and_again_from_the_runs(scenes_file, tmp_path, capsys):
-    words = ["figures", str(scenes_file), *SMALL, "--short", "--resamples", "0", "--out", str(tmp_path / "f")]
+    words = [
+        "figures",
+        str(scenes_file),
+        *SMALL,
+        "--short",
+        "--resamples",
+        "0",
+        "--out",
+        str(tmp_path / "f"),
+    ]
     assert main(words) == 0
     assert "AN, seed 0: validation" in capsys.readouterr().err
     for name in NAMES:
@@ -22,9 +42,24 @@ def test_all_figures_in_the_short_form_and_again_from_the_runs(scenes_file, tmp_
         assert (tmp_path / "f" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert json.loads((tmp_path / "f" / f"{name}.json").read_text())["figure"] == name
     study = json.loads((tmp_path / "f" / "sensitivity.json").read_text())
-    assert study["wanting"] == "" and all(point["run"] for part in study["study"] for point in part["points"])
+    assert study["wanting"] == "" and all(
+        point["run"] for part in study["study"] for point in part["points"]
+    )
     before = (tmp_path / "f" / "distinguishability.json").read_text()
-    assert main(["figures", "--runs", str(tmp_path / "f"), "--only", "d,e", "--out", str(tmp_path / "again")]) == 0
+    assert (
+        main(
+            [
+                "figures",
+                "--runs",
+                str(tmp_path / "f"),
+                "--only",
+                "d,e",
+                "--out",
+                str(tmp_path / "again"),
+            ]
+        )
+        == 0
+    )
     assert (tmp_path / "again" / "distinguishability.json").read_text() == before
     assert sorted(path.suffix for path in (tmp_path / "again").iterdir()) == [
         ".json",
@@ -41,13 +76,27 @@ def test_all_figures_in_the_short_form_and_again_from_the_runs(scenes_file, tmp_
 @pytest.mark.slow
 def test_bench_ablate_and_figures_of_digits_share_their_runs(tmp_path, monkeypatch):
     monkeypatch.setitem(digits.SETTINGS, "digits", digits.Scenes(sizes=(128, 48, 64), size=24))
-    few = ["--epochs", "1", "--accelerator", "cpu", "--resamples", "0", "--quiet", "--out", str(tmp_path)]
+    few = [
+        "--epochs",
+        "1",
+        "--accelerator",
+        "cpu",
+        "--resamples",
+        "0",
+        "--quiet",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(["bench", "digits", "--methods", "an,gr", "--seeds", "1", *few]) == 0
     assert main(["ablate", "digits", "--published", "--seeds", "1", *few]) == 0
     assert len(list((tmp_path / "records").iterdir())) == 11  # AN and GR once
     assert main(["figures", "digits", "--only", "d,e,f", *few]) == 0
     assert len(list((tmp_path / "records").iterdir())) == 11
-    assert {path.stem for path in tmp_path.glob("*.svg")} == {"distinguishability", "assumptions", "classes"}
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {
+        "distinguishability",
+        "assumptions",
+        "classes",
+    }
     assert main(["bench", "--verify", "--quiet", "--out", str(tmp_path)]) == 0
 
 
@@ -57,20 +106,36 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):
     words = ["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "f")]
     assert main(words) == 0
     shown = capsys.readouterr()
-    assert "losses.svg" in shown.out and "sensitivity is not drawn: it needs runs of gr" in shown.err
-    assert "classes is not drawn: it needs the data themselves" in shown.err and "left out" in shown.err
+    assert (
+        "losses.svg" in shown.out and "sensitivity is not drawn: it needs runs of gr" in shown.err
+    )
+    assert (
+        "classes is not drawn: it needs the data themselves" in shown.err
+        and "left out" in shown.err
+    )
     assert main([*words, "--only", "d"]) == 1
 
 
 def test_runs_are_drawn_where_the_data_cannot_be_read(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
-    words = ["figures", "voc", "--root", str(tmp_path), "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "f")]
+    words = [
+        "figures",
+        "voc",
+        "--root",
+        str(tmp_path),
+        "--runs",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path / "f"),
+    ]
     assert main(words) == 0
     assert str(tmp_path) in capsys.readouterr().err and (tmp_path / "f" / "losses.svg").exists()
 
 
 def test_figures_of_losses_need_nothing(tmp_path, capsys):
-    assert main(["figures", "--only", "a", "gradients", "--out", str(tmp_path / "f"), "--quiet"]) == 0
+    assert (
+        main(["figures", "--only", "a", "gradients", "--out", str(tmp_path / "f"), "--quiet"]) == 0
+    )
     assert capsys.readouterr().out == "" and len(list((tmp_path / "f").iterdir())) == 6
 
 
@@ -88,7 +153,10 @@ BAD = {
     "no data": (["figures"], "give DATA"),
     "no such figure": (["figures", "--only", "z"], "--only z: no such figure; there are a losses"),
     "no such folder": (["figures", "--runs", "nowhere"], "nowhere is not a folder"),
-    "no epochs": (["figures", "digits", "--only", "d", "--epochs", "0"], "epochs must be above 0, not 0"),
+    "no epochs": (
+        ["figures", "digits", "--only", "d", "--epochs", "0"],
+        "epochs must be above 0, not 0",
+    ),
     "no jobs": (["figures", "digits", "--jobs", "0"], "--jobs must be at least 1"),
 }
 

@@ -30,7 +30,9 @@ COMMANDS = [
 
 
 def spml(*words, **more):
-    return subprocess.run([sys.executable, "-m", "spml.cli", *map(str, words)], capture_output=True, text=True, **more)
+    return subprocess.run(
+        [sys.executable, "-m", "spml.cli", *map(str, words)], capture_output=True, text=True, **more
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -50,10 +52,33 @@ def test_help_loads_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-def test_train_eval_predict_report_as_a_user_would(scenes_file, pictures, tmp_path, monkeypatch, capsys):
+def test_train_eval_predict_report_as_a_user_would(
+    scenes_file, pictures, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    small = ["--backbone", "tiny", "--epochs", "1", "--batch-size", "16", "--lr", "0.003", "--accelerator", "cpu"]
-    run = ["train", str(scenes_file), "--labels", "complete", "--set", "q3=1.5", "--set", "w=0,10", *small]
+    small = [
+        "--backbone",
+        "tiny",
+        "--epochs",
+        "1",
+        "--batch-size",
+        "16",
+        "--lr",
+        "0.003",
+        "--accelerator",
+        "cpu",
+    ]
+    run = [
+        "train",
+        str(scenes_file),
+        "--labels",
+        "complete",
+        "--set",
+        "q3=1.5",
+        "--set",
+        "w=0,10",
+        *small,
+    ]
     assert main([*run, "--out", "runs/a"]) == 0
     result = json.loads((tmp_path / "runs/a/result.json").read_text())
     assert result["options"]["q3"] == 1.5 and result["options"]["w"] == [0, 10]
@@ -74,12 +99,28 @@ def test_train_eval_predict_report_as_a_user_would(scenes_file, pictures, tmp_pa
     assert words[:3] == ["spml", "train", str(scenes_file)]
     assert main([*words[1:], "--overwrite", "--quiet"]) == 0
     again = json.loads((tmp_path / "runs/a/result.json").read_text())
-    assert {**again, "seconds": 0, "images_per_second": 0} == {**result, "seconds": 0, "images_per_second": 0}
+    assert {**again, "seconds": 0, "images_per_second": 0} == {
+        **result,
+        "seconds": 0,
+        "images_per_second": 0,
+    }
 
 
 def test_ones_own_pictures_train_from_a_csv(pictures, tmp_path):
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "2", "--accelerator", "cpu", "--quiet"]
-    assert main(["train", str(pictures), "--out", str(tmp_path / "run"), "--lr", "0.001", *words]) == 0
+    words = [
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--epochs",
+        "2",
+        "--accelerator",
+        "cpu",
+        "--quiet",
+    ]
+    assert (
+        main(["train", str(pictures), "--out", str(tmp_path / "run"), "--lr", "0.001", *words]) == 0
+    )
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["selection"] == "observed" and result["data"] == str(pictures)
 
@@ -91,11 +132,26 @@ BAD = {
     "unknown option": (["train", "digits", "--set", "q4=1"], "no option 'q4'"),
     "option without value": (["train", "digits", "--set", "q3"], "NAME=VALUE"),
     "text for a number": (["train", "digits", "--set", "q3=high"], "'high' is not a number"),
-    "text for a plain number": (["train", "digits", "--set", "eps=abc"], "eps is one of a number, none, not 'abc'"),
-    "too few per class": (["train", "digits", "--set", "w=1,2,3"], "cannot be used with these options on 10 classes"),
-    "no reduction": (["train", "digits", "--method", "an", "--set", "reduction=none"], "no single number"),
-    "an array on the command line": (["train", "digits", "--method", "role", "--set", "estimated=3"], "one's own code"),
-    "features there": (["train", "digits", "--method", "smile", "--set", "x=near"], "one's own code"),
+    "text for a plain number": (
+        ["train", "digits", "--set", "eps=abc"],
+        "eps is one of a number, none, not 'abc'",
+    ),
+    "too few per class": (
+        ["train", "digits", "--set", "w=1,2,3"],
+        "cannot be used with these options on 10 classes",
+    ),
+    "no reduction": (
+        ["train", "digits", "--method", "an", "--set", "reduction=none"],
+        "no single number",
+    ),
+    "an array on the command line": (
+        ["train", "digits", "--method", "role", "--set", "estimated=3"],
+        "one's own code",
+    ),
+    "features there": (
+        ["train", "digits", "--method", "smile", "--set", "x=near"],
+        "one's own code",
+    ),
     "not a loss": (["train", "digits", "--method", "os:getcwd"], "makes a str, not a loss"),
     "no GPU": (["train", "digits", "--accelerator", "cuda"], "--accelerator cuda"),
     "a size the backbone cannot take": (
@@ -103,11 +159,20 @@ BAD = {
         "vit_tiny_patch16_224 cannot take pictures of 40 px",
     ),
     "unknown command": (["trian", "--help"], "no command 'trian'; 'train'?"),
-    "a file as run folder": (["train", "digits", "--epochs", "1", "--out", __file__], "is a file, not a folder"),
+    "a file as run folder": (
+        ["train", "digits", "--epochs", "1", "--out", __file__],
+        "is a file, not a folder",
+    ),
     "bad epochs": (["train", "digits", "--epochs", "0"], "epochs must be above 0"),
-    "both resume and overwrite": (["train", "digits", "--resume", "--overwrite"], "give one of them"),
+    "both resume and overwrite": (
+        ["train", "digits", "--resume", "--overwrite"],
+        "give one of them",
+    ),
     "unknown backbone": (["train", "digits", "--backbone", "resnet5"], "no backbone 'resnet5'"),
-    "unreachable weights": (["train", "digits", "--backbone", "resnet18", "--weights", "pretrained"], "--weights"),
+    "unreachable weights": (
+        ["train", "digits", "--backbone", "resnet18", "--weights", "pretrained"],
+        "--weights",
+    ),
     "needs root": (["train", "voc"], "--root"),
     "no run to evaluate": (["eval", "nowhere"], "nowhere"),
     "no model": (["predict", "nowhere", "a.jpg"], "no model here"),
@@ -139,7 +204,18 @@ def test_set_help_lists_a_methods_options(name, capsys):
 
 def test_interruption_exits_130_and_names_the_command_to_go_on(scenes_file, tmp_path):
     out = tmp_path / "run"
-    words = ["train", scenes_file, "--labels", "complete", "--backbone", "tiny", "--epochs", "500", "--out", out]
+    words = [
+        "train",
+        scenes_file,
+        "--labels",
+        "complete",
+        "--backbone",
+        "tiny",
+        "--epochs",
+        "500",
+        "--out",
+        out,
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "spml.cli", *map(str, words)],
         stderr=subprocess.PIPE,
@@ -161,7 +237,9 @@ def test_demo_compares_methods_over_seeds(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "±" in shown and "report.html" in shown
     assert (tmp_path / "d" / "report.html").exists()
-    assert np.isfinite(json.loads((tmp_path / "d" / "gr-1" / "result.json").read_text())["test_map"])
+    assert np.isfinite(
+        json.loads((tmp_path / "d" / "gr-1" / "result.json").read_text())["test_map"]
+    )
 
 
 def test_the_program_runs_as_a_module():
@@ -181,16 +259,46 @@ def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_
     header, *rows = [line.rpartition(",")[0] for line in pictures.read_text().splitlines()]
     for name, part in {"train": rows[:8], "val": rows[8:10], "test": rows[10:]}.items():
         (pictures.parent / f"{name}.csv").write_text("\n".join([header, *part]) + "\n")
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet"]
-    assert main(["train", "train.csv", "--val", "val.csv", "--test", "test.csv", "--out", "run", *words]) == 0
+    words = [
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+        "--accelerator",
+        "cpu",
+        "--quiet",
+    ]
+    assert (
+        main(
+            ["train", "train.csv", "--val", "val.csv", "--test", "test.csv", "--out", "run", *words]
+        )
+        == 0
+    )
     assert main(["eval", "run"]) == 0
     assert json.loads((pictures.parent / "run/eval-test.json").read_text())["items"] == 2
 
 
-def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(pictures, tmp_path, monkeypatch, capsys):
+def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(
+    pictures, tmp_path, monkeypatch, capsys
+):
     for place in ("train/red", "train/blue", "val/red", "test/blue"):
         shutil.copytree(pictures.parent / "photos", tmp_path / "here" / place)
-    words = ["train", "train", "--val", "val", "--test", "test", "--backbone", "tiny", "--size", "16", "--epochs", "1"]
+    words = [
+        "train",
+        "train",
+        "--val",
+        "val",
+        "--test",
+        "test",
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+    ]
     monkeypatch.chdir(tmp_path / "here")
     assert main([*words, "--out", "run", "--quiet"]) == 0
     monkeypatch.chdir(tmp_path)
@@ -203,11 +311,25 @@ def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(pictu
 
 
 def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scenes_file):
-    (tmp_path / "mine.py").write_text("def loss(logits, observed):\n    return (logits * logits).mean()\n")
-    words = ["train", str(scenes_file), "--backbone", "tiny", "--epochs", "1", "--quiet", "--method", "mine:loss"]
+    (tmp_path / "mine.py").write_text(
+        "def loss(logits, observed):\n    return (logits * logits).mean()\n"
+    )
+    words = [
+        "train",
+        str(scenes_file),
+        "--backbone",
+        "tiny",
+        "--epochs",
+        "1",
+        "--quiet",
+        "--method",
+        "mine:loss",
+    ]
     bare = "import sys; sys.path[:] = [path for path in sys.path if path]"  # as the installed program starts
     code = f"{bare}; sys.argv = {['spml', *words]!r}; from spml.cli import entry; entry()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -219,7 +341,10 @@ def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (2, "spml: the folder that you are in was removed; change to another\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "spml: the folder that you are in was removed; change to another\n",
+    )
 
 
 def test_what_nobody_foresaw_is_one_line_too(monkeypatch, capsys):

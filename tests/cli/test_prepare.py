@@ -65,7 +65,9 @@ def server(monkeypatch):
 
         def offer(content):
             digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-            archive = Archive("voc.tar", (files.address("voc.tar"),), len(content), digest, 10**6, 100)
+            archive = Archive(
+                "voc.tar", (files.address("voc.tar"),), len(content), digest, 10**6, 100
+            )
             monkeypatch.setitem(sources.ARCHIVES, "voc", (archive,))
             files.content = content
 
@@ -83,7 +85,10 @@ def test_files_that_are_there_need_no_network(placed, server, capsys):
     assert main(["prepare", "voc", "--root", str(placed)]) == 0
     out = capsys.readouterr().out
     assert "voc: 20 classes, 4 / 1 / 2 images" in out and "2.00 positives per training image" in out
-    assert "warning: 5 images in the train list, the paper has 5,717: another version of the list, or files" in out
+    assert (
+        "warning: 5 images in the train list, the paper has 5,717: another version of the list, or files"
+        in out
+    )
     assert "warning: the observed labels are not those of the reference protocol" in out
     assert "all 7 pictures are there" in out
     assert out.splitlines()[-1] == f"next: spml train voc --root {placed}"
@@ -96,7 +101,11 @@ def test_agreement_with_the_paper_is_said(placed, capsys, monkeypatch):
     assert main(["prepare", "voc", "--root", str(placed)]) == 0
     out = capsys.readouterr().out
     hashes = dict(
-        zip(("train", "test"), [line.split()[8] for line in out.splitlines() if "sha256" in line], strict=True)
+        zip(
+            ("train", "test"),
+            [line.split()[8] for line in out.splitlines() if "sha256" in line],
+            strict=True,
+        )
     )
     monkeypatch.setattr(sources, "VOC_SHA256", hashes)
     assert main(["prepare", "voc", "--root", str(placed)]) == 0
@@ -118,7 +127,9 @@ def test_no_files(root, capsys, exists):
     if exists:
         root.mkdir()
     assert main(["prepare", "voc", "--root", str(root)]) == 2
-    assert f"get the files with: spml prepare voc --root {root} --download" in capsys.readouterr().err
+    assert (
+        f"get the files with: spml prepare voc --root {root} --download" in capsys.readouterr().err
+    )
 
 
 def test_download(root, server, capsys):
@@ -134,7 +145,12 @@ def test_a_broken_download_is_finished_by_running_again(root, server, capsys):
     server.faults = [("cut", 5000), 404]
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 2
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "HTTP 404" in err and "5,000 of " in err and "run again to go on" in err
+    assert (
+        err.count("\n") == 1
+        and "HTTP 404" in err
+        and "5,000 of " in err
+        and "run again to go on" in err
+    )
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 0
     assert server.seen[-1][0] == "bytes=5000-"
 
@@ -181,7 +197,11 @@ def test_files_that_have_gone_since(root, server, capsys):
 def test_nuswide_gets_steps(root, capsys, words):
     assert main(["prepare", "nuswide", "--root", str(root), *words]) == 2
     out, err = capsys.readouterr()
-    assert "Agreement and Disclaimer Form" in out and f"{root}/Flickr" in out and "the steps are above" in err
+    assert (
+        "Agreement and Disclaimer Form" in out
+        and f"{root}/Flickr" in out
+        and "the steps are above" in err
+    )
 
 
 def test_help(capsys):

@@ -23,10 +23,15 @@ def test_open_and_failed_runs_are_told(capsys):
     command._tell({"pending": 0, "running": 0, "failed": 0}, shelf)
     assert capsys.readouterr().err == ""
     command._tell({"pending": 2, "running": 1, "failed": 0}, shelf)
-    assert capsys.readouterr().err.startswith("spml: runs that are open or being made by others: 3;")
+    assert capsys.readouterr().err.startswith(
+        "spml: runs that are open or being made by others: 3;"
+    )
     with pytest.raises(SystemExit) as ended:
         command._tell({"pending": 0, "running": 0, "failed": 2}, shelf)
-    assert ended.value.code == 1 and "runs that failed: 2, see b/plan.json; --retry" in capsys.readouterr().err
+    assert (
+        ended.value.code == 1
+        and "runs that failed: 2, see b/plan.json; --retry" in capsys.readouterr().err
+    )
 
 
 def test_counts_are_at_least_one_and_resamples_may_be_none():
@@ -39,13 +44,18 @@ def test_counts_are_at_least_one_and_resamples_may_be_none():
 def test_a_path_is_not_taken_for_a_version_of_a_benchmark():
     for data in ("voc", "digits", "mine@home.npz", "./coco@small.npz", "/data/coco@small.npz"):
         RunsCommand(data=data)._check_name()
-    with pytest.raises(UserError, match=r"coco@small.npz would be taken for a version of coco; write ./coco@small.npz"):
+    with pytest.raises(
+        UserError,
+        match=r"coco@small.npz would be taken for a version of coco; write ./coco@small.npz",
+    ):
         RunsCommand(data="coco@small.npz")._check_name()
 
 
 def test_runs_side_by_side_share_the_cores(monkeypatch):
     monkeypatch.setattr("spml.cli.runs_command.cores", lambda: 8)
-    threads = [RunsCommand(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)]
+    threads = [
+        RunsCommand(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)
+    ]
     assert threads == [None, 4, 2, 1]
 
 
@@ -62,7 +72,9 @@ def test_a_table_of_methods_has_means_and_where_it_can_deviations(capsys):
     from rich.console import Console
 
     Console(width=80).print(
-        _table({"an": [{"test_map": 50.0}, {"test_map": 52.0}], "gr": [{"test_map": 61.0}]}, "digits")
+        _table(
+            {"an": [{"test_map": 50.0}, {"test_map": 52.0}], "gr": [{"test_map": 61.0}]}, "digits"
+        )
     )
     lines = capsys.readouterr().out.splitlines()
     assert "digits: mean ± deviation" in lines[0]
@@ -72,13 +84,17 @@ def test_a_table_of_methods_has_means_and_where_it_can_deviations(capsys):
     ]
 
 
-def test_methods_and_seeds_are_trained_each_in_its_folder_and_reported(tmp_path, monkeypatch, capsys):
+def test_methods_and_seeds_are_trained_each_in_its_folder_and_reported(
+    tmp_path, monkeypatch, capsys
+):
     from concurrent.futures import ThreadPoolExecutor
 
     from spml.cli import compare as module
 
     made, pages = [], []
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda workers, context: ThreadPoolExecutor(workers))
+    monkeypatch.setattr(
+        module, "ProcessPoolExecutor", lambda workers, context: ThreadPoolExecutor(workers)
+    )
     monkeypatch.setattr("spml.report.write_report", lambda runs, page: pages.append(runs) or page)
 
     def train(data, method, seed, epochs, folder, workers):

@@ -23,7 +23,8 @@ def test_complete_labels(scenes_file, capsys):
     assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
     assert "uniform (positives 1, negatives 0, seed 1200)" in out
     assert re.search(
-        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing .*b\(0\) of Assumption 1, is -\d", out
+        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing .*b\(0\) of Assumption 1, is -\d",
+        out,
     )
     assert ["positives of 10 classes", "seen", "missing", "total"] in cells(out)
     assert ["pairs, most frequent first", "items", "lift"] in cells(out)
@@ -32,7 +33,10 @@ def test_complete_labels(scenes_file, capsys):
 def test_observed_labels_say_what_is_not_known(pictures, capsys):
     assert main(["stats", str(pictures)]) == 0
     out = capsys.readouterr().out
-    assert "the true number of positives is not known" in out and "complete labels would tell it" in out
+    assert (
+        "the true number of positives is not known" in out
+        and "complete labels would tell it" in out
+    )
     assert "Pairs of classes are not counted: no item has two known positives." in out
     assert ["red", "3"] in cells(out)
 
@@ -52,16 +56,29 @@ def test_the_papers_column_stands_beside_a_benchmark(tmp_path, capsys):
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
     out, numbers = tmp_path / f"new/fig{suffix}", tmp_path / "fig.json"
-    words = ["stats", str(scenes_file), "--labels", "complete", "--out", str(out), "--json", str(numbers)]
+    words = [
+        "stats",
+        str(scenes_file),
+        "--labels",
+        "complete",
+        "--out",
+        str(out),
+        "--json",
+        str(numbers),
+    ]
     assert main(words) == 0
     starts = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
-    assert sorted(path.name for path in out.parent.iterdir()) == [f"fig-pairs{suffix}", f"fig{suffix}"]
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        f"fig-pairs{suffix}",
+        f"fig{suffix}",
+    ]
     assert all(path.read_bytes().startswith(starts[suffix]) for path in out.parent.iterdir())
     first = out.read_bytes()
     assert json.loads(numbers.read_text())["images"]["train"] == 128
     assert (
         main(words) == 2
-        and capsys.readouterr().err == f"spml: {out} is already there; give --overwrite or another --out\n"
+        and capsys.readouterr().err
+        == f"spml: {out} is already there; give --overwrite or another --out\n"
     )
     assert main([*words, "--overwrite"]) == 0 and out.read_bytes() == first
     if suffix == ".svg":
@@ -76,12 +93,17 @@ def test_figures_of_many_classes(tmp_path, classes):
     for labels in ("complete", "observed"):
         words = ["--labels", labels, "--out", str(tmp_path / f"{labels}.svg")]
         assert main(["stats", str(tmp_path / "many.csv"), *words]) == 0
-        assert f"one in {-(-classes // 80)} is named" in (tmp_path / f"{labels}-pairs.svg").read_text()
+        assert (
+            f"one in {-(-classes // 80)} is named" in (tmp_path / f"{labels}-pairs.svg").read_text()
+        )
         assert f"{classes} classes, most frequent first" in (tmp_path / f"{labels}.svg").read_text()
 
 
 def test_other_models(scenes_file, capsys):
-    assert main(["stats", str(scenes_file), "--labels", "complete", "--observe", "frequency:gamma=2"]) == 0
+    assert (
+        main(["stats", str(scenes_file), "--labels", "complete", "--observe", "frequency:gamma=2"])
+        == 0
+    )
     assert "frequency (gamma 2.0, positives 1, seed 1200)" in capsys.readouterr().out
 
 
@@ -101,7 +123,11 @@ def test_mistakes(pictures, capsys, words, part):
 
 @pytest.mark.parametrize(
     ("words", "flag"),
-    [(["--json", "mine.csv"], "--json"), (["--out", "mine.svg"], "--out"), (["--out", "a.svg"], "--out")],
+    [
+        (["--json", "mine.csv"], "--json"),
+        (["--out", "mine.svg"], "--out"),
+        (["--out", "a.svg"], "--out"),
+    ],
 )
 def test_nothing_is_replaced_unasked(pictures, tmp_path, monkeypatch, capsys, words, flag):
     monkeypatch.chdir(tmp_path)
@@ -110,5 +136,8 @@ def test_nothing_is_replaced_unasked(pictures, tmp_path, monkeypatch, capsys, wo
         file.write_text("mine")
     assert main(["stats", str(pictures), *words]) == 2
     said = capsys.readouterr()
-    assert said.err.endswith(f" is already there; give --overwrite or another {flag}\n") and not said.out
+    assert (
+        said.err.endswith(f" is already there; give --overwrite or another {flag}\n")
+        and not said.out
+    )
     assert all(file.read_text() == "mine" for file in files)

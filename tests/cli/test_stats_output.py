@@ -27,7 +27,11 @@ GIVEN = {
 def lines(capsys):
     def printed(**other):
         print_statistics(Console(width=160), Statistics(**GIVEN | other))
-        return [re.split(r"\s{2,}", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
+        return [
+            re.split(r"\s{2,}", line.strip())
+            for line in capsys.readouterr().out.splitlines()
+            if line.strip(" ─")
+        ]
 
     return printed
 
@@ -63,12 +67,18 @@ def test_complete_labels(lines):
 def test_observed_labels(lines):
     found = lines(version="", missing=None, negatives=np.array([0, 1]))
     assert found[0] == ["mine.csv"] and not any("image, positive" in line[0] for line in found)
-    assert ["The pairs are those among the known positives; how often classes truly meet is not known."] in found
+    assert [
+        "The pairs are those among the known positives; how often classes truly meet is not known."
+    ] in found
     at = found.index(["positives of 2 classes", "known positives", "known negatives"])
     assert found[at + 1 : at + 3] == [["dog", "6", "1"], ["cat", "4", "0"]]
 
 
 def test_what_cannot_be_counted_is_said(lines):
     assert lines(unknown=0)[12] == ["Remark 1: no label is unknown."]
-    assert lines(together=None)[-1] == ["Pairs of classes are not counted: no item has two known positives."]
-    assert lines(missing=np.zeros(2, int))[12][0].endswith("(0 missing positives of 10 unknown labels)")
+    assert lines(together=None)[-1] == [
+        "Pairs of classes are not counted: no item has two known positives."
+    ]
+    assert lines(missing=np.zeros(2, int))[12][0].endswith(
+        "(0 missing positives of 10 unknown labels)"
+    )

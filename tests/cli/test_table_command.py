@@ -13,7 +13,10 @@ from spml.errors import UserError
 
 
 def test_rows_are_compared_with_the_one_asked_for_or_with_gr():
-    assert TableCommand()._against(["an", "gr"]) == "gr" and TableCommand()._against(["an", "hill"]) is None
+    assert (
+        TableCommand()._against(["an", "gr"]) == "gr"
+        and TableCommand()._against(["an", "hill"]) is None
+    )
     assert TableCommand()._against(["AN", "k̂ ✓, v ✓, L ✓"]) == "k̂ ✓, v ✓, L ✓"
     assert TableCommand(against="an")._against(["an", "gr"]) == "an"
     with pytest.raises(UserError, match="--against gg: no such row; there are an, gr"):
@@ -45,30 +48,53 @@ def test_rates_and_trials_that_nothing_would_heed_are_refused():
 
 
 def test_rates_alone_run_nothing(scenes_file, tmp_path, capsys):
-    words = ["--methods", "an", "--labels", "complete", "--rates", "0.1", "--out", str(tmp_path / "b")]
+    words = [
+        "--methods",
+        "an",
+        "--labels",
+        "complete",
+        "--rates",
+        "0.1",
+        "--out",
+        str(tmp_path / "b"),
+    ]
     assert main(["bench", str(scenes_file), *words]) == 2
     assert "no grid is run" in capsys.readouterr().err and not (tmp_path / "b").exists()
 
 
 def test_every_file_that_is_written_is_known():
-    assert TableCommand().tables() == ["bench.json", "table.md", "table.csv", "table.tex", "table.html"]
+    assert TableCommand().tables() == [
+        "bench.json",
+        "table.md",
+        "table.csv",
+        "table.tex",
+        "table.html",
+    ]
 
 
-@pytest.mark.parametrize("agrees,quiet,lines,code", [(True, False, 2, 0), (True, True, 0, 0), (False, True, 1, 1)])
-def test_verifying_tells_all_or_what_differs(tmp_path, monkeypatch, capsys, agrees, quiet, lines, code):
+@pytest.mark.parametrize(
+    "agrees,quiet,lines,code", [(True, False, 2, 0), (True, True, 0, 0), (False, True, 1, 1)]
+)
+def test_verifying_tells_all_or_what_differs(
+    tmp_path, monkeypatch, capsys, agrees, quiet, lines, code
+):
     class Check(SimpleNamespace):
         def __str__(self):
             return "a check"
 
     asked = []
     monkeypatch.setattr(
-        "spml.bench.verify.verify", lambda *folders: asked.append(folders) or [Check(agrees=True), Check(agrees=agrees)]
+        "spml.bench.verify.verify",
+        lambda *folders: asked.append(folders) or [Check(agrees=True), Check(agrees=agrees)],
     )
     monkeypatch.setattr("spml.bench.verify.without_scores", lambda *folders: 3)
     words = ["bench", "--verify", "--out", str(tmp_path), *(["--quiet"] if quiet else [])]
     assert main(words) == code
     told = capsys.readouterr()
-    assert told.out.count("a check") == lines and "recorded without scores, so not checked: 3 runs" in told.err
+    assert (
+        told.out.count("a check") == lines
+        and "recorded without scores, so not checked: 3 runs" in told.err
+    )
     (tmp_path / "scores").mkdir()
     main(words)
     assert asked == [(tmp_path / "runs", tmp_path / "records"), (tmp_path / "scores", tmp_path)]
@@ -76,7 +102,9 @@ def test_verifying_tells_all_or_what_differs(tmp_path, monkeypatch, capsys, agre
 
 def test_a_stored_table_is_printed_in_the_format_asked_for(tmp_path, capsys):
     row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
-    (tmp_path / "b.json").write_text(json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}}))
+    (tmp_path / "b.json").write_text(
+        json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}})
+    )
     starts = {"md": "|", "csv": "row,", "tex": "%", "html": "<"}
     for name in ("text", "md", "csv", "tex", "html"):
         assert main(["bench", "--from", str(tmp_path / "b.json"), "--format", name]) == 0

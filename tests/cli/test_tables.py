@@ -27,7 +27,11 @@ def test_numbers_stand_to_the_right_and_names_are_text(capsys):
     table = columns("class", "number")
     add_ends(table, [("[red]a\x1b[31m\n", (5,))], ends=1, all_of=3)
     (line,) = [line for line in _lines(table, capsys) if "red" in line]
-    assert "[red]a?[31m?" in line and line.rstrip().endswith(" 5") and len(line.rstrip()) > len("[red]a?[31m?  5")
+    assert (
+        "[red]a?[31m?" in line
+        and line.rstrip().endswith(" 5")
+        and len(line.rstrip()) > len("[red]a?[31m?  5")
+    )
     assert plain("é\u200bx\t") == "é?x?"
 
 
@@ -37,7 +41,14 @@ def _lines(table, capsys):
 
 
 def test_a_table_of_results_has_its_title_rows_and_notes(capsys):
-    shown(Cells("a title", ["method", "mAP"], [["an [1]", "71.20"], ["gr", "8.10"]], ["one note", "two [x]"]))
+    shown(
+        Cells(
+            "a title",
+            ["method", "mAP"],
+            [["an [1]", "71.20"], ["gr", "8.10"]],
+            ["one note", "two [x]"],
+        )
+    )
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
     assert [line.split() for line in lines] == [
         ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"], ["one", "note"], ["two", "[x]"],

@@ -15,7 +15,9 @@ from tests.data.test_pictures import scene
 
 SIZE = 24
 FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["spml.data.images.cache"])  # so that a process starts without importing torch anew
+FORK.set_forkserver_preload(
+    ["spml.data.images.cache"]
+)  # so that a process starts without importing torch anew
 MODES = ["disk", "memory", "device", "resident"]
 
 

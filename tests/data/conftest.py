@@ -27,7 +27,10 @@ def positives():
 
     def names(table):
         rows = zip(table.items, table.labels == 1, strict=True)
-        return {item: [name for name, there in zip(table.classes, row, strict=True) if there] for item, row in rows}
+        return {
+            item: [name for name, there in zip(table.classes, row, strict=True) if there]
+            for item, row in rows
+        }
 
     return names
 
@@ -85,7 +88,12 @@ class Gate:
     """Lets named pictures be decoded only when it is told to."""
 
     def __init__(self):
-        self.shut, self.begun, self.names, self.original = {}, threading.Event(), [], cache_build.decode_bytes
+        self.shut, self.begun, self.names, self.original = (
+            {},
+            threading.Event(),
+            [],
+            cache_build.decode_bytes,
+        )
 
     def __call__(self, data, path, *given, **named):
         self.names.append(path.name)

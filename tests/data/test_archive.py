@@ -45,7 +45,11 @@ def special(name, kind, target=""):
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -57,7 +61,9 @@ def folder(tmp_path):
 @pytest.mark.parametrize("kind", ["tar", "tgz", "zip"])
 def test_unpacking(tmp_path, folder, kind):
     path = tmp_path / f"x.{kind}"
-    make_zip(path, FILES) if kind == "zip" else make_tar(path, FILES, "w:gz" if kind == "tgz" else "w")
+    make_zip(path, FILES) if kind == "zip" else make_tar(
+        path, FILES, "w:gz" if kind == "tgz" else "w"
+    )
     told = []
     unpack(path, folder, LIMITS, advance=lambda *what: told.append(what))
     assert contents(folder) == {**FILES, f".x.{kind}.unpacked": b""}
@@ -120,7 +126,11 @@ def test_links_and_devices_in_a_zip(tmp_path, folder, mode):
 @pytest.mark.parametrize(
     ("files", "limits", "message"),
     [
-        ({"a": bytes(10_000_000)}, Limits(size=10**9, files=9), "more than [0-9,]+ bytes"),  # by ratio
+        (
+            {"a": bytes(10_000_000)},
+            Limits(size=10**9, files=9),
+            "more than [0-9,]+ bytes",
+        ),  # by ratio
         ({"a": b"x" * 2000, "b": b"y" * 2000}, Limits(size=3000, files=9), "more than 3,000 bytes"),
         ({str(i): b"" for i in range(10)}, Limits(size=10**9, files=9), "more than 9 members"),
     ],
@@ -143,7 +153,9 @@ def test_a_file_that_is_a_folder_too(tmp_path, folder):
 @pytest.mark.parametrize("kind", ["tar", "tgz", "zip"])
 def test_damaged_archives(tmp_path, folder, kind):
     path = tmp_path / f"x.{kind}"
-    make_zip(path, FILES) if kind == "zip" else make_tar(path, FILES, "w:gz" if kind == "tgz" else "w")
+    make_zip(path, FILES) if kind == "zip" else make_tar(
+        path, FILES, "w:gz" if kind == "tgz" else "w"
+    )
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 3])
     with pytest.raises(DataError, match="cannot be unpacked"):
@@ -160,13 +172,17 @@ def test_a_member_whose_name_was_lost(tmp_path, folder):
     assert list(folder.iterdir()) == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_any_damage_gives_a_data_error_or_files_inside(tmp_path_factory, data):
     home = tmp_path_factory.mktemp("damage")
     kind = data.draw(st.sampled_from(["tar", "tgz", "zip"]))
     path = home / f"x.{kind}"
-    make_zip(path, FILES) if kind == "zip" else make_tar(path, FILES, "w:gz" if kind == "tgz" else "w")
+    make_zip(path, FILES) if kind == "zip" else make_tar(
+        path, FILES, "w:gz" if kind == "tgz" else "w"
+    )
     raw = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))

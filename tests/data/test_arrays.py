@@ -22,7 +22,9 @@ GOOD = {
 def save(tmp_path):
     def saver(**arrays):
         path = tmp_path / "x.npz"
-        np.savez(path, **{key: value for key, value in (GOOD | arrays).items() if value is not None})
+        np.savez(
+            path, **{key: value for key, value in (GOOD | arrays).items() if value is not None}
+        )
         return path
 
     return saver
@@ -42,7 +44,12 @@ def test_complete_takes_zero_as_negative(save):
 
 
 def test_splits_and_items(save):
-    tables = read(save(split=np.array(["val", "train", "test", "train"]), items=np.array([b"a", b"b", b"c", b"d"])))
+    tables = read(
+        save(
+            split=np.array(["val", "train", "test", "train"]),
+            items=np.array([b"a", b"b", b"c", b"d"]),
+        )
+    )
     assert {name: list(table.items) for name, table in tables.items()} == {
         "train": ["b", "d"],
         "val": ["a"],
@@ -95,12 +102,18 @@ def with_value(key, row, value):
         ({"labels": np.full((4, 2), {})}, ["labels: cannot be read"]),
         ({"classes": np.array(["dog"])}, ["classes", "1 entries for 2 columns"]),
         ({"classes": np.array(["dog", "dog"])}, ["classes", "'dog' stands twice"]),
-        ({"classes": np.array(["dog", " "])}, ["classes", "column 1 has no name", "give each class one"]),
+        (
+            {"classes": np.array(["dog", " "])},
+            ["classes", "column 1 has no name", "give each class one"],
+        ),
         ({"classes": np.array([1, 2])}, ["classes", "list of strings"]),
         ({"classes": np.array([["dog"], ["cat"]])}, ["classes", "(2, 1); give a list of strings"]),
         ({"items": np.array(["a"])}, ["items", "1 entries for 4 rows"]),
         ({"split": np.array(["train"])}, ["split", "1 entries for 4 rows"]),
-        ({"split": np.array(["train", "train", "tst", "val"])}, ["split", "'tst' in row 2", "did you mean 'test'"]),
+        (
+            {"split": np.array(["train", "train", "tst", "val"])},
+            ["split", "'tst' in row 2", "did you mean 'test'"],
+        ),
         ({"split": np.array([0, 1, 1, 1])}, ["split", "list of strings"]),
     ],
 )
@@ -113,7 +126,10 @@ def test_malformed_arrays(save, change, parts):
 
 @pytest.mark.parametrize(
     ("classes", "message"),
-    [(["dog", "cart"], "'cat' is not in the class list.*'cart'"), (["dog", "cat", "fox"], "3 names")],
+    [
+        (["dog", "cart"], "'cat' is not in the class list.*'cart'"),
+        (["dog", "cat", "fox"], "3 names"),
+    ],
 )
 def test_class_lists_that_do_not_fit(save, classes, message):
     with pytest.raises(DataError, match=message):
@@ -139,7 +155,10 @@ def test_files_that_are_no_npz(write, content):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
+    st.booleans(),
+)
 def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, cut):
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **GOOD)

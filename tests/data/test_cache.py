@@ -14,7 +14,18 @@ from spml.data.images import build as module
 from spml.data.images.cache import open_cache
 from spml.data.images.cached import free_memory, in_words
 from spml.errors import UserError
-from tests.data.caching import FORK, SIZE, Lines, age, direct, file_in, lines, make, pixels, table_of
+from tests.data.caching import (
+    FORK,
+    SIZE,
+    Lines,
+    age,
+    direct,
+    file_in,
+    lines,
+    make,
+    pixels,
+    table_of,
+)
 from tests.data.test_pictures import scene
 
 
@@ -66,9 +77,14 @@ def test_a_file_that_has_just_changed_is_not_trusted_by_its_times(tmp_path, deco
 
 def test_the_size_is_told_before_anything_is_decoded(tmp_path, settled):
     table, lines = make(tmp_path / "a", 5), Lines()
-    open_cache([table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", tell=lines)
+    open_cache(
+        [table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", tell=lines
+    )
     (line,) = lines
-    assert line.startswith(f"cache: 3 pictures x 2 kB = 5 kB in {tmp_path / 'cache'}") and lines.begun == 3
+    assert (
+        line.startswith(f"cache: 3 pictures x 2 kB = 5 kB in {tmp_path / 'cache'}")
+        and lines.begun == 3
+    )
     lines = Lines()
     open_cache([table], SIZE, folder=tmp_path / "cache", tell=lines)
     assert lines[0].endswith(", 2 to decode") and lines.begun == 2
@@ -80,12 +96,19 @@ def test_the_size_is_told_before_anything_is_decoded(tmp_path, settled):
 
 def test_too_little_disk_or_memory_is_said_first(tmp_path, decoded, monkeypatch):
     table = make(tmp_path / "a", 3)
-    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"5 kB are needed and 5 kB are.*--cache none"):
-        patch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000))
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(UserError, match=r"5 kB are needed and 5 kB are.*--cache none"),
+    ):
+        patch.setattr(
+            shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000)
+        )
         open_cache([table], SIZE, folder=tmp_path / "cache")
     assert not decoded
     monkeypatch.setattr("spml.data.images.cached.free_memory", lambda device: 6000)
-    with pytest.raises(UserError, match=r"5 kB do not fit well in the 6 kB that are free; give --cache disk"):
+    with pytest.raises(
+        UserError, match=r"5 kB do not fit well in the 6 kB that are free; give --cache disk"
+    ):
         pixels(table, tmp_path / "cache", "memory")
 
 
@@ -114,13 +137,18 @@ def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
     table = make(tmp_path / "a", 60)
     gate = FORK.Barrier(3)
     parts = [table.items[:50], table.items[::-1][:50], table.items]
-    processes = [FORK.Process(target=build, args=(tmp_path / "a", part, tmp_path / "cache", gate)) for part in parts]
+    processes = [
+        FORK.Process(target=build, args=(tmp_path / "a", part, tmp_path / "cache", gate))
+        for part in parts
+    ]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert sorted((tmp_path / "a" / "decoded").read_text().split()) == sorted(table.items)  # none of them twice
+    assert sorted((tmp_path / "a" / "decoded").read_text().split()) == sorted(
+        table.items
+    )  # none of them twice
     assert file_in(tmp_path / "cache", "pixels").stat().st_size == 60 * 3 * SIZE * SIZE
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
 
@@ -132,7 +160,11 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
         process = FORK.Process(target=build, args=(tmp_path / "a", table.items, cache))
         process.start()
         until = time.monotonic() + 10
-        while process.is_alive() and time.monotonic() < until and not (lines(cache) if i == 0 else started.exists()):
+        while (
+            process.is_alive()
+            and time.monotonic() < until
+            and not (lines(cache) if i == 0 else started.exists())
+        ):
             time.sleep(0.001)
         before = lines(cache)
         time.sleep(rng.uniform(0, 0.1))
@@ -160,8 +192,14 @@ def test_training_keeps_its_threads(tmp_path):
         list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))
         print(torch.get_num_threads())"""
     here = str(Path(__file__).parents[2])
-    given = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
+    given = {
+        **os.environ,
+        "OMP_NUM_THREADS": "2",
+        "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)]),
+    }
     for mode in ("none", "disk"):
         command = [sys.executable, "-c", program, mode]
-        done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
+        )
         assert done.stdout == "2\n"

@@ -34,7 +34,9 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
         assert cache.build is None
         feed = feed_of(table, cache, mode)
         batches = [np.array([5, 1]), np.arange(30)]
-        assert all(torch.equal(x, expected[rows]) for _ in range(2) for x, rows in feed.batches(batches))
+        assert all(
+            torch.equal(x, expected[rows]) for _ in range(2) for x, rows in feed.batches(batches)
+        )
     assert len(decoded) == 30
 
 
@@ -47,7 +49,9 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
         assert feed.resident is None and all(torch.equal(x, expected[rows]) for x, rows in part)
         read = []
         original = feed.cached.read
-        monkeypatch.setattr(feed.cached, "read", lambda rows, *given: read.extend(rows) or original(rows, *given))
+        monkeypatch.setattr(
+            feed.cached, "read", lambda rows, *given: read.extend(rows) or original(rows, *given)
+        )
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
         assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are there
         assert torch.equal(feed.resident, channels_last(expected))
@@ -58,12 +62,20 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
 
 
 def test_the_order_is_that_of_the_first_rows_and_then_of_the_tables(tmp_path, decoded, settled):
-    train, val, test = make(tmp_path / "a", 4), make(tmp_path / "b", 3, start=4), make(tmp_path / "c", 3, start=7)
-    with opened([train, val, test], tmp_path / "cache", threads=1, first=[(val, [2, 0]), (train, [3, 0])]) as cache:
+    train, val, test = (
+        make(tmp_path / "a", 4),
+        make(tmp_path / "b", 3, start=4),
+        make(tmp_path / "c", 3, start=7),
+    )
+    with opened(
+        [train, val, test], tmp_path / "cache", threads=1, first=[(val, [2, 0]), (train, [3, 0])]
+    ) as cache:
         cache.finish()
     assert decoded == [f"{i}.jpg" for i in (6, 4, 3, 0, 1, 2, 5, 7, 8, 9)]
     decoded.clear()
-    open_cache([test, val], SIZE, folder=tmp_path / "other", threads=1, first=[(val, np.array([1]))])
+    open_cache(
+        [test, val], SIZE, folder=tmp_path / "other", threads=1, first=[(val, np.array([1]))]
+    )
     assert decoded == [f"{i}.jpg" for i in (5, 7, 8, 9, 4, 6)]
 
 
@@ -99,7 +111,9 @@ def test_what_is_asked_for_is_decoded_next(tmp_path, gate, settled):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(tmp_path, gate, settled, mode):
+def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(
+    tmp_path, gate, settled, mode
+):
     table = make(tmp_path / "a", 30)
     for i in (12, 9, 25):
         (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
@@ -107,7 +121,10 @@ def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(tmp_path,
         open_cache([table], SIZE, folder=tmp_path / "other")
     gate.names.clear()
     gate.close("29.jpg")
-    with opened([table], tmp_path / "cache", mode, first=[(table, [25])]) as cache, ThreadPoolExecutor(1) as pool:
+    with (
+        opened([table], tmp_path / "cache", mode, first=[(table, [25])]) as cache,
+        ThreadPoolExecutor(1) as pool,
+    ):
         feed = feed_of(table, cache, mode)
         good = table.take([0, 1, 2, 3])
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(good))
@@ -118,7 +135,11 @@ def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(tmp_path,
         with pytest.raises(DataError) as caught:
             told.result(30)
         assert str(caught.value) == str(before.value)
-        assert "line 11" in str(caught.value) and "9.jpg" in str(caught.value) and "; and 2 more;" in str(caught.value)
+        assert (
+            "line 11" in str(caught.value)
+            and "9.jpg" in str(caught.value)
+            and "; and 2 more;" in str(caught.value)
+        )
         assert len(gate.names) == 30
         with pytest.raises(DataError, match=r"9\.jpg"):
             list(feed.in_order(8))
@@ -135,7 +156,9 @@ def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, se
         with opened([table], tmp_path / mode, mode) as cache, ThreadPoolExecutor(8) as pool:
             pictures = feed_of(table, cache, mode).cached
             asked = [np.random.default_rng(i).integers(0, 60, 9) for i in range(40)]
-            for rows, (x, errors) in zip(asked, pool.map(partial(batch, pictures), asked), strict=True):
+            for rows, (x, errors) in zip(
+                asked, pool.map(partial(batch, pictures), asked), strict=True
+            ):
                 assert torch.equal(x, expected[rows]) and not errors
         assert sorted(decoded) == sorted(set(decoded))
 
@@ -147,7 +170,9 @@ def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
     with opened([table], tmp_path / "cache", "memory") as cache:
         first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
         assert cache.pictures(table.take(np.arange(6))) is first  # the same files
-        with pytest.raises(UserError, match=r"10 kB do not fit well in the 7 kB that are free; give --cache disk"):
+        with pytest.raises(
+            UserError, match=r"10 kB do not fit well in the 7 kB that are free; give --cache disk"
+        ):
             cache.pictures(other)
         batch(first, np.arange(6))
         assert first.promised == 0

@@ -19,7 +19,19 @@ from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
 from spml.data.images.store import Pool
 from spml.errors import UserError
-from tests.data.caching import FORK, MODES, SIZE, Lines, batch, direct, feed_of, lines, make, opened, table_of
+from tests.data.caching import (
+    FORK,
+    MODES,
+    SIZE,
+    Lines,
+    batch,
+    direct,
+    feed_of,
+    lines,
+    make,
+    opened,
+    table_of,
+)
 
 
 def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, settled):
@@ -63,10 +75,17 @@ def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
         gate.open()
 
 
-def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_matters(tmp_path, monkeypatch, settled):
+def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_matters(
+    tmp_path, monkeypatch, settled
+):
     table = make(tmp_path / "a", 6)
-    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"10 kB are needed and 5 kB are free"):
-        patch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000))
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(UserError, match=r"10 kB are needed and 5 kB are free"),
+    ):
+        patch.setattr(
+            shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000)
+        )
         opened([table], tmp_path / "cache")
     original, written = os.pwrite, []
 
@@ -77,7 +96,9 @@ def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_m
         return original(*given)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
-    monkeypatch.setattr(module.Build, "_begin", lambda build: setattr(build, "_begun", True))  # seen when it is over
+    monkeypatch.setattr(
+        module.Build, "_begin", lambda build: setattr(build, "_begun", True)
+    )  # seen when it is over
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])
@@ -87,14 +108,19 @@ def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_m
     assert lines(tmp_path / "cache") == 4
 
 
-def test_pictures_that_another_process_decodes_are_used_as_it_goes(tmp_path, gate, settled, monkeypatch):
+def test_pictures_that_another_process_decodes_are_used_as_it_goes(
+    tmp_path, gate, settled, monkeypatch
+):
     monkeypatch.setattr(module, "COMMIT_SECONDS", 0.02)
     table, told = make(tmp_path / "a", 12), Lines()
     other = table.take(np.arange(6))
     gate.close("5.jpg")
     with opened([other], tmp_path / "cache") as first:  # holds the right to write
         batch(feed_of(other, first).cached, np.arange(5))
-        with opened([table], tmp_path / "cache", tell=told) as second, ThreadPoolExecutor(1) as pool:
+        with (
+            opened([table], tmp_path / "cache", tell=told) as second,
+            ThreadPoolExecutor(1) as pool,
+        ):
             assert "waiting for another process" in told[-1]
             pictures = feed_of(table, second).cached
             assert torch.equal(batch(pictures, np.arange(5))[0], direct(table)[:5])
@@ -136,11 +162,15 @@ def background(folder, names, cache):
 def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decoded, settled):
     table, rng, landed = make(tmp_path / "a", 80), np.random.default_rng(3), 0
     for _ in range(6):
-        process = FORK.Process(target=background, args=(tmp_path / "a", table.items, tmp_path / "cache"))
+        process = FORK.Process(
+            target=background, args=(tmp_path / "a", table.items, tmp_path / "cache")
+        )
         before = lines(tmp_path / "cache")
         process.start()
         until = time.monotonic() + 10
-        while process.is_alive() and time.monotonic() < until and lines(tmp_path / "cache") == before:
+        while (
+            process.is_alive() and time.monotonic() < until and lines(tmp_path / "cache") == before
+        ):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.05))
         process.kill()
@@ -180,7 +210,9 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
     here = str(Path(__file__).parents[2])
     given = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
     command = [sys.executable, "-c", program, leaves]
-    with subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"batch\n"
         began = time.monotonic()
         if leaves == "interrupt":

@@ -13,9 +13,15 @@ from tests.data.caching import SIZE, Lines, direct, file_in, make, pixels
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [(OSError(28, "No space left on device"), "the disk is full"), (OSError(5, "I/O error"), "I/O")]
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "the disk is full"),
+        (OSError(5, "I/O error"), "I/O"),
+    ],
 )
-def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(tmp_path, decoded, monkeypatch, settled, error, said):
+def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(
+    tmp_path, decoded, monkeypatch, settled, error, said
+):
     table = make(tmp_path / "a", 6)
     original, written = os.pwrite, []
 
@@ -25,7 +31,10 @@ def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(tmp_path, decode
         written.append(given)
         return original(*given)
 
-    with monkeypatch.context() as patch, pytest.raises(UserError, match=rf"cache in .*: {said}.*--cache none"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(UserError, match=rf"cache in .*: {said}.*--cache none"),
+    ):
         patch.setattr(os, "pwrite", pwrite)
         open_cache([table], SIZE, folder=tmp_path / "cache", threads=1)
     decoded.clear()
@@ -46,13 +55,23 @@ def test_unreadable_pictures_are_one_line_that_names_the_first(tmp_path, decoded
     with pytest.raises(DataError) as caught:
         pixels(table, tmp_path / "cache")
     said = str(caught.value)
-    assert said.startswith(f"{tmp_path / 'a' / 'list.csv'}, line 5: {tmp_path / 'a' / '3.jpg'}: not a picture")
-    assert said.endswith("; and 24 more; `spml check` lists them all") and "\n" not in said and "4.jpg" not in said
+    assert said.startswith(
+        f"{tmp_path / 'a' / 'list.csv'}, line 5: {tmp_path / 'a' / '3.jpg'}: not a picture"
+    )
+    assert (
+        said.endswith("; and 24 more; `spml check` lists them all")
+        and "\n" not in said
+        and "4.jpg" not in said
+    )
     good = table.take([0, 1, 2, 28, 29])
     decoded.clear()
-    assert torch.equal(pixels(good, tmp_path / "cache"), direct(good)) and not decoded  # the good ones are kept
+    assert (
+        torch.equal(pixels(good, tmp_path / "cache"), direct(good)) and not decoded
+    )  # the good ones are kept
     (tmp_path / "a" / "0.jpg").unlink()
-    with pytest.raises(DataError, match=r"^\S+list.csv, line 2: .*0.jpg: cannot be read \(No such file"):
+    with pytest.raises(
+        DataError, match=r"^\S+list.csv, line 2: .*0.jpg: cannot be read \(No such file"
+    ):
         pixels(good, tmp_path / "cache")
 
 
@@ -64,7 +83,9 @@ def test_pixels_that_are_cut_short_are_decoded_again(tmp_path, decoded, settled,
     if damage == "gone":
         path.unlink()
     else:
-        os.truncate(path, {"cut": 4 * slot, "cut within": 4 * slot + slot // 2, "emptied": 0}[damage])
+        os.truncate(
+            path, {"cut": 4 * slot, "cut within": 4 * slot + slot // 2, "emptied": 0}[damage]
+        )
     decoded.clear()
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
     assert len(decoded) == (2 if damage.startswith("cut") else 6)
@@ -77,7 +98,10 @@ def test_slots_given_anew_do_not_belong_to_their_old_owners(tmp_path, settled):
     pixels(new, tmp_path / "cache")
     lines = Lines()
     assert torch.equal(pixels(old, tmp_path / "cache", tell=lines), direct(old))
-    assert lines[0].endswith("= 7 kB in " + str(file_in(tmp_path / "cache", "pixels").parent)) and len(lines) == 1
+    assert (
+        lines[0].endswith("= 7 kB in " + str(file_in(tmp_path / "cache", "pixels").parent))
+        and len(lines) == 1
+    )
     assert torch.equal(pixels(new, tmp_path / "cache"), direct(new))
 
 
@@ -133,7 +157,10 @@ def test_an_index_with_slots_exchanged_is_not_believed(tmp_path, settled):
     lines = path.read_text().splitlines()
     slots = [line.rsplit(", ", 2) for line in lines]
     path.write_text(
-        "".join(", ".join([a, b, c]) + "\n" for (a, _, c), (_, b, _) in zip(slots, slots[::-1], strict=True))
+        "".join(
+            ", ".join([a, b, c]) + "\n"
+            for (a, _, c), (_, b, _) in zip(slots, slots[::-1], strict=True)
+        )
     )
     assert path.read_text().splitlines() != lines
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))

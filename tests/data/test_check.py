@@ -23,22 +23,35 @@ def only(found, kind):
 
 
 def test_sound_data_have_no_errors(table):
-    found = check(read(table("image,label\na.jpg,dog\nb.png,cat\nc.webp,dog|cat\nd.bmp,dog\n")), min_positives=0)
+    found = check(
+        read(table("image,label\na.jpg,dog\nb.png,cat\nc.webp,dog|cat\nd.bmp,dog\n")),
+        min_positives=0,
+    )
     assert found.problems == [] and found.copies == []
 
 
 def test_a_missing_file_is_named_with_its_line(write, picture):
     picture("a.jpg")
-    found = check(read(write("image,label\na.jpg,dog\n\ngone.jpg,dog\na.jpg/b.jpg,dog\n")), min_positives=0)
-    assert [(one.split, one.row) for one in found.by_kind()["missing"]] == [("train", 1), ("train", 2)]
-    assert "my.csv, line 4: " in found.errors[0].message and "gone.jpg: no such file" in found.errors[0].message
+    found = check(
+        read(write("image,label\na.jpg,dog\n\ngone.jpg,dog\na.jpg/b.jpg,dog\n")), min_positives=0
+    )
+    assert [(one.split, one.row) for one in found.by_kind()["missing"]] == [
+        ("train", 1),
+        ("train", 2),
+    ]
+    assert (
+        "my.csv, line 4: " in found.errors[0].message
+        and "gone.jpg: no such file" in found.errors[0].message
+    )
     assert kinds(found) == {"missing": 2}
 
 
 def test_a_missing_file_that_is_there_in_another_spelling_is_named(write, picture):
     picture("A B.JPG")
     picture("vo\u0308gel.png", 1)
-    found = check(read(write("image,label\na b.jpg,dog\nv\u00f6gel.png,dog\nno/c.jpg,cat\n")), min_positives=0)
+    found = check(
+        read(write("image,label\na b.jpg,dog\nv\u00f6gel.png,dog\nno/c.jpg,cat\n")), min_positives=0
+    )
     said = [one.message.partition("no such file")[2] for one in found.by_kind()["missing"]]
     assert said == ["; there is 'A B.JPG'", "; there is 'vo\u0308gel.png'", ""]
 
@@ -57,15 +70,25 @@ def test_unreadable_pictures(write, picture, tmp_path):
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")
     os.mkfifo(tmp_path / "pipe.jpg")
     bad = ["text.jpg", "cut.jpg", "empty.jpg", "cut.png", "folder.jpg", "loop.jpg", "pipe.jpg"]
-    csv = write("image,label\n" + "".join(f"{name},dog\n" for name in ["good.png", "whole.jpg", *bad]))
+    csv = write(
+        "image,label\n" + "".join(f"{name},dog\n" for name in ["good.png", "whole.jpg", *bad])
+    )
     found = check(read(csv), threads=2)
 
     assert kinds(found) == {"unreadable": 7}
-    assert ["a folder, pipe or device" in one.message for one in found.errors] == [False] * 4 + [True, False, True]
+    assert ["a folder, pipe or device" in one.message for one in found.errors] == [False] * 4 + [
+        True,
+        False,
+        True,
+    ]
     assert "the file is empty" in found.errors[2].message
     for line, (name, one) in enumerate(zip(bad, found.errors, strict=True), 4):
-        assert f"my.csv, line {line}: " in one.message and name in one.message and one.row == line - 2
-    assert {one.row for one in check(read(csv), pictures=False).errors} == {4, 6, 7, 8}, "what needs no decoding"
+        assert (
+            f"my.csv, line {line}: " in one.message and name in one.message and one.row == line - 2
+        )
+    assert {one.row for one in check(read(csv), pictures=False).errors} == {4, 6, 7, 8}, (
+        "what needs no decoding"
+    )
 
 
 def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
@@ -101,24 +124,36 @@ def test_the_same_bytes_in_two_splits_leak(table, picture):
     found = check(read(csv), min_positives=0)
 
     assert kinds(found) == {"leak": 3} and kinds(found, "warning") == {}
-    assert {(one.split, one.row) for one in found.errors} == {("train", 0), ("val", 0), ("train", 1)}
-    assert "my.csv, line 3: 'train.png' in train is the same picture as 'test.png' (test, line 2)" in [
-        one.message.replace(f"{csv.parent}/", "") for one in found.errors
-    ]
+    assert {(one.split, one.row) for one in found.errors} == {
+        ("train", 0),
+        ("val", 0),
+        ("train", 1),
+    }
+    assert (
+        "my.csv, line 3: 'train.png' in train is the same picture as 'test.png' (test, line 2)"
+        in [one.message.replace(f"{csv.parent}/", "") for one in found.errors]
+    )
     assert kinds(check(read(csv), pictures=False)) == {"leak": 3}
 
 
 def test_pictures_of_equal_length_are_not_the_same(picture, write):
     lengths = {picture(f"{shade}.bmp", shade).stat().st_size for shade in range(4)}
     assert len(lengths) == 1
-    csv = write("image,label,split\n" + "".join(f"{i}.bmp,dog,{'test' if i > 2 else ''}\n" for i in range(4)))
+    csv = write(
+        "image,label,split\n"
+        + "".join(f"{i}.bmp,dog,{'test' if i > 2 else ''}\n" for i in range(4))
+    )
     assert check(read(csv), min_positives=0).problems == []
 
 
 def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
     hashed = []
     digest = files.hashlib.file_digest
-    monkeypatch.setattr(files.hashlib, "file_digest", lambda file, name: hashed.append(file.name) or digest(file, name))
+    monkeypatch.setattr(
+        files.hashlib,
+        "file_digest",
+        lambda file, name: hashed.append(file.name) or digest(file, name),
+    )
     picture("a.png", 1)
     picture("b.png", 1)
     Image.new("RGB", (300, 4)).save(picture("c.png", 2))
@@ -133,21 +168,35 @@ def test_broken_files_are_not_copies_of_each_other(write, picture):
         write("", name)
     picture("e.jpg")
     picture("f.jpg", 1)
-    found = check(read(write("image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\nd.jpg,x,test\ne.jpg,x,\nf.jpg,x,")))
+    found = check(
+        read(
+            write(
+                "image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\nd.jpg,x,test\ne.jpg,x,\nf.jpg,x,"
+            )
+        )
+    )
     assert kinds(found) == {"unreadable": 4} and found.copies == []
 
 
 def test_copies_with_contradictory_labels(table, picture):
     for name in ("a.png", "b.png", "c.png"):
         picture(name, 1)
-    csv = table("image,label,negative\na.png,dog,\nb.png,cat,\nc.png,bird,dog|cat\nd.png,dog,\ne.png,cat,\n")
+    csv = table(
+        "image,label,negative\na.png,dog,\nb.png,cat,\nc.png,bird,dog|cat\nd.png,dog,\ne.png,cat,\n"
+    )
     found = check(read(csv), min_positives=0)
 
     assert kinds(found) == {"contradiction": 1} and kinds(found, "warning") == {"different": 1}
     assert only(found, "contradiction").row == 2
     assert "'dog' negative here and positive there" in only(found, "contradiction").message
-    assert "'a.png' (train, line 2), which has 'dog'; here it has 'cat'" in only(found, "different").message
-    other = check(read(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv")), min_positives=0)
+    assert (
+        "'a.png' (train, line 2), which has 'dog'; here it has 'cat'"
+        in only(found, "different").message
+    )
+    other = check(
+        read(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv")),
+        min_positives=0,
+    )
     assert "'y' positive here and negative there" in only(other, "contradiction").message
 
 
@@ -163,7 +212,9 @@ def test_copies_with_the_same_labels_are_said(table, picture):
     picture("a.png", 1)
     picture("./sub/../b.png", 1)
     found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
-    assert kinds(found, "warning") == {"repeated": 1} and found.copies == [(Place("train", 0), Place("train", 1))]
+    assert kinds(found, "warning") == {"repeated": 1} and found.copies == [
+        (Place("train", 0), Place("train", 1))
+    ]
 
 
 def test_the_work_grows_with_the_copies_of_a_picture_and_not_with_their_pairs(write):
@@ -195,11 +246,14 @@ def test_arrays_are_compared_where_they_are_pictures():
     found = check(tables)
     assert kinds(found) == {"leak": 1} and only(found, "leak").message.startswith("'b' in train")
     assert found.copies == [(Place("train", 1), Place("test", 2))]
-    assert {one.severity for one in found.warnings} == {"warning"} and len(found.errors + found.warnings) == len(
-        found.problems
-    )
+    assert {one.severity for one in found.warnings} == {"warning"} and len(
+        found.errors + found.warnings
+    ) == len(found.problems)
 
-    flat = {split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32)) for split, _ in parts(x)}
+    flat = {
+        split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32))
+        for split, _ in parts(x)
+    }
     assert check(flat).errors == []
 
 
@@ -214,9 +268,16 @@ def test_progress_is_told(table, monkeypatch):
         read(table("image,label\na.png,x\nb.png,x\nc.png,x\n")),
         advance=lambda what, done, total: told.append((what, done, total)),
     )
-    assert told[:3] == [("looking for files", i, 3) for i in (1, 2, 3)] and told[-1] == ("decoding pictures", 3, 3)
+    assert told[:3] == [("looking for files", i, 3) for i in (1, 2, 3)] and told[-1] == (
+        "decoding pictures",
+        3,
+        3,
+    )
 
 
 def test_counts_in_words():
-    assert counted({"missing": 2, "unreadable": 1, "leak": 0}) == "2 missing files, 1 unreadable picture"
+    assert (
+        counted({"missing": 2, "unreadable": 1, "leak": 0})
+        == "2 missing files, 1 unreadable picture"
+    )
     assert all(kind.severity in ("error", "warning") for kind in KINDS.values())

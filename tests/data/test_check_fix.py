@@ -41,7 +41,11 @@ def known(tables):
     return {
         split: {
             item: tuple(
-                "".join(name[0] for name, value in zip(table.classes, row, strict=True) if value == wanted)
+                "".join(
+                    name[0]
+                    for name, value in zip(table.classes, row, strict=True)
+                    if value == wanted
+                )
                 for wanted in (1, -1)
             )
             for item, row in zip(table.items, table.labels.tolist(), strict=True)
@@ -60,7 +64,12 @@ def test_the_cleaned_copy_has_no_errors(damaged):
     tables = read(damaged.parent / "clean.csv")
     assert check(tables).errors == []
     assert known(tables) == {
-        "train": {"ok.png": ("d", "c"), "one.png": ("", ""), "two.png": ("c", "f"), "three.png": ("c", "")},
+        "train": {
+            "ok.png": ("d", "c"),
+            "one.png": ("", ""),
+            "two.png": ("c", "f"),
+            "three.png": ("c", ""),
+        },
         "test": {"kept.png": ("b", "")},
         "val": {"last.png": ("d", "")},
     }
@@ -95,7 +104,11 @@ def test_rows_that_name_one_file_in_other_ways_become_one(write, picture):
     done = cleaned_copy(csv, csv.parent / "clean.csv")
     assert (done.united, done.unknown, len(done.tables["train"])) == (2, 1, 3)
     tables = read(csv.parent / "clean.csv")
-    assert known(tables)["train"] == {"a.png": ("xy", "z"), "b.png": ("x", ""), "in/d.png": ("", "y")}
+    assert known(tables)["train"] == {
+        "a.png": ("xy", "z"),
+        "b.png": ("x", ""),
+        "in/d.png": ("", "y"),
+    }
     done = cleaned_copy(csv, csv.parent / "complete.csv", labels="complete")
     assert (done.united, done.unsettled, len(done.tables["train"])) == (2, 0, 3)
 
@@ -103,7 +116,9 @@ def test_rows_that_name_one_file_in_other_ways_become_one(write, picture):
 def test_only_leaks_into_train_and_val_are_removed(table, picture):
     for name in ("a.png", "b.png", "c.png", "d.png"):
         picture(name, 1)
-    csv = table("image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\nd.png,y,test\ne.png,y,\nf.png,y,\n")
+    csv = table(
+        "image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\nd.png,y,test\ne.png,y,\nf.png,y,\n"
+    )
     cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
     assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
         "train": ["e.png", "f.png"],
@@ -145,7 +160,11 @@ def test_nothing_is_replaced(table, existing):
 
 @pytest.mark.parametrize(
     ("item", "name", "said"),
-    [("a.png", "a|b", "contains '|'"), ("a.png ", "x", "ends with a space"), ("\udcff.png", "x", "is not UTF-8")],
+    [
+        ("a.png", "a|b", "contains '|'"),
+        ("a.png ", "x", "ends with a space"),
+        ("\udcff.png", "x", "is not UTF-8"),
+    ],
 )
 def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, said):
     tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}

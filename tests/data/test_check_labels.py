@@ -10,14 +10,18 @@ from tests.data.test_check import kinds, only
 
 
 def test_labels_that_are_joined_by_a_comma_are_named(table):
-    found = check(read(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n')), min_positives=0)
+    found = check(
+        read(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n')), min_positives=0
+    )
     assert only(found, "joined_names").message == "'dog, cat': 'dog' and 'cat' are classes too"
     assert kinds(found, "warning") == {"joined_names": 1}
 
 
 def test_cells_that_are_lists_or_lines_are_named(table):
     csv = table("image,label\na.png,\"['dog', 'cat']\"\nb.png,cow\nc.png,pig\nd.png,cow\n")
-    csv.write_text(csv.read_text().replace("b.png,cow", 'b.png,"cow').replace("c.png,pig", 'c.png,pig"'))
+    csv.write_text(
+        csv.read_text().replace("b.png,cow", 'b.png,"cow').replace("c.png,pig", 'c.png,pig"')
+    )
     found = check(read(csv), min_positives=0).by_kind()["joined_names"]
     assert [one.message for one in found] == [
         "\"['dog', 'cat']\": a list as a program writes it",
@@ -34,23 +38,41 @@ def test_classes_that_cannot_be_learned(table):
     assert kinds(found) == {} and found.warnings == found.problems
     assert only(found, "no_positive").message == "'none'"
     assert "'tested' has 1 in test" in only(found, "test_only").message
-    assert [one.message.split()[0] for one in found.by_kind()["few_positives"]] == ["'rare'", "'validated'"]
+    assert [one.message.split()[0] for one in found.by_kind()["few_positives"]] == [
+        "'rare'",
+        "'validated'",
+    ]
     assert "few_positives" not in check(read(csv), min_positives=0).by_kind()
 
 
 def test_near_class_names_are_counted_over_all_splits(table):
-    found = check(read(table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n")))
+    found = check(
+        read(table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n"))
+    )
     assert only(found, "near_names").message == "'Dog' (1) and 'dog' (2)"
 
 
 def test_names_that_look_the_same_are_told_apart(table):
-    found = check(read(table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")))
+    found = check(
+        read(
+            table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")
+        )
+    )
     assert only(found, "near_names").message == r"'Vo\u0308gel' (1) and 'V\xf6gel' (2)"
 
 
 def test_rows_without_a_positive(table):
-    found = check(read(table("image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n")))
-    assert [(one.split, one.row) for one in found.by_kind()["unlabelled"]] == [("train", 1), ("test", 0)]
+    found = check(
+        read(
+            table(
+                "image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n"
+            )
+        )
+    )
+    assert [(one.split, one.row) for one in found.by_kind()["unlabelled"]] == [
+        ("train", 1),
+        ("test", 0),
+    ]
     assert "my.csv, line 3: 'b.png'" in found.by_kind()["unlabelled"][0].message
 
 
@@ -76,7 +98,10 @@ def test_what_training_would_refuse_is_an_error(table, rows, said):
 def test_the_smallest_data_that_training_takes_have_no_errors(table):
     from spml.data import load
 
-    for text in ("image,label\na.png,x\nb.png,x\nc.png,x\n", "image,label,split\na.png,x,\nb.png,x,\nc.png,x,val\n"):
+    for text in (
+        "image,label\na.png,x\nb.png,x\nc.png,x\n",
+        "image,label,split\na.png,x,\nb.png,x,\nc.png,x,val\n",
+    ):
         csv = table(text)
         load(csv)
         assert check(read(csv)).errors == []
@@ -85,9 +110,13 @@ def test_the_smallest_data_that_training_takes_have_no_errors(table):
 def test_of_complete_labels_those_are_counted_that_training_draws(table):
     from spml.data import load
 
-    rows = "".join(f"{i}.png,{'dog|cat' if i < 9 else ''},{'val' if i > 8 else 'train'}\n" for i in range(12))
+    rows = "".join(
+        f"{i}.png,{'dog|cat' if i < 9 else ''},{'val' if i > 8 else 'train'}\n" for i in range(12)
+    )
     csv = table("image,label,split\n" + rows)
     tables = read(csv, labels="complete")
     drawn = load(csv, labels="complete").observed.labels[:9]
     assert positives_seen(tables).tolist() == (drawn == 1).sum(axis=0).tolist() != [9, 9]
-    assert check(tables, min_positives=0).errors == []  # validation rows without a positive are complete all the same
+    assert (
+        check(tables, min_positives=0).errors == []
+    )  # validation rows without a positive are complete all the same

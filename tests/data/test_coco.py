@@ -14,9 +14,12 @@ CATEGORIES = [{"id": 18, "name": "dog"}, {"id": 1, "name": "person"}, {"id": 90,
 def instances(split, pairs, images=None):
     numbers = images or sorted({image for image, _ in pairs})
     return {
-        "images": [{"id": i, "file_name": f"COCO_{split}2014_{i:012d}.jpg", "height": 4} for i in numbers],
+        "images": [
+            {"id": i, "file_name": f"COCO_{split}2014_{i:012d}.jpg", "height": 4} for i in numbers
+        ],
         "annotations": [
-            {"id": 7, "image_id": i, "category_id": c, "iscrowd": 0, "segmentation": [[1.5, 2.0]]} for i, c in pairs
+            {"id": 7, "image_id": i, "category_id": c, "iscrowd": 0, "segmentation": [[1.5, 2.0]]}
+            for i, c in pairs
         ],
         "categories": CATEGORIES,
     }
@@ -26,7 +29,9 @@ def instances(split, pairs, images=None):
 def coco(tmp_path):
     folder = tmp_path / "annotations"
     folder.mkdir()
-    train = instances("train", [(9, 1), (100, 18), (25, 90), (9, 18), (9, 1)], images=[9, 25, 100, 4])
+    train = instances(
+        "train", [(9, 1), (100, 18), (25, 90), (9, 18), (9, 1)], images=[9, 25, 100, 4]
+    )
     (folder / "instances_train2014.json").write_text(json.dumps(train))
     (folder / "instances_val2014.json").write_text(json.dumps(instances("val", [(3, 1)])))
     return tmp_path
@@ -50,7 +55,9 @@ def test_reading(coco, positives):
 
 def test_loading(coco):
     experiment = load("coco", coco, val_fraction=0)
-    np.testing.assert_array_equal(experiment.observed.labels, observe([[1, -1, -1], [-1, -1, 1], [1, 1, -1]]))
+    np.testing.assert_array_equal(
+        experiment.observed.labels, observe([[1, -1, -1], [-1, -1, 1], [1, 1, -1]])
+    )
     assert (experiment.label_kind, len(experiment.test), experiment.version) == ("complete", 1, "")
 
 
@@ -63,7 +70,10 @@ def without(key):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "no annotations/instances_train2014.json there; unpack annotations_trainval2014.zip"),
+        (
+            None,
+            "no annotations/instances_train2014.json there; unpack annotations_trainval2014.zip",
+        ),
         ("", "line 1: Expecting value; unpack"),
         ('{"images": [\n}', "line 2: "),
         (b"\xff\xfe\x00", "not a JSON file"),
@@ -77,7 +87,9 @@ def without(key):
         (json.dumps(instances("train", [(1, 1)], images=[2])), "no 1"),
         (json.dumps(instances("train", []) | {"images": []}), "no rows"),
         (
-            json.dumps(instances("train", [(1, 1)]) | {"annotations": [{"image_id": {}, "category_id": 1}]}),
+            json.dumps(
+                instances("train", [(1, 1)]) | {"annotations": [{"image_id": {}, "category_id": 1}]}
+            ),
             "not the lay",
         ),
         (
@@ -85,7 +97,10 @@ def without(key):
             "categories .* differ",
         ),
         (
-            json.dumps(instances("train", [(1, 1)]) | {"categories": [{"id": i, "name": "a"} for i in (1, 2)]}),
+            json.dumps(
+                instances("train", [(1, 1)])
+                | {"categories": [{"id": i, "name": "a"} for i in (1, 2)]}
+            ),
             "one name",
         ),
     ],

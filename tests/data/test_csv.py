@@ -29,7 +29,9 @@ def test_long_form(write):
 
 
 def test_rows_of_one_image_unite(write):
-    table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))["train"]
+    table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))[
+        "train"
+    ]
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [-1, 1, 1], "b": [1, -1, -1], "c": [0, 0, 0]}
     assert table.sparse.counts(1).tolist() == [1, 1, 1]
@@ -37,7 +39,9 @@ def test_rows_of_one_image_unite(write):
 
 def test_paths_from_windows_have_slashes_unless_there_is_such_a_file(write, tmp_path):
     (tmp_path / "odd\\c.jpg").touch()
-    table = read(write("image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n"))["train"]
+    table = read(
+        write("image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n")
+    )["train"]
     assert rows(table) == {"my photos/a.jpg": [1, 1], "odd\\c.jpg": [0, 1]}
     wide = read(write("image,dog\na\\b.jpg,1\n", "pictures/wide.csv"), tmp_path)["train"]
     assert rows(wide) == {"a/b.jpg": [1]}
@@ -50,13 +54,17 @@ def test_the_first_contradiction_is_named(write):
 
 
 def test_complete_takes_absence_as_negative(write):
-    table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")["train"]
+    table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")[
+        "train"
+    ]
     assert rows(table) == {"a": [-1, 1], "b": [1, -1], "c": [-1, -1]}
     assert (table.sparse.fill, table.sparse.values.tolist()) == (-1, [1, 1])
 
 
 def test_splits(write):
-    tables = read(write("image,label,split\na,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n"))
+    tables = read(
+        write("image,label,split\na,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n")
+    )
     assert {name: list(table.items) for name, table in tables.items()} == {
         "train": ["b", "d"],
         "val": ["c"],
@@ -113,12 +121,20 @@ def test_root_replaces_the_folder(write, tmp_path):
 
 def test_a_class_called_label_among_columns_of_classes_is_told(write):
     path = write("image,cat,label,split\na.jpg,1,0,train\nb.jpg,,1,train\n")
-    with pytest.raises(DataError, match="line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"):
+    with pytest.raises(
+        DataError, match="line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"
+    ):
         read(path)
     assert read(path, classes=write("0\n1\n", "names.txt"))["train"].classes == ["0", "1"]
-    for sound in ("image,label\na.jpg,1\nb.jpg,0\n", "image,label,negative\na.jpg,1,0\nb.jpg,0,1\n"):
+    for sound in (
+        "image,label\na.jpg,1\nb.jpg,0\n",
+        "image,label,negative\na.jpg,1,0\nb.jpg,0,1\n",
+    ):
         assert read(write(sound, "sound.csv"))["train"].classes == ["0", "1"]
-    assert read(write("image,label,id\na.jpg,1,7\nb.jpg,0,8\n", "ids.csv"))["train"].classes == ["0", "1"]
+    assert read(write("image,label,id\na.jpg,1,7\nb.jpg,0,8\n", "ids.csv"))["train"].classes == [
+        "0",
+        "1",
+    ]
 
 
 def test_class_list_fixes_the_order(write):
@@ -193,7 +209,9 @@ def test_malformed_files(write, content, parts):
 
 
 def test_a_header_that_is_none(write):
-    with pytest.raises(DataError, match=r"my\.csv, line 1: field larger than field limit .* of the header"):
+    with pytest.raises(
+        DataError, match=r"my\.csv, line 1: field larger than field limit .* of the header"
+    ):
         read(write(f"image,{'x' * 140_000}\na,1\n"))
 
 
@@ -222,13 +240,18 @@ def test_class_lists_that_do_not_fit(write, classes, parts):
 def test_the_name_to_show_may_stand_for_one_that_predictions_cannot_take(write):
     names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
     table = read(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)["train"]
-    assert table.classes == ["labels", "a or b", "Image"] and rows(table) == {"x": [1, 0, 0], "y": [0, 1, 0]}
+    assert table.classes == ["labels", "a or b", "Image"] and rows(table) == {
+        "x": [1, 0, 0],
+        "y": [0, 1, 0],
+    }
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_line_ends(write, end):
     path = write(end.join([b"\xef\xbb\xbfimage,label", b'"a",dog', "b,caf\xe9".encode(), b"", b""]))
-    table = read(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))["train"]
+    table = read(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))[
+        "train"
+    ]
     assert rows(table) == {"a": [1, 0], "b": [0, 1]} and table.where(1).endswith("my.csv, line 3: ")
     with pytest.raises(DataError, match=r"my.csv, line 3: byte 0xe9 is not UTF-8"):
         read(write(end.join([b"image,label", b"a,dog", b"b,caf\xe9", b""])))
@@ -240,20 +263,41 @@ def test_wide_columns_must_be_in_the_class_list(write):
 
 
 def test_a_missing_class_list(write):
-    with pytest.raises(DataError, match=r"none.txt: no such file of class names; check the path, or give names"):
+    with pytest.raises(
+        DataError, match=r"none.txt: no such file of class names; check the path, or give names"
+    ):
         read(write("image,label\na,dog\n"), classes="none.txt")
 
 
 def cells():
     return st.sampled_from(
-        ["image", "label", "split", "negative", "a", "b", "dog", "dog|cat", "1", "0", "-1", "train", "", '"']
+        [
+            "image",
+            "label",
+            "split",
+            "negative",
+            "a",
+            "b",
+            "dog",
+            "dog|cat",
+            "1",
+            "0",
+            "-1",
+            "train",
+            "",
+            '"',
+        ]
     )
 
 
 def texts():
     grid = st.lists(st.lists(cells(), max_size=4).map(",".join), max_size=6).map("\n".join)
-    headed = st.tuples(st.sampled_from(["image,label", "image,a,b", "image;label;split"]), grid).map("\n".join)
-    return st.one_of(grid, headed, st.text(max_size=60)).map(lambda text: text.encode("utf-8", "surrogatepass"))
+    headed = st.tuples(
+        st.sampled_from(["image,label", "image,a,b", "image;label;split"]), grid
+    ).map("\n".join)
+    return st.one_of(grid, headed, st.text(max_size=60)).map(
+        lambda text: text.encode("utf-8", "surrogatepass")
+    )
 
 
 @TEMPORARY
@@ -271,7 +315,9 @@ def test_any_bytes_give_a_table_or_a_data_error(tmp_path: Path, content):
 
 
 CHARACTERS = st.characters(codec="utf-8", exclude_characters='|"', exclude_categories=["Z", "Cc"])
-NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(lambda name: name not in ("image", "tags"))
+NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(
+    lambda name: name not in ("image", "tags")
+)
 
 PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # what a backslash becomes is tested above
 

@@ -5,14 +5,24 @@ import pytest
 from spml.data import read
 from spml.errors import DataError
 
-LABELS = ["1 1 1 3 27.7", "1 2 0 3 27.7", "2 1 0 1 5.1 0", "2 2 1 4 9.9 1 2.5", "3 1 1 2 1", "3 2 1 2 1"]
+LABELS = [
+    "1 1 1 3 27.7",
+    "1 2 0 3 27.7",
+    "2 1 0 1 5.1 0",
+    "2 2 1 4 9.9 1 2.5",
+    "3 1 1 2 1",
+    "3 2 1 2 1",
+]
 
 
 @pytest.fixture
 def cub(tmp_path, write):
     """The archive as it unpacks: attribute names beside the folder, the rest inside."""
     write("1 has_bill_shape::curved_(up_or_down)\n2 has_wing_color::blue\n", "attributes.txt")
-    write("1 001.Albatross/b.jpg\n2 001.Albatross/a.jpg\n3 002.Auklet/c.jpg\n", "CUB_200_2011/images.txt")
+    write(
+        "1 001.Albatross/b.jpg\n2 001.Albatross/a.jpg\n3 002.Auklet/c.jpg\n",
+        "CUB_200_2011/images.txt",
+    )
     write("1 1\n2 0\n3 1\n", "CUB_200_2011/train_test_split.txt")
     write("\n".join(LABELS) + "\n", "CUB_200_2011/attributes/image_attribute_labels.txt")
     return tmp_path
@@ -21,7 +31,10 @@ def cub(tmp_path, write):
 def check(tables, positives):
     shape, color = "has_bill_shape::curved_(up_or_down)", "has_wing_color::blue"
     assert tables["train"].classes == [shape, color]
-    assert positives(tables["train"]) == {"001.Albatross/b.jpg": [shape], "002.Auklet/c.jpg": [shape, color]}
+    assert positives(tables["train"]) == {
+        "001.Albatross/b.jpg": [shape],
+        "002.Auklet/c.jpg": [shape, color],
+    }
     assert positives(tables["test"]) == {"001.Albatross/a.jpg": [color]}
 
 
@@ -33,7 +46,9 @@ def test_reading_what_the_archive_unpacks(cub, positives, start):
     assert tables["train"].sparse.fill == -1
 
 
-@pytest.mark.parametrize("place", ["CUB_200_2011/attributes/attributes.txt", "CUB_200_2011/attributes.txt"])
+@pytest.mark.parametrize(
+    "place", ["CUB_200_2011/attributes/attributes.txt", "CUB_200_2011/attributes.txt"]
+)
 def test_reading_names_inside_the_folder(cub, positives, place):
     (cub / "attributes.txt").rename(cub / place)
     check(read("cub", cub), positives)
@@ -53,12 +68,20 @@ def test_reading_a_folder_in_a_folder(cub, positives, tmp_path):
         ("CUB_200_2011/train_test_split.txt", None, "no train_test_split.txt there; unpack"),
         ("CUB_200_2011/images.txt", None, "images.txt: No such file"),
         ("attributes.txt", None, "attributes.txt: No such file"),
-        ("CUB_200_2011/attributes/image_attribute_labels.txt", None, "image_attribute_labels.txt: No such file"),
+        (
+            "CUB_200_2011/attributes/image_attribute_labels.txt",
+            None,
+            "image_attribute_labels.txt: No such file",
+        ),
         ("CUB_200_2011/images.txt", "1 a.jpg\n1 b.jpg\n", "images.txt, line 2: '1 b.jpg'"),
         ("CUB_200_2011/images.txt", "1\n", "images.txt, line 1: '1'"),
         ("CUB_200_2011/train_test_split.txt", "1 1\n2 0\n", "image 3 is not marked 1 or 0"),
         ("CUB_200_2011/train_test_split.txt", "1 1\n2 2\n3 1\n", "image 2 is not marked 1 or 0"),
-        ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 1\n", "line 1: '1 1' is not an image"),
+        (
+            "CUB_200_2011/attributes/image_attribute_labels.txt",
+            "1 1\n",
+            "line 1: '1 1' is not an image",
+        ),
         ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 1 1\n9 1 1\n", "line 2: '9 1 1'"),
         ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 3 1\n", "line 1: '1 3 1'"),
         ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 1 yes\n", "line 1: '1 1 yes'"),

@@ -36,7 +36,11 @@ def test_bytes_are_recorded(scenes, split, recorded):
 
 
 def test_sizes_and_types(scenes):
-    assert {split: len(table) for split, table in scenes.items()} == {"train": 3000, "val": 750, "test": 2000}
+    assert {split: len(table) for split, table in scenes.items()} == {
+        "train": 3000,
+        "val": 750,
+        "test": 2000,
+    }
     for split, table in scenes.items():
         assert table.x.dtype == np.uint8
         assert table.x.shape == (len(table), 3, 40, 40)
@@ -65,12 +69,18 @@ def test_no_digit_image_is_in_two_splits():
 
 
 def test_observed_digits_hold_positives_alone(monkeypatch):
-    monkeypatch.setitem(digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1)))
+    monkeypatch.setitem(
+        digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1))
+    )
     observed = read("digits", labels="observed")["train"]
-    np.testing.assert_array_equal(observed.labels, np.where(read("digits")["train"].labels == 1, 1, 0))
+    np.testing.assert_array_equal(
+        observed.labels, np.where(read("digits")["train"].labels == 1, 1, 0)
+    )
 
 
 def test_the_room_loads_without_heavy_libraries():
     program = "import sys, spml.data; print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "set()"

@@ -45,7 +45,10 @@ def test_a_file_arrives_whole_and_is_not_asked_for_again(files, remote, tmp_path
     told = []
     path = download(remote(algorithm), tmp_path / "new", advance=lambda *what: told.append(what))
     assert path.read_bytes() == CONTENT and names(tmp_path / "new") == ["file.bin"]
-    assert told[-1] == ("checking file.bin", 300_000, 300_000) and ("file.bin", 300_000, 300_000) in told
+    assert (
+        told[-1] == ("checking file.bin", 300_000, 300_000)
+        and ("file.bin", 300_000, 300_000) in told
+    )
     download(remote(algorithm), tmp_path / "new")
     assert len(files.seen) == 1
 
@@ -108,7 +111,9 @@ def test_parts_that_are_as_long_as_the_file_or_longer(files, remote, tmp_path, l
 
 def test_a_wrong_checksum_deletes_the_download(files, remote, tmp_path):
     files.content = CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])
-    with pytest.raises(DataError, match=r"file.bin: sha256 \w{64}, \w{64} expected; the download was deleted"):
+    with pytest.raises(
+        DataError, match=r"file.bin: sha256 \w{64}, \w{64} expected; the download was deleted"
+    ):
         download(remote(), tmp_path)
     assert names(tmp_path) == []
 
@@ -123,7 +128,9 @@ def test_a_wrong_file_of_the_users_stays(remote, tmp_path):
 @pytest.mark.parametrize("code", [403, 404, 410])
 def test_a_refusal_is_not_tried_again(files, remote, tmp_path, code):
     files.faults = [code] * 9
-    with pytest.raises(DataError, match=rf"could not be downloaded .*HTTP {code}.*put the file into"):
+    with pytest.raises(
+        DataError, match=rf"could not be downloaded .*HTTP {code}.*put the file into"
+    ):
         download(remote(), tmp_path)
     assert len(files.seen) == 1
 
@@ -144,7 +151,9 @@ def test_passing_faults_are_waited_out_ever_longer(files, remote, tmp_path, monk
 
 def test_attempts_end_and_what_arrived_is_kept(files, remote, tmp_path):
     files.faults = [("cut", 50_000), *[502] * 9]
-    with pytest.raises(DataError, match=r"HTTP 502.*50,000 of 300,000 bytes are kept: run again to go on"):
+    with pytest.raises(
+        DataError, match=r"HTTP 502.*50,000 of 300,000 bytes are kept: run again to go on"
+    ):
         download(remote(), tmp_path, attempts=3, wait=0)
     assert len(files.seen) == 3
     files.faults = [502] * 9
@@ -180,7 +189,10 @@ def test_answers_that_are_something_else(files, remote, tmp_path, content, fault
 
 def test_two_at_once(remote, tmp_path):
     pytest.importorskip("fcntl")
-    with module._only_one(tmp_path / "file.bin.part"), pytest.raises(UserError, match="another process"):
+    with (
+        module._only_one(tmp_path / "file.bin.part"),
+        pytest.raises(UserError, match="another process"),
+    ):
         download(remote(), tmp_path)
 
 

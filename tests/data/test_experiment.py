@@ -12,7 +12,9 @@ from spml.errors import DataError, UserError
 
 
 def many(n=10):
-    return "image,label\n" + "".join(f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n))
+    return "image,label\n" + "".join(
+        f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n)
+    )
 
 
 def test_complete_data_are_drawn_over_the_whole_list(write):
@@ -37,7 +39,9 @@ def test_observed_data_stay_as_they_stand(write):
 
 
 def test_a_validation_split_of_its_own_comes_last_in_one_draw(write):
-    text = "image,label,split\n" + "".join(f"{i},a|b|c,{['val', 'train', 'test'][i % 3]}\n" for i in range(12))
+    text = "image,label,split\n" + "".join(
+        f"{i},a|b|c,{['val', 'train', 'test'][i % 3]}\n" for i in range(12)
+    )
     experiment = load(write(text), labels="complete")
 
     assert list(experiment.observed.items) == ["1", "4", "7", "10", "0", "3", "6", "9"]
@@ -55,7 +59,11 @@ def test_digits(monkeypatch):
 
     np.testing.assert_array_equal(experiment.observed.labels, observe(truth))
     np.testing.assert_array_equal(experiment.observed.x[30:], tables["val"].x)
-    assert (len(experiment.train_rows), len(experiment.val_rows), len(experiment.test)) == (30, 20, 10)
+    assert (len(experiment.train_rows), len(experiment.val_rows), len(experiment.test)) == (
+        30,
+        20,
+        10,
+    )
     assert (experiment.name, experiment.label_kind) == ("digits", "complete")
 
 
@@ -75,12 +83,28 @@ def test_fraction_zero_needs_no_validation_rows(write):
 @pytest.mark.parametrize(
     ("content", "options", "parts"),
     [
-        ("image,label,split\na,x,test\nb,x,val\n", {}, ["no training rows, only val and test", "mark some rows train"]),
+        (
+            "image,label,split\na,x,test\nb,x,val\n",
+            {},
+            ["no training rows, only val and test", "mark some rows train"],
+        ),
         ("image,label\na,x\n", {}, ["1 training rows", "at least 2"]),
-        ("image,label\na,x\nb,x\n", {}, ["2 rows give no validation row at fraction 0.2; add rows, or mark"]),
+        (
+            "image,label\na,x\nb,x\n",
+            {},
+            ["2 rows give no validation row at fraction 0.2; add rows, or mark"],
+        ),
         ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, ["1 training rows"]),
-        ("image,label,split\na,x,\nb,x,\nc,,val\n", {}, ["my.csv: the validation rows have no label"]),
-        ("image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n", {}, ["my.csv: the validation rows have no label"]),
+        (
+            "image,label,split\na,x,\nb,x,\nc,,val\n",
+            {},
+            ["my.csv: the validation rows have no label"],
+        ),
+        (
+            "image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n",
+            {},
+            ["my.csv: the validation rows have no label"],
+        ),
     ],
 )
 def test_too_little_data(write, content, options, parts):
@@ -93,16 +117,36 @@ def test_too_little_data(write, content, options, parts):
 @pytest.mark.parametrize(
     ("call", "error", "parts"),
     [
-        (lambda path: read("digist"), DataError, ["digist: no such file", "did you mean 'digits'?"]),
-        (lambda path: read("nothing.csv"), DataError, ["nothing.csv: no such file", "check the path"]),
-        (lambda path: read(path.with_suffix(".xlsx")), DataError, [".xlsx", "are not read", ".csv"]),
+        (
+            lambda path: read("digist"),
+            DataError,
+            ["digist: no such file", "did you mean 'digits'?"],
+        ),
+        (
+            lambda path: read("nothing.csv"),
+            DataError,
+            ["nothing.csv: no such file", "check the path"],
+        ),
+        (
+            lambda path: read(path.with_suffix(".xlsx")),
+            DataError,
+            [".xlsx", "are not read", ".csv"],
+        ),
         (lambda path: read("voc"), DataError, ["voc needs", "--root"]),
         (lambda path: read("voc", path.parent), DataError, ["no ImageSets/Main", "--root"]),
         (lambda path: read(path, labels="full"), UserError, ["'full'", "'observed' or 'complete'"]),
         (lambda path: read("digits", classes=["a"]), UserError, ["digits has its own classes"]),
         (lambda path: load(path, val_fraction=1), UserError, ["fraction 1"]),
-        (lambda path: load(path, split_seed=-1), UserError, ["--split-seed -1", "from 0 to 4294967295"]),
-        (lambda path: load(path, observe_seed=2**32), UserError, ["--observe-seed 4294967296", "from 0 to 4294967295"]),
+        (
+            lambda path: load(path, split_seed=-1),
+            UserError,
+            ["--split-seed -1", "from 0 to 4294967295"],
+        ),
+        (
+            lambda path: load(path, observe_seed=2**32),
+            UserError,
+            ["--observe-seed 4294967296", "from 0 to 4294967295"],
+        ),
     ],
 )
 def test_requests_that_cannot_be_met(write, call, error, parts):
@@ -115,7 +159,10 @@ def test_requests_that_cannot_be_met(write, call, error, parts):
 
 
 def test_validation_rows_without_labels(write):
-    train, val = write("image,label\na,x\nb,x\n"), write("image,label,negative\nc,,x\nd,x,\n", "val.csv")
+    train, val = (
+        write("image,label\na,x\nb,x\n"),
+        write("image,label,negative\nc,,x\nd,x,\n", "val.csv"),
+    )
     assert len(load(train, val=val).val_rows) == 2
     complete = load(write("image,label,split\na,x,\nb,x,\nc,,val\n"), labels="complete")
     assert complete.val_rows.tolist() == [2]  # known to have none

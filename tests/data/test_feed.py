@@ -34,7 +34,9 @@ def test_batches_hold_the_decoded_pictures_in_the_order_asked(feed, table):
     order = np.array_split(np.random.default_rng(0).permutation(len(table)), 4)
     for (x, rows), asked in zip(feed.batches(order), order, strict=True):
         assert (rows == asked).all() and x.dtype == torch.uint8
-        assert torch.equal(x, direct(table)[asked]) and x.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(x, direct(table)[asked]) and x.is_contiguous(
+            memory_format=torch.channels_last
+        )
 
 
 def test_in_order_gives_every_picture_once(feed, table):
@@ -70,7 +72,9 @@ def test_an_unreadable_picture_is_raised_or_left_out(table):
     told = {}
     batches = list(feed.in_order(4, on_error=told.__setitem__))
     assert list(told) == [2] and "line 4" in str(told[2])
-    assert np.concatenate([rows for _, rows in batches]).tolist() == [i for i in range(len(table)) if i != 2]
+    assert np.concatenate([rows for _, rows in batches]).tolist() == [
+        i for i in range(len(table)) if i != 2
+    ]
     assert [len(x) for x, _ in batches] == [len(rows) for _, rows in batches]
     one = list(feed.batches([np.array([2]), np.array([0])], on_error=told.__setitem__))
     assert [rows.tolist() for _, rows in one] == [[0]]  # nothing is left of the first
@@ -100,7 +104,9 @@ def test_training_does_not_depend_on_the_cache(pictures, quick, tmp_path):
     fit(load(pictures), settings, tmp_path / "default", quiet=True)
     kept = ("result.json", "last.ckpt", "report.html")
     expected = contents(tmp_path / "none", without=kept)
-    assert {"config.json", "history.jsonl", "best/model.safetensors", "scores/test.npz"} <= set(expected)
+    assert {"config.json", "history.jsonl", "best/model.safetensors", "scores/test.npz"} <= set(
+        expected
+    )
     for mode in (*MODES[1:], "default"):
         assert contents(tmp_path / mode, without=kept) == expected
         assert outcome(tmp_path / mode) == outcome(tmp_path / "none")
@@ -109,8 +115,13 @@ def test_training_does_not_depend_on_the_cache(pictures, quick, tmp_path):
 def test_a_run_goes_on_with_another_cache(pictures, quick, tmp_path):
     settings = replace(quick, size=16, batch_size=4, epochs=1, cache_dir=tmp_path / "cache")
     fit(load(pictures), settings, tmp_path / "run", quiet=True)
-    again = fit(load(pictures), replace(settings, cache="none"), tmp_path / "run", resume=True, quiet=True)
-    assert again == {**outcome(tmp_path / "run"), **{key: again[key] for key in ("images_per_second", "seconds")}}
+    again = fit(
+        load(pictures), replace(settings, cache="none"), tmp_path / "run", resume=True, quiet=True
+    )
+    assert again == {
+        **outcome(tmp_path / "run"),
+        **{key: again[key] for key in ("images_per_second", "seconds")},
+    }
 
 
 def test_the_default_folder_is_the_one_of_the_environment(table, tmp_path, monkeypatch):

@@ -9,11 +9,22 @@ from spml.errors import DataError, UserError
 
 
 def test_class_folders(tmp_path, write, positives):
-    for name in ("dog/b.jpg", "dog/a.PNG", "hot dog/inner/c.webp", "dog/.DS_Store", "dog/Thumbs.db", ".git/x/y.jpg"):
+    for name in (
+        "dog/b.jpg",
+        "dog/a.PNG",
+        "hot dog/inner/c.webp",
+        "dog/.DS_Store",
+        "dog/Thumbs.db",
+        ".git/x/y.jpg",
+    ):
         write("", f"pictures/{name}")
     with warnings.catch_warnings(action="error"):  # what a system leaves behind is not worth a word
         table = read(tmp_path / "pictures")["train"]
-    assert positives(table) == {"dog/a.PNG": ["dog"], "dog/b.jpg": ["dog"], "hot dog/inner/c.webp": ["hot dog"]}
+    assert positives(table) == {
+        "dog/a.PNG": ["dog"],
+        "dog/b.jpg": ["dog"],
+        "hot dog/inner/c.webp": ["hot dog"],
+    }
     assert (table.root, table.sparse.fill) == (tmp_path / "pictures", 0)
     assert read(tmp_path / "pictures", labels="complete")["train"].sparse.fill == -1
 
@@ -30,12 +41,21 @@ def test_splits(tmp_path, write, positives):
 def test_a_class_may_be_called_train(tmp_path, write, positives):
     for name in ("train/a.jpg", "bus/b.jpg"):
         write("", f"pictures/{name}")
-    assert positives(read(tmp_path / "pictures")["train"]) == {"bus/b.jpg": ["bus"], "train/a.jpg": ["train"]}
+    assert positives(read(tmp_path / "pictures")["train"]) == {
+        "bus/b.jpg": ["bus"],
+        "train/a.jpg": ["train"],
+    }
 
 
 @pytest.mark.parametrize(
     "names",
-    [("train", "valid", "test"), ("Train", "Test"), ("training", "validation"), ("val", "test"), ("train", "val", "x")],
+    [
+        ("train", "valid", "test"),
+        ("Train", "Test"),
+        ("training", "validation"),
+        ("val", "test"),
+        ("train", "val", "x"),
+    ],
 )
 def test_splits_of_other_names_are_no_classes(tmp_path, write, names):
     for name in names:
@@ -43,7 +63,8 @@ def test_splits_of_other_names_are_no_classes(tmp_path, write, names):
         write("", f"pictures/{name}/notes.txt")
     first = sorted(set(names) - {"x"})[0]
     with pytest.raises(
-        DataError, match=f"'{first}', .* are splits and not classes; call them 'train', 'val' and 'test"
+        DataError,
+        match=f"'{first}', .* are splits and not classes; call them 'train', 'val' and 'test",
     ):
         read(tmp_path / "pictures")
 
@@ -56,7 +77,9 @@ def test_classes_called_like_splits_hold_pictures(tmp_path, write):
 
 def test_class_list(tmp_path, write):
     write("", "pictures/dgo/a.jpg")
-    with pytest.raises(DataError, match=r"class 'dgo' is not in the class list.*did you mean 'dog'"):
+    with pytest.raises(
+        DataError, match=r"class 'dgo' is not in the class list.*did you mean 'dog'"
+    ):
         read(tmp_path / "pictures", classes=["cat", "dog"])
     assert read(tmp_path / "pictures", classes=["cat", "dgo"])["train"].labels.tolist() == [[0, 1]]
 
@@ -64,14 +87,20 @@ def test_class_list(tmp_path, write):
 def test_every_format_that_can_be_decoded_is_a_picture_here_too(tmp_path, write):
     for name in ("dog/a.TIF", "dog/b.tiff", "cat/c.bmp"):
         write("", f"pictures/{name}")
-    assert list(read(tmp_path / "pictures")["train"].items) == ["cat/c.bmp", "dog/a.TIF", "dog/b.tiff"]
+    assert list(read(tmp_path / "pictures")["train"].items) == [
+        "cat/c.bmp",
+        "dog/a.TIF",
+        "dog/b.tiff",
+    ]
 
 
 def test_other_files_are_counted(tmp_path, write):
     for name in ("dog/a.jpg", "dog/notes.txt", "dog/more.md"):
         write("", f"pictures/{name}")
     (tmp_path / "pictures/dog/z.jpg").symlink_to("gone.jpg")
-    with pytest.warns(UserWarning, match=r"3 files are no pictures and were left out, first .*more.md"):
+    with pytest.warns(
+        UserWarning, match=r"3 files are no pictures and were left out, first .*more.md"
+    ):
         assert list(read(tmp_path / "pictures")["train"].items) == ["dog/a.jpg"]
 
 

@@ -25,14 +25,18 @@ def rows(table):
 
 
 def with_features(table, **features):
-    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    return table.replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
 
 
 def save_arrow(folder, table, features=None, shards=1):
     """As Dataset.save_to_disk: streams of a few rows each, with the features beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(shards):
-        part = table.slice(i * len(table) // shards, (i + 1) * len(table) // shards - i * len(table) // shards)
+        part = table.slice(
+            i * len(table) // shards, (i + 1) * len(table) // shards - i * len(table) // shards
+        )
         file = folder / f"data-{i:05d}-of-{shards:05d}.arrow"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(part, max_chunksize=2)
@@ -63,7 +67,8 @@ def test_saved_to_disk(tmp_path, shards, where):
 
 
 @pytest.mark.parametrize(
-    "features", [[NAMES], {"feature": NAMES, "_type": "Sequence"}, {"feature": NAMES, "_type": "List"}]
+    "features",
+    [[NAMES], {"feature": NAMES, "_type": "Sequence"}, {"feature": NAMES, "_type": "List"}],
 )
 def test_lists_of_class_labels(tmp_path, features):
     table = pa.table({"image": ["a", "b", "c"], "labels": [[0, 2], [], None]})
@@ -87,7 +92,9 @@ def test_names(tmp_path, labels):
 
 
 def test_names_of_class_labels_are_stripped(tmp_path):
-    table = with_features(pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a b", ""]})
+    table = with_features(
+        pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a b", ""]}
+    )
     found = read(save_arrow(tmp_path / "set", table))["train"]
     assert found.classes == ["dog", "a b"] and rows(found) == {"a": [1, 0], "b": [0, 1]}
 
@@ -105,7 +112,10 @@ def test_names_that_predictions_cannot_take(tmp_path, name):
 
 def test_several_splits(tmp_path):
     for name, item in (("test", "c"), ("validation", "b"), ("train", "a")):
-        save_arrow(tmp_path / "set" / name, with_features(pa.table({"image": [item], "label": [1]}), label=NAMES))
+        save_arrow(
+            tmp_path / "set" / name,
+            with_features(pa.table({"image": [item], "label": [1]}), label=NAMES),
+        )
     (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["test", "validation", "train"]}')
     tables = read(tmp_path / "set")
     assert {split: rows(table) for split, table in tables.items()} == {
@@ -117,10 +127,19 @@ def test_several_splits(tmp_path):
 
 @pytest.mark.parametrize("inner", ["", "data/"])
 def test_as_on_the_hub(tmp_path, inner):
-    for name, item in (("train-00000-of-00002", "a"), ("train-00001-of-00002", "b"), ("test-00000-of-00001-0ab", "c")):
-        save_parquet(tmp_path / f"set/{inner}{name}.parquet", pa.table({"image": [item], "label": ["dog"]}))
+    for name, item in (
+        ("train-00000-of-00002", "a"),
+        ("train-00001-of-00002", "b"),
+        ("test-00000-of-00001-0ab", "c"),
+    ):
+        save_parquet(
+            tmp_path / f"set/{inner}{name}.parquet", pa.table({"image": [item], "label": ["dog"]})
+        )
     tables = read(tmp_path / "set")
-    assert {split: list(table.items) for split, table in tables.items()} == {"train": ["a", "b"], "test": ["c"]}
+    assert {split: list(table.items) for split, table in tables.items()} == {
+        "train": ["a", "b"],
+        "test": ["c"],
+    }
 
 
 def test_a_single_file_may_have_any_name(tmp_path):
@@ -131,7 +150,10 @@ def test_a_single_file_may_have_any_name(tmp_path):
 def test_an_arrow_file_that_is_no_stream(tmp_path):
     table = pa.table({"image": ["a"], "label": ["dog"]})
     (tmp_path / "set").mkdir()
-    with pa.OSFile(str(tmp_path / "set/x.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with (
+        pa.OSFile(str(tmp_path / "set/x.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
         writer.write_table(table)
     assert rows(read(tmp_path / "set")["train"]) == {"a": [1]}
 
@@ -145,7 +167,9 @@ def test_pictures_with_metadata(tmp_path, write):
     write('{"file_name": "a.jpg", "labels": ["dog", "cat"]}\n', "set/train/metadata.jsonl")
     write('{"file_name": "b.jpg", "labels": ["cat"]}\n', "set/validation/metadata.jsonl")
     tables = read(tmp_path / "set")
-    assert rows(tables["train"]) == {"train/a.jpg": [1, 1]} and rows(tables["val"]) == {"validation/b.jpg": [1, 0]}
+    assert rows(tables["train"]) == {"train/a.jpg": [1, 1]} and rows(tables["val"]) == {
+        "validation/b.jpg": [1, 0]
+    }
     assert tables["val"].root == tmp_path / "set"
 
 
@@ -171,9 +195,17 @@ def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
 
 def test_bad_rows_are_told(tmp_path):
     told = []
-    table = with_features(pa.table({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}), label=NAMES)
-    assert rows(read(save_arrow(tmp_path / "set", table), on_error=told.append)["train"]) == {"a": [1, 0, 0]}
-    assert [str(error).partition("row ")[2][:8] for error in told] == ["2: the i", "3: label", "4: label"]
+    table = with_features(
+        pa.table({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}), label=NAMES
+    )
+    assert rows(read(save_arrow(tmp_path / "set", table), on_error=told.append)["train"]) == {
+        "a": [1, 0, 0]
+    }
+    assert [str(error).partition("row ")[2][:8] for error in told] == [
+        "2: the i",
+        "3: label",
+        "4: label",
+    ]
 
 
 def picture(shade, kind="PNG"):
@@ -183,24 +215,36 @@ def picture(shade, kind="PNG"):
 
 
 def test_pictures_by_path_in_an_image_column(tmp_path):
-    column = pa.array([{"bytes": None, "path": "/x/a.jpg"}, {"bytes": None, "path": "b.jpg"}], PICTURE)
+    column = pa.array(
+        [{"bytes": None, "path": "/x/a.jpg"}, {"bytes": None, "path": "b.jpg"}], PICTURE
+    )
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
     assert rows(read(folder)["train"]) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
     export(folder, tmp_path / "out")  # which writes pictures only where there are some
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.csv"]
-    assert set(read(tmp_path / "out/labels.csv")["train"].items) == {"/x/a.jpg", str(folder / "b.jpg")}
+    assert set(read(tmp_path / "out/labels.csv")["train"].items) == {
+        "/x/a.jpg",
+        str(folder / "b.jpg"),
+    }
 
 
 def test_a_row_without_a_picture_is_told_and_the_rest_read(tmp_path):
     told = []
     column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
-    assert read(folder, on_error=told.append)["train"].items == ["b.jpg"] and "row 1: " in str(told[0])
+    assert read(folder, on_error=told.append)["train"].items == ["b.jpg"] and "row 1: " in str(
+        told[0]
+    )
 
 
 @pytest.fixture
 def embedded(tmp_path):
-    pictures = [(picture(1), "a.png"), (picture(2, "JPEG"), None), (picture(3), "c.tar"), (b"??", None)]
+    pictures = [
+        (picture(1), "a.png"),
+        (picture(2, "JPEG"), None),
+        (picture(3), "c.tar"),
+        (b"??", None),
+    ]
     column = pa.array([{"bytes": data, "path": path} for data, path in pictures], PICTURE)
     table = with_features(pa.table({"image": column, "label": [2, 0, 2, -1]}), label=NAMES)
     save_parquet(tmp_path / "set/data/train-00000-of-00002.parquet", table.slice(0, 2))
@@ -210,12 +254,17 @@ def embedded(tmp_path):
 
 def test_pictures_inside_are_refused_with_a_remedy_that_works(embedded, tmp_path, capsys):
     told = []
-    with pytest.raises(DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"):
+    with pytest.raises(
+        DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"
+    ):
         read(embedded, on_error=told.append)
     assert told == []
     assert main([str(embedded), str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
-    assert said == f"Written. Train with: spml train {tmp_path}/out/labels.csv --classes {tmp_path}/out/classes.txt\n"
+    assert (
+        said
+        == f"Written. Train with: spml train {tmp_path}/out/labels.csv --classes {tmp_path}/out/classes.txt\n"
+    )
     tables = read(tmp_path / "out/labels.csv", classes=tmp_path / "out/classes.txt")
     assert {split: rows(table) for split, table in tables.items()} == {
         "train": {"train/00000001.png": [0, 0, 1], "train/00000002.jpg": [1, 0, 0]},
@@ -241,8 +290,14 @@ def test_export_replaces_no_table_and_can_be_run_again(embedded, tmp_path, capsy
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"picture": ["a"], "label": ["x"]}, "columns are 'picture', 'label'; name the one of the pictures 'image'"),
-        ({"image": ["a"], "tag": ["x"]}, "columns are 'image', 'tag'; name the one of the labels 'label'"),
+        (
+            {"picture": ["a"], "label": ["x"]},
+            "columns are 'picture', 'label'; name the one of the pictures 'image'",
+        ),
+        (
+            {"image": ["a"], "tag": ["x"]},
+            "columns are 'image', 'tag'; name the one of the labels 'label'",
+        ),
         ({"image": ["a"], "label": [1]}, "column 'label' holds numbers without names"),
         ({"image": ["a"], "label": [[1]]}, "column 'label' holds numbers without names"),
         ({"image": ["a"], "label": [0.5]}, "column 'label' holds double; it must hold names"),
@@ -265,8 +320,14 @@ def test_columns_that_do_not_fit(tmp_path, columns, message):
         ({"dataset_dict.json": "{}"}, "no list of splits"),
         ({"dataset_dict.json": '{"splits": [1]}'}, "no list of splits"),
         ({"dataset_dict.json": '{"splits": ["train"]}'}, "no Arrow or Parquet files"),
-        ({"dataset_dict.json": '{"splits": ["extra"]}', "extra/x.arrow": ""}, "split 'extra' is not known"),
-        ({"data/train-00000-of-00001.parquet": "x", "data/odd-00000-of-00001.parquet": "x"}, "split 'odd'"),
+        (
+            {"dataset_dict.json": '{"splits": ["extra"]}', "extra/x.arrow": ""},
+            "split 'extra' is not known",
+        ),
+        (
+            {"data/train-00000-of-00001.parquet": "x", "data/odd-00000-of-00001.parquet": "x"},
+            "split 'odd'",
+        ),
         ({"data/train.parquet": "x"}, "train.parquet: cannot be read"),
         ({"x.arrow": ""}, "x.arrow"),
         ({"x.arrow": "hello"}, "x.arrow"),
@@ -284,7 +345,9 @@ def test_files_that_cannot_be_read(tmp_path, write, files, message):
 
 @pytest.mark.parametrize("column", ["image", "label"])
 def test_text_that_would_reach_beyond_the_file(tmp_path, column):
-    columns = {"image": ["aa", "bb", "cc"], "label": ["aa", "bb", "cc"]} | {column: ["aaaaa", "bbbbb", "ccccc"]}
+    columns = {"image": ["aa", "bb", "cc"], "label": ["aa", "bb", "cc"]} | {
+        column: ["aaaaa", "bbbbb", "ccccc"]
+    }
     folder = save_arrow(tmp_path / "set", pa.table(columns))
     file = folder / "data-00000-of-00001.arrow"
     offsets = np.array([0, 5, 10], np.int32).tobytes()
@@ -295,17 +358,25 @@ def test_text_that_would_reach_beyond_the_file(tmp_path, column):
         read(folder)
 
 
-@pytest.mark.parametrize("features", ["{", "[]", '{"info": 1}', '{"info": {"features": {"label": {"names": 3}}}}'])
+@pytest.mark.parametrize(
+    "features", ["{", "[]", '{"info": 1}', '{"info": {"features": {"label": {"names": 3}}}}']
+)
 def test_odd_descriptions_of_columns_are_no_names(tmp_path, features):
-    table = pa.table({"image": ["a"], "label": [0]}).replace_schema_metadata({"huggingface": features})
+    table = pa.table({"image": ["a"], "label": [0]}).replace_schema_metadata(
+        {"huggingface": features}
+    )
     with pytest.raises(DataError, match="numbers without names"):
         read(save_arrow(tmp_path / "set", table))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None
+)
 @given(
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
-    st.sampled_from(["data-00000-of-00001.arrow", "train.parquet", "metadata.jsonl", "dataset_info.json"]),
+    st.sampled_from(
+        ["data-00000-of-00001.arrow", "train.parquet", "metadata.jsonl", "dataset_info.json"]
+    ),
 )
 def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, name):
     folder = tmp_path / "fuzz"
@@ -315,7 +386,9 @@ def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, name)
         save_parquet(folder / name, table)
     elif name.endswith(".jsonl"):
         folder.mkdir(exist_ok=True)
-        (folder / name).write_text('{"image": "a", "label": "dog"}\n{"image": "é", "label": null}\n')
+        (folder / name).write_text(
+            '{"image": "a", "label": "dog"}\n{"image": "é", "label": null}\n'
+        )
     else:
         save_arrow(folder, table if name.endswith(".arrow") else numbers, {"label": NAMES})
     content = bytearray((folder / name).read_bytes())

@@ -30,18 +30,26 @@ def test_a_column_says_the_split_where_files_do_not(tmp_path, write):
     write(f"file_name,label,split\n{SPLIT_ROWS}", "named/train/metadata.csv")
     assert list(read(tmp_path / "named")) == ["train"]
     for place, named in (("data/test-00000-of-00001", True), ("data/all", False)):
-        table = pa.table({"image": ["a.jpg", "b.jpg"], "label": ["dog", "cat"], "split": ["train", "val"]})
+        table = pa.table(
+            {"image": ["a.jpg", "b.jpg"], "label": ["dog", "cat"], "split": ["train", "val"]}
+        )
         save(tmp_path / f"{named}/{place}.parquet", table)
         assert list(read(tmp_path / f"{named}")) == (["test"] if named else ["train", "val"])
 
 
 def test_a_split_that_is_not_known_is_refused_before_a_picture_is_written(tmp_path, write):
     write("file_name,label,split\na.jpg,dog,train\nb.jpg,cat,tets\n", "set/metadata.csv")
-    with pytest.raises(DataError, match="set, row 2: split 'tets' is not train, val or test; did you mean 'test'"):
+    with pytest.raises(
+        DataError, match="set, row 2: split 'tets' is not train, val or test; did you mean 'test'"
+    ):
         read(tmp_path / "set")
     picture = {"bytes": b"any", "path": "a.jpg"}
-    table = pa.table({"image": pa.array([picture], PICTURE), "label": ["dog"], "split": ["../../elsewhere"]})
+    table = pa.table(
+        {"image": pa.array([picture], PICTURE), "label": ["dog"], "split": ["../../elsewhere"]}
+    )
     save(tmp_path / "held/all.parquet", table)
-    with pytest.raises(DataError, match=r"row 1: split '\.\./\.\./elsewhere' is not train, val or test"):
+    with pytest.raises(
+        DataError, match=r"row 1: split '\.\./\.\./elsewhere' is not train, val or test"
+    ):
         export(tmp_path / "held", tmp_path / "out" / "inner")
     assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "out").exists()

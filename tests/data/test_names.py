@@ -27,18 +27,28 @@ def test_text_is_a_file_of_names_or_names_joined_by_commas(names, tmp_path):
 
 def test_a_known_name_stands_for_itself(names):
     assert names("a, b", ["a, b", "c"]) == ["a, b"] and names("a, b", ["a", "b"]) == ["a", "b"]
-    assert names("list.txt", ["list.txt"]) == ["list.txt"] and names("tv/monitor", ["tv/monitor"]) == ["tv/monitor"]
-    assert names("tv/monitr", ["tv/monitor"]) == ["tv/monitr"]  # and whoever asked says what is near
+    assert names("list.txt", ["list.txt"]) == ["list.txt"] and names(
+        "tv/monitor", ["tv/monitor"]
+    ) == ["tv/monitor"]
+    assert names("tv/monitr", ["tv/monitor"]) == [
+        "tv/monitr"
+    ]  # and whoever asked says what is near
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gone.txt", r"gone.txt: no such file of class names; check the path, or give names joined by commas"),
+        (
+            "gone.txt",
+            r"gone.txt: no such file of class names; check the path, or give names joined by commas",
+        ),
         ("lists/mine", r"lists/mine: no such file of class names"),
         ("dog,cat,dog", r"the names given: class 'dog' stands twice; remove one"),
         ("dog,a|b", r"the names given: class 'a\|b' contains"),
-        (" , ", r"the names given: no class names; give one a line of a file, or some joined by commas"),
+        (
+            " , ",
+            r"the names given: no class names; give one a line of a file, or some joined by commas",
+        ),
         ("", r"the names given: no class names"),
     ],
 )
@@ -106,7 +116,10 @@ def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes(
     assert written_lists([*lists, "dog", "[sic]", "{dog}", "dog's", "a 'b' c"]) == dict.fromkeys(
         lists, "a list as a program writes it"
     )
-    assert list(written_lists(["dog\nb.jpg,cat", "hot\r\ndog", "hot dog"])) == ["dog\nb.jpg,cat", "hot\r\ndog"]
+    assert list(written_lists(["dog\nb.jpg,cat", "hot\r\ndog", "hot dog"])) == [
+        "dog\nb.jpg,cat",
+        "hot\r\ndog",
+    ]
 
 
 def test_names_of_signs_alone_differ():

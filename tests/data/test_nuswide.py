@@ -7,17 +7,27 @@ from spml.data import load, read
 from spml.data.readers.nuswide import CLASSES
 from spml.errors import DataError
 
-MARKS = {("sky", "Train"): "1\n0\n1\n", ("lake", "Train"): "0\n-1130179\n1\n", ("zebra", "Test"): "0\n1\n\n"}
+MARKS = {
+    ("sky", "Train"): "1\n0\n1\n",
+    ("lake", "Train"): "0\n-1130179\n1\n",
+    ("zebra", "Test"): "0\n1\n\n",
+}
 
 
 @pytest.fixture(params=["ImageList Groundtruth", ". ."])
 def official(request, tmp_path, write):
     lists, truth = request.param.split()
-    write("actor\\0001_11.jpg\r\nactor\\0002_22.jpg\r\nzoo\\0003_33.jpg\r\n", f"{lists}/TrainImagelist.txt")
+    write(
+        "actor\\0001_11.jpg\r\nactor\\0002_22.jpg\r\nzoo\\0003_33.jpg\r\n",
+        f"{lists}/TrainImagelist.txt",
+    )
     write("zoo\\0004_44.jpg\nzoo\\0005_55.jpg\n", f"{lists}/TestImagelist.txt")
     for name in CLASSES:
         for split, rows in (("Train", 3), ("Test", 2)):
-            write(MARKS.get((name, split), "0\n" * rows), f"{truth}/TrainTestLabels/Labels_{name}_{split}.txt")
+            write(
+                MARKS.get((name, split), "0\n" * rows),
+                f"{truth}/TrainTestLabels/Labels_{name}_{split}.txt",
+            )
     return tmp_path
 
 
@@ -27,7 +37,10 @@ def formatted(tmp_path):
         labels = np.zeros((rows, 81))
         labels[np.arange(rows), np.arange(rows)] = 1
         np.save(tmp_path / f"formatted_{name}_labels.npy", labels)
-        np.save(tmp_path / f"formatted_{name}_images.npy", np.array([f"{name}\\{i}.jpg" for i in range(rows)]))
+        np.save(
+            tmp_path / f"formatted_{name}_images.npy",
+            np.array([f"{name}\\{i}.jpg" for i in range(rows)]),
+        )
     return tmp_path
 
 
@@ -38,7 +51,11 @@ def test_there_are_81_concepts():
 
 def test_official_lists(official, positives):
     tables = read("nuswide", official)
-    train = {"actor/0001_11.jpg": ["sky"], "actor/0002_22.jpg": [], "zoo/0003_33.jpg": ["lake", "sky"]}
+    train = {
+        "actor/0001_11.jpg": ["sky"],
+        "actor/0002_22.jpg": [],
+        "zoo/0003_33.jpg": ["lake", "sky"],
+    }
     assert positives(tables["train"]) == train
     assert positives(tables["test"]) == {"zoo/0004_44.jpg": [], "zoo/0005_55.jpg": ["zebra"]}
     assert tables["train"].root == official
@@ -70,8 +87,16 @@ def test_formatted_versions_are_told_apart(formatted):
     ("name", "content", "message"),
     [
         ("ImageList/TestImagelist.txt", None, "no TestImagelist.txt there; put the official lists"),
-        ("Groundtruth/TrainTestLabels/Labels_sky_Train.txt", None, "Labels_sky_Train.txt: No such file"),
-        ("Groundtruth/TrainTestLabels/Labels_sky_Train.txt", "1\n0\n", "2 lines, TrainImagelist.txt has 3"),
+        (
+            "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
+            None,
+            "Labels_sky_Train.txt: No such file",
+        ),
+        (
+            "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
+            "1\n0\n",
+            "2 lines, TrainImagelist.txt has 3",
+        ),
         (
             "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
             "1\n0\n7\n",
@@ -94,7 +119,11 @@ def test_damaged_lists(official, write, name, content, message):
         ("formatted_train_labels.npy", np.zeros((4, 80)), r"\(4, 80\); it must have 81 columns"),
         ("formatted_train_labels.npy", np.zeros(4), "must have 81 columns"),
         ("formatted_train_labels.npy", np.full((4, 81), 0.5), "hold 0.5 in row 0"),
-        ("formatted_val_images.npy", np.array(["a"]), "1 entries for 2 rows of formatted_val_labels.npy"),
+        (
+            "formatted_val_images.npy",
+            np.array(["a"]),
+            "1 entries for 2 rows of formatted_val_labels.npy",
+        ),
         ("formatted_val_images.npy", np.array([1, 2]), "list of strings"),
         ("formatted_val_images.npy", np.array([None, "a"]), "not a .npy file of plain"),
         ("formatted_val_images.npy", None, "formatted_val_images.npy: No such file"),

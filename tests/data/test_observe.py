@@ -15,7 +15,9 @@ from spml.data.table import SparseLabels
 from spml.errors import DataError, UserError
 
 COMPLETE = hnp.arrays(
-    np.int8, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12), elements=st.sampled_from([1, -1])
+    np.int8,
+    hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12),
+    elements=st.sampled_from([1, -1]),
 )
 
 
@@ -43,7 +45,9 @@ def reference_split(n, fraction, seed):
 
 
 def synthetic(rows=2000, classes=20, seed=0):
-    return np.where(np.random.default_rng(seed).random((rows, classes)) < 0.1, 1, -1).astype(np.int8)
+    return np.where(np.random.default_rng(seed).random((rows, classes)) < 0.1, 1, -1).astype(
+        np.int8
+    )
 
 
 @given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 4), st.integers(0, 4))
@@ -95,7 +99,9 @@ def test_torch_goes_in_and_the_input_stays():
     labels = synthetic(50)
     before = labels.copy()
     np.testing.assert_array_equal(observe(torch.from_numpy(labels)), observe(labels))
-    np.testing.assert_array_equal(observe(torch.from_numpy(labels).float().requires_grad_()), observe(labels))
+    np.testing.assert_array_equal(
+        observe(torch.from_numpy(labels).float().requires_grad_()), observe(labels)
+    )
     np.testing.assert_array_equal(labels, before)
 
 
@@ -133,7 +139,8 @@ def test_split_is_the_reference_partition(n, fraction, seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "train", "val"), [(5717, 4574, 1143), (82081, 65665, 16416), (150000, 120000, 30000), (5994, 4795, 1199)]
+    ("n", "train", "val"),
+    [(5717, 4574, 1143), (82081, 65665, 16416), (150000, 120000, 30000), (5994, 4795, 1199)],
 )
 def test_sizes_of_the_benchmarks(n, train, val):
     assert tuple(map(len, split(n))) == (train, val)

@@ -42,12 +42,21 @@ def test_paths_from_windows(save):
     ],
 )
 def test_long_form(save, labels):
-    path = save(width=[1, 2, 3, 4], image=["a", "b", "c", "a"], label=labels, negative=[None, "dog", "cat", None])
+    path = save(
+        width=[1, 2, 3, 4],
+        image=["a", "b", "c", "a"],
+        label=labels,
+        negative=[None, "dog", "cat", None],
+    )
     table = read(path)["train"]
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, -1], "c": [0, -1, 0]}
     assert table.root == path.parent
-    path = save(image=["a", "b", "c"], label=[["dog"], ["cat"], []], negative=[None, ["dog"], ["cat", "dog"]])
+    path = save(
+        image=["a", "b", "c"],
+        label=[["dog"], ["cat"], []],
+        negative=[None, ["dog"], ["cat", "dog"]],
+    )
     assert rows(read(path)["train"]) == {"a": [0, 1], "b": [1, -1], "c": [-1, -1]}
 
 
@@ -77,7 +86,10 @@ def test_the_labels_of_a_row_that_is_left_out_go_to_no_other(save):
 
 
 def test_class_list(save):
-    assert read(save(image=["a"], label=["dog"]), classes=["dog", "cat"])["train"].classes == ["dog", "cat"]
+    assert read(save(image=["a"], label=["dog"]), classes=["dog", "cat"])["train"].classes == [
+        "dog",
+        "cat",
+    ]
     with pytest.raises(DataError, match=r"row 2: class 'dgo'.*did you mean 'dog'"):
         read(save(image=["a", "b"], label=["dog", "dgo"]), classes=["dog"])
 
@@ -91,9 +103,18 @@ def test_class_list(save):
         ({"image": ["a"], "label": [1]}, "column 'label' holds int64; .* strings or lists"),
         ({"image": ["a"], "label": [[1]]}, "column 'label' holds list"),
         ({"image": ["a"], "label": ["dog"], "split": [0]}, "column 'split' holds int64"),
-        ({"image": ["a"], "labels": ["dog"]}, "column 'labels' holds string; .* rename column 'labels' to 'label'"),
-        ({"image": ["a"], "id": ["7"], "tags": [["dog"]]}, "column 'tags' holds list.*; .* rename column 'tags'"),
-        ({"image": ["a"], "breed": ["x"], "note": ["y"]}, "column 'breed' holds string; .* called 'label'"),
+        (
+            {"image": ["a"], "labels": ["dog"]},
+            "column 'labels' holds string; .* rename column 'labels' to 'label'",
+        ),
+        (
+            {"image": ["a"], "id": ["7"], "tags": [["dog"]]},
+            "column 'tags' holds list.*; .* rename column 'tags'",
+        ),
+        (
+            {"image": ["a"], "breed": ["x"], "note": ["y"]},
+            "column 'breed' holds string; .* called 'label'",
+        ),
         ({"image": ["a"], "tags": [1]}, "class 'tags' is called like a column of predictions"),
         ({"image": ["a", "b"], "label": [["dog"], ["a|b"]]}, "row 2: class 'a.b' contains '.'"),
         ({"image": ["a", None], "label": ["dog", "cat"]}, "row 2: the image cell is empty"),
@@ -101,9 +122,18 @@ def test_class_list(save):
             {"image": ["a", "b", "c"], "label": ["x"] * 3, "split": ["val", "train", "tset"]},
             "row 3: split 'tset'.*'test'",
         ),
-        ({"image": ["a", "b", "a"], "label": ["x"] * 3, "split": ["val", "train", "test"]}, "row 3: .* at row 1; keep"),
-        ({"image": ["a", "b", "a"], "label": ["x", "x", ""], "negative": ["", "", "x"]}, "row 3: 'x' is both .* row 1"),
-        ({"image": ["a", "b"], "cat": [1, 2]}, "row 2: 2 in column 'cat'; a label is 1, 0, -1 or null"),
+        (
+            {"image": ["a", "b", "a"], "label": ["x"] * 3, "split": ["val", "train", "test"]},
+            "row 3: .* at row 1; keep",
+        ),
+        (
+            {"image": ["a", "b", "a"], "label": ["x", "x", ""], "negative": ["", "", "x"]},
+            "row 3: 'x' is both .* row 1",
+        ),
+        (
+            {"image": ["a", "b"], "cat": [1, 2]},
+            "row 2: 2 in column 'cat'; a label is 1, 0, -1 or null",
+        ),
         ({"image": ["a", "b"], "cat": [1.0, 0.5]}, "row 2: 0.5 in column 'cat'"),
         ({"image": ["a", "b"], "cat": [1.0, np.inf]}, "row 2: .* in column 'cat'"),
         ({"image": pa.array([], pa.string()), "label": pa.array([], pa.string())}, "no rows"),
@@ -123,8 +153,13 @@ def test_files_that_are_no_parquet(write, content):
         read(write(content, "my.parquet"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6), st.booleans())
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None
+)
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
+    st.booleans(),
+)
 def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, wide):
     buffer = io.BytesIO()
     labels = {"dog": [1, 0, -1]} if wide else {"label": ["dog|cat", None, "é"]}

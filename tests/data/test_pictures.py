@@ -34,7 +34,9 @@ def scene(width, height, seed=0):
 def as_pillow(path, size):
     """What the benchmark protocol's loader does."""
     with Image.open(path) as image:
-        return np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+        return np.asarray(
+            image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+        ).transpose(2, 0, 1)
 
 
 SHAPES = [(500, 375), (333, 500), (448, 448), (64, 48), (1200, 900), (90, 700), (1, 1)]
@@ -53,10 +55,14 @@ def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
 @pytest.mark.parametrize("size", [None, 32, 50, 448])
-def test_a_pixels_values_lie_side_by_side_whatever_its_size_and_planes_give_the_same(tmp_path, name, size):
+def test_a_pixels_values_lie_side_by_side_whatever_its_size_and_planes_give_the_same(
+    tmp_path, name, size
+):
     scene(60, 50).save(tmp_path / name)
     picture = decode(tmp_path / name, size)
-    assert channels_last(picture).is_contiguous() and torch.equal(channels_first(channels_last(picture)), picture)
+    assert channels_last(picture).is_contiguous() and torch.equal(
+        channels_first(channels_last(picture)), picture
+    )
     if size is not None:
         in_planes = decode(tmp_path / name).contiguous()
         assert torch.equal(resize(in_planes, size), picture)
@@ -80,10 +86,14 @@ FORMATS = {
     "palette.png": lambda image, path: image.convert("P").save(path),
     "palette_transparent.png": lambda image, path: image.convert("P").save(path, transparency=7),
     "bilevel.png": lambda image, path: image.convert("1").save(path),
-    "animated.gif": lambda image, path: image.save(path, save_all=True, append_images=[Image.new("RGB", image.size)]),
+    "animated.gif": lambda image, path: image.save(
+        path, save_all=True, append_images=[Image.new("RGB", image.size)]
+    ),
     "lossy.webp": lambda image, path: image.save(path),
     "rgba.webp": lambda image, path: transparent(image).save(path, lossless=True),
-    "animated.webp": lambda image, path: image.save(path, save_all=True, append_images=[Image.new("RGB", image.size)]),
+    "animated.webp": lambda image, path: image.save(
+        path, save_all=True, append_images=[Image.new("RGB", image.size)]
+    ),
     "a.bmp": lambda image, path: image.save(path),
     "a.tif": lambda image, path: image.save(path),
     "cmyk.tiff": lambda image, path: image.convert("CMYK").save(path),
@@ -109,7 +119,9 @@ def test_sixteen_bits_become_their_upper_eight(tmp_path, name):
 
 def test_values_without_a_range_are_refused(tmp_path):
     Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "a.tif")
-    with pytest.raises(DataError, match="32-bit numbers of unknown range; save it with 8 or 16 bits"):
+    with pytest.raises(
+        DataError, match="32-bit numbers of unknown range; save it with 8 or 16 bits"
+    ):
         decode(tmp_path / "a.tif")
 
 
@@ -135,7 +147,10 @@ def encoded(kind):
 
 BROKEN = {
     "text": (b"this is no picture\n" * 20, "no picture format that is known"),
-    "a phone's picture": (b"\0\0\0\x18ftypheic" + bytes(500), "HEIC or AVIF, as phones write it: save it as JPEG"),
+    "a phone's picture": (
+        b"\0\0\0\x18ftypheic" + bytes(500),
+        "HEIC or AVIF, as phones write it: save it as JPEG",
+    ),
     "empty": (b"", "the file is empty"),
     "half a JPEG": (encoded("JPEG")[:700], "cut short"),
     "half a PNG": (encoded("PNG")[:700], "cut short"),
@@ -165,7 +180,9 @@ def small_in_header():
     return exif.tobytes() + encoded("JPEG")
 
 
-@pytest.mark.parametrize("how", [{}, {"progressive": True}, {"exif": small_in_header()}], ids=["", "scans", "header"])
+@pytest.mark.parametrize(
+    "how", [{}, {"progressive": True}, {"exif": small_in_header()}], ids=["", "scans", "header"]
+)
 def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path, how):
     path = tmp_path / "a.jpg"
     scene(60, 40).save(path, **how)
@@ -174,14 +191,22 @@ def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path,
     path.write_bytes(whole + bytes(5000))  # after the end there may be anything
     assert decode(path).shape == (3, 40, 60)
     half = whole.rindex(b"\xff\xda") + 200
-    for rest in (b"", bytes(len(whole) - half), bytes(100_000)):  # a download that had its room already
+    for rest in (
+        b"",
+        bytes(len(whole) - half),
+        bytes(100_000),
+    ):  # a download that had its room already
         path.write_bytes(whole[:half] + rest)
-        with pytest.raises(DataError, match=r"a.jpg: not a picture .* \(the file is cut short\); replace"):
+        with pytest.raises(
+            DataError, match=r"a.jpg: not a picture .* \(the file is cut short\); replace"
+        ):
             decode(path)
 
 
 def test_what_is_not_there_or_no_file_is_said(tmp_path):
-    with pytest.raises(DataError, match=r"a.jpg: cannot be read \(No such file or directory\); check the path"):
+    with pytest.raises(
+        DataError, match=r"a.jpg: cannot be read \(No such file or directory\); check the path"
+    ):
         decode(tmp_path / "a.jpg")
     with pytest.raises(DataError, match="a folder, not a picture"):
         decode(tmp_path)
@@ -196,11 +221,16 @@ def chunk(kind, data):
 
 @pytest.mark.parametrize("side", [13_500, 60_000])
 def test_a_bomb_is_refused_by_its_header(tmp_path, monkeypatch, side):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that open large pictures set it
+    monkeypatch.setattr(
+        Image, "MAX_IMAGE_PIXELS", None
+    )  # as programs that open large pictures set it
     assert side**2 > PIXEL_LIMIT
     header = side.to_bytes(4, "big") * 2 + bytes([8, 2, 0, 0, 0])
     png = (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(1000)))
+        + chunk(b"IEND", b"")
     )
     (tmp_path / "bomb.png").write_bytes(png)
     jpeg = bytearray(encoded("JPEG"))
@@ -220,7 +250,9 @@ def test_a_jpeg_that_claims_more_pixels_than_its_bytes_can_hold_is_refused(tmp_p
     with pytest.raises(DataError, match="bytes cannot hold the 13000 x 13000 pixels it claims"):
         decode(tmp_path / "a.jpg", 32)
     for options in ({}, {"progressive": True, "optimize": True}, {"quality": 1, "optimize": True}):
-        Image.new("L", (3000, 3000), 255).save(tmp_path / "flat.jpg", **options)  # as few bytes as a whole one can have
+        Image.new("L", (3000, 3000), 255).save(
+            tmp_path / "flat.jpg", **options
+        )  # as few bytes as a whole one can have
         assert decode(tmp_path / "flat.jpg", 4).min() == 255
 
 
@@ -255,7 +287,15 @@ def test_a_header_that_is_unusual_is_left_to_pillow():
     data = bytearray(file.getvalue())
     frame = data.index(b"\xff\xc0")
     stray = data[:frame] + b"\xff\xd0" + data[frame:]
-    for odd in (b"", b"\xff", data[:frame], data[: frame + 6], b"GIF89a", data[:2] + bytes(40), stray):
+    for odd in (
+        b"",
+        b"\xff",
+        data[:frame],
+        data[: frame + 6],
+        b"GIF89a",
+        data[:2] + bytes(40),
+        stray,
+    ):
         assert jpeg_size(bytearray(odd)) is None
     assert decode_bytes(stray, "a.jpg").shape == (3, 21, 37)
 

@@ -20,11 +20,16 @@ def tolerant(path, **options):
     """The labels of each item by split, and what was told."""
     told = []
     tables = read(path, **options, on_error=told.append)
-    found = {split: dict(zip(table.items, table.labels.tolist(), strict=True)) for split, table in tables.items()}
+    found = {
+        split: dict(zip(table.items, table.labels.tolist(), strict=True))
+        for split, table in tables.items()
+    }
     return found, [str(error).replace(f"{path}", path.name) for error in told]
 
 
-@pytest.mark.parametrize(("row", "last", "left"), [('d,"big dog"', 6, ["z", "e"]), ("d,dog", 7, ["z"])])
+@pytest.mark.parametrize(
+    ("row", "last", "left"), [('d,"big dog"', 6, ["z", "e"]), ("d,dog", 7, ["z"])]
+)
 def test_the_lines_that_a_stray_quote_takes_along_are_told(write, row, last, left):
     found, told = tolerant(write(f'image,label\nz,cat\na,"dog\nb,cat\nc,dog\n{row}\ne,cat\n'))
     assert list(found["train"]) == left
@@ -114,7 +119,9 @@ def test_every_kind_of_bad_row_of_the_wide_form(write):
     path = write("image,dog,cat,split\na,1,,\nb,yes,1,\nc,1,2,\nd,0,1,test\na,-1,0,\ne,0,1,\n")
     found, told = tolerant(path)
     assert found == {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}}
-    assert [text.partition(":")[0] for text in told] == [f"my.csv, line {line}" for line in (3, 4, 6)]
+    assert [text.partition(":")[0] for text in told] == [
+        f"my.csv, line {line}" for line in (3, 4, 6)
+    ]
 
 
 def test_nothing_of_a_skipped_record_is_left(write):
@@ -122,7 +129,10 @@ def test_nothing_of_a_skipped_record_is_left(write):
     table = read(path, on_error=lambda error: None)["train"]
     assert (list(table.items), table.labels.tolist()) == (["a"], [[1, 0]])
     assert table.where(0).endswith("line 3: ")
-    table = read(write("image,label,split\na,ant,x\na,dog,\nb,cat,\nb,bee,val\n"), on_error=lambda error: None)["train"]
+    table = read(
+        write("image,label,split\na,ant,x\na,dog,\nb,cat,\nb,bee,val\n"),
+        on_error=lambda error: None,
+    )["train"]
     assert (table.classes, list(table.items)) == (["cat", "dog"], ["a", "b"])
 
 
@@ -144,18 +154,28 @@ def test_a_record_is_told_of_once(write):
 
 def test_a_broken_quote_may_cost_the_rest_of_the_file(write):
     found, told = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
-    assert found == {"train": {"a": [1]}} and told[0].startswith("my.csv, line 3: ") and len(told) == 1
+    assert (
+        found == {"train": {"a": [1]}} and told[0].startswith("my.csv, line 3: ") and len(told) == 1
+    )
 
 
 def test_a_bad_line_inside_a_quoted_cell_costs_that_record(write):
     found, told = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
-    assert found == {"train": {"c": [1]}} and len(told) == 1 and told[0].startswith("my.csv, line 3: byte 0xff")
+    assert (
+        found == {"train": {"c": [1]}}
+        and len(told) == 1
+        and told[0].startswith("my.csv, line 3: byte 0xff")
+    )
 
 
-@pytest.mark.parametrize("content", ["image,label,split\na,x,no\nb,y,no\n", "image,label,negative\na,x,x\n"])
+@pytest.mark.parametrize(
+    "content", ["image,label,split\na,x,no\nb,y,no\n", "image,label,negative\na,x,x\n"]
+)
 def test_a_file_of_bad_rows_alone_is_refused(write, content):
     told = []
-    with pytest.raises(DataError, match="no line with a label is left without those that cannot be read"):
+    with pytest.raises(
+        DataError, match="no line with a label is left without those that cannot be read"
+    ):
         read(write(content), on_error=told.append)
     assert told
 
@@ -176,7 +196,9 @@ def test_parquet(tmp_path, monkeypatch, batch):
     pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)
     found, told = tolerant(path)
     assert found == {"train": {"a": [1, 0], "e": [0, 1]}}
-    assert [text.partition(":")[0] for text in told] == [f"my.parquet, row {row}" for row in (2, 3, 4)]
+    assert [text.partition(":")[0] for text in told] == [
+        f"my.parquet, row {row}" for row in (2, 3, 4)
+    ]
     assert "0.5 in column 'cat'" in told[2]
 
     pq.write_table(pa.table({**columns, "label": ["x", "y", "x", "x", "z"]}), path)
@@ -193,7 +215,9 @@ def test_arrays(tmp_path):
     found, told = tolerant(tmp_path / "x.npz")
     assert found == {"train": {"0": [1, 0]}, "val": {"3": [0, 1]}}
     for text, part in zip(
-        told, ("x: row 1", "labels: 2 in row 2, column 0", "3 in row 5", "'tset' in row 4"), strict=True
+        told,
+        ("x: row 1", "labels: 2 in row 2, column 0", "3 in row 5", "'tset' in row 4"),
+        strict=True,
     ):
         assert part in text
     np.savez(tmp_path / "x.npz", x=x * np.inf, labels=labels, classes=["a", "b"])
@@ -220,12 +244,18 @@ def test_check_counts_them_and_clean_leaves_them_out(write):
 CELLS = st.sampled_from(
     ["a", "b", "", "dog", "dog|cat", "cat", "1", "0", "-1", "yes", "train", "val", "tset", '"', "é"]
 )
-HEADS = st.sampled_from(["image,label,split", "image,label,negative", "image,dog,cat", "image,label", "x"])
-ROWS = st.lists(st.lists(CELLS, min_size=1, max_size=4).map(lambda cells: ",".join(cells).encode()), max_size=8)
+HEADS = st.sampled_from(
+    ["image,label,split", "image,label,negative", "image,dog,cat", "image,label", "x"]
+)
+ROWS = st.lists(
+    st.lists(CELLS, min_size=1, max_size=4).map(lambda cells: ",".join(cells).encode()), max_size=8
+)
 BYTES = st.lists(st.binary(max_size=4), max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
+)
 @given(HEADS, ROWS, BYTES, st.sampled_from(["observed", "complete"]))
 def test_any_rows_are_read_and_checked_or_refused(tmp_path: Path, head, rows, noise, kind):
     path = tmp_path / "fuzz.csv"

@@ -15,15 +15,23 @@ def rows(table):
 
 def test_the_other_files_take_the_classes_of_the_first(write):
     train = write(TRAIN, "train.csv")
-    val, test = write("image,dog,cat\nd,1,-1\ne,-1,1\n", "val.csv"), write("image,label\nf,dog\n", "test.csv")
+    val, test = (
+        write("image,dog,cat\nd,1,-1\ne,-1,1\n", "val.csv"),
+        write("image,label\nf,dog\n", "test.csv"),
+    )
     tables = read(train, test=test, val=val)
 
     assert list(tables) == ["train", "val", "test"]
     assert [table.classes for table in tables.values()] == [["cat", "dog"]] * 3
-    assert rows(tables["val"]) == {"d": [-1, 1], "e": [1, -1]} and rows(tables["test"]) == {"f": [0, 1]}
+    assert rows(tables["val"]) == {"d": [-1, 1], "e": [1, -1]} and rows(tables["test"]) == {
+        "f": [0, 1]
+    }
     assert read(train, val=str(val)).keys() == {"train", "val"}
     numbered = write("image,label\n0,dog\n1,cat\n", "numbered.csv")
-    assert list(read(train, val=numbered)["val"].items) == ["0", "1"]  # names of files, not rows of arrays
+    assert list(read(train, val=numbered)["val"].items) == [
+        "0",
+        "1",
+    ]  # names of files, not rows of arrays
     assert rows(read(train, val=val, labels="complete")["val"]) == {"d": [-1, 1], "e": [1, -1]}
 
 
@@ -31,24 +39,37 @@ def test_a_class_list_holds_for_all(write):
     names = write("cat\tKatze\ndog\tHund\nbird\n", "classes.txt")
     val = write("image,label\nd,bird|dog\n", "val.csv")
     tables = read(write(TRAIN, "train.csv"), val=val, classes=names)
-    assert tables["val"].classes == ["Katze", "Hund", "bird"] and rows(tables["val"]) == {"d": [0, 1, 1]}
+    assert tables["val"].classes == ["Katze", "Hund", "bird"] and rows(tables["val"]) == {
+        "d": [0, 1, 1]
+    }
 
 
 def test_load_validates_completely_where_every_label_is_given(write):
     train = write(TRAIN, "train.csv")
     experiment = load(
-        train, val=write("image,cat,dog\nd,1,-1\ne,-1,1\n", "val.csv"), test=write("image,label\nf,dog", "t.csv")
+        train,
+        val=write("image,cat,dog\nd,1,-1\ne,-1,1\n", "val.csv"),
+        test=write("image,label\nf,dog", "t.csv"),
     )
     assert experiment.validates_completely and list(experiment.test.items) == ["f"]
     assert (experiment.train_rows.tolist(), experiment.val_rows.tolist()) == ([0, 1, 2], [3, 4])
-    assert not load(train, val=write("image,cat,dog\nd,1,\ne,-1,1\n", "val.csv")).validates_completely
+    assert not load(
+        train, val=write("image,cat,dog\nd,1,\ne,-1,1\n", "val.csv")
+    ).validates_completely
 
 
 def test_a_split_column_may_say_what_the_option_says(write):
     train = write(TRAIN, "train.csv")
-    assert list(read(train, val=write("image,label,split\nd,dog,val\n", "v.csv"))) == ["train", "val"]
+    assert list(read(train, val=write("image,label,split\nd,dog,val\n", "v.csv"))) == [
+        "train",
+        "val",
+    ]
     marked = write("image,label,split\na,dog,\nb,cat,test\n", "marked.csv")
-    assert list(read(marked, val=write("image,label\nd,dog\n", "v.csv"))) == ["train", "val", "test"]
+    assert list(read(marked, val=write("image,label\nd,dog\n", "v.csv"))) == [
+        "train",
+        "val",
+        "test",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +93,13 @@ def test_files_that_do_not_fit(write, train, val, parts):
 
 
 def test_an_item_in_val_and_test_is_named(write):
-    val, test = write("image,label\nd,dog\n", "val.csv"), write("image,label\ne,dog\nd,dog\n", "test.csv")
-    with pytest.raises(DataError, match=r"test.csv, line 3: 'd' is in test, but in val too \(.*val.csv, line 2\)"):
+    val, test = (
+        write("image,label\nd,dog\n", "val.csv"),
+        write("image,label\ne,dog\nd,dog\n", "test.csv"),
+    )
+    with pytest.raises(
+        DataError, match=r"test.csv, line 3: 'd' is in test, but in val too \(.*val.csv, line 2\)"
+    ):
         read(write(TRAIN, "train.csv"), val=val, test=test)
 
 
@@ -82,16 +108,21 @@ def test_problems_are_collected_over_all_files(write):
     val = write("image,label,split\nd,dog,\na,dog,\ne,dgo,\nf,dog,no\nb,cat,\n", "val.csv")
     tables = read(write(TRAIN + "z\n", "train.csv"), val=val, on_error=told.append)
     assert rows(tables["val"]) == {"d": [0, 1]}
-    assert [str(error).partition(":")[0].rpartition("/")[2] for error in told if "too (" not in str(error)] == [
-        *("train.csv, line 5", "val.csv, line 4", "val.csv, line 5")
-    ]
+    assert [
+        str(error).partition(":")[0].rpartition("/")[2]
+        for error in told
+        if "too (" not in str(error)
+    ] == [*("train.csv, line 5", "val.csv, line 4", "val.csv, line 5")]
     assert sum("too (" in str(error) for error in told) == 2
     with pytest.raises(DataError, match="every item is in another file too"):
         read(write(TRAIN, "train.csv"), val=write(TRAIN, "val.csv"), on_error=told.append)
 
 
 def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
-    train, val = write(TRAIN, "one/train.csv"), write("image,label\na,dog\nsub/b,dog\n/x/y,cat\n", "one/in/val.csv")
+    train, val = (
+        write(TRAIN, "one/train.csv"),
+        write("image,label\na,dog\nsub/b,dog\n/x/y,cat\n", "one/in/val.csv"),
+    )
     table = read(train, val=val)["val"]
     assert (list(table.items), table.root) == (["in/a", "in/sub/b", "/x/y"], tmp_path / "one")
     other = read(train, val=write("image,label\na,dog\n", "two/val.csv"))["val"]
@@ -101,10 +132,17 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
     linked = read(tmp_path / "link/train.csv", val=tmp_path / "two/val.csv")["val"]
     assert linked.file(0).resolve() == tmp_path / "two/a"
     monkeypatch.chdir(tmp_path)
-    assert list(read("one/train.csv", val="one/in/../in/val.csv")["val"].items) == ["in/a", "in/sub/b", "/x/y"]
+    assert list(read("one/train.csv", val="one/in/../in/val.csv")["val"].items) == [
+        "in/a",
+        "in/sub/b",
+        "/x/y",
+    ]
     with pytest.raises(DataError, match=r"'a' is in val, but in train too"):
         read(train, val=write(f"image,label\n{tmp_path}/one/a,dog\n", "two/val.csv"))
-    assert read(train, tmp_path, val=write("image,label\nd,dog\n", "two/val.csv"))["val"].root == tmp_path
+    assert (
+        read(train, tmp_path, val=write("image,label\nd,dog\n", "two/val.csv"))["val"].root
+        == tmp_path
+    )
     with pytest.raises(DataError, match="too"):
         read(train, tmp_path, val=val)
 
@@ -120,11 +158,21 @@ def test_arrays(tmp_path):
     val = arrays(tmp_path / "val.npz", x + 10, [[1, -1], [-1, 1], [-1, 1]])
     experiment = load(train, val=val)
     assert experiment.validates_completely
-    assert experiment.observed.labels.tolist() == [[1, 0], [0, 1], [1, 0], [1, -1], [-1, 1], [-1, 1]]
+    assert experiment.observed.labels.tolist() == [
+        [1, 0],
+        [0, 1],
+        [1, 0],
+        [1, -1],
+        [-1, 1],
+        [-1, 1],
+    ]
     assert list(experiment.observed.items) == ["0", "1", "2", "val.npz:0", "val.npz:1", "val.npz:2"]
     np.testing.assert_array_equal(experiment.observed.x, np.concatenate([x, x + 10]))
 
-    with pytest.raises(DataError, match=r"wide.npz: its items are arrays of \(4,\), those of .*train.npz are arrays"):
+    with pytest.raises(
+        DataError,
+        match=r"wide.npz: its items are arrays of \(4,\), those of .*train.npz are arrays",
+    ):
         read(train, val=arrays(tmp_path / "wide.npz", np.ones((1, 4)), [[1, 0]]))
     named = arrays(tmp_path / "named.npz", x, [[1, 0]] * 3, items=["p", "q", "r"])
     with pytest.raises(DataError, match=r"again.npz: 'q' is in test, but in train too"):
@@ -133,7 +181,9 @@ def test_arrays(tmp_path):
 
 def test_files_and_arrays_do_not_mix(write, tmp_path):
     val = arrays(tmp_path / "val.npz", np.ones((1, 2)), [[1, 0]])
-    with pytest.raises(DataError, match=r"its items are arrays of \(2,\), those of .*my.csv are files"):
+    with pytest.raises(
+        DataError, match=r"its items are arrays of \(2,\), those of .*my.csv are files"
+    ):
         read(write("image,label\nq,a\nr,b\n"), val=val)
 
 

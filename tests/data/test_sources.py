@@ -19,7 +19,12 @@ from spml.data.benchmarks import (
 from spml.data.experiment import Experiment
 from spml.data.observe import draw, split
 
-HOSTS = {"host.robots.ox.ac.uk", "thor.robots.ox.ac.uk", "images.cocodataset.org", "data.caltech.edu"}
+HOSTS = {
+    "host.robots.ox.ac.uk",
+    "thor.robots.ox.ac.uk",
+    "images.cocodataset.org",
+    "data.caltech.edu",
+}
 ALL = [archive for archives in ARCHIVES.values() for archive in archives]
 
 
@@ -29,7 +34,10 @@ def test_archives(archive):
     assert len(digest) == 2 * hashlib.new(algorithm).digest_size and int(digest, 16)
     assert {urlsplit(address).hostname for address in archive.addresses} <= HOSTS
     assert all(urlsplit(address).path.endswith(f"/{archive.name}") for address in archive.addresses)
-    assert archive.size < archive.unpacked < archive.limits.size and archive.files < archive.limits.files
+    assert (
+        archive.size < archive.unpacked < archive.limits.size
+        and archive.files < archive.limits.files
+    )
 
 
 def test_the_checksum_of_voc_is_torchvisions():
@@ -52,10 +60,18 @@ def experiment(name, listed, tested, classes, positives):
     labels = np.full((listed, classes), -1, np.int8)
     number = np.floor((np.arange(listed) + 1) * positives) - np.floor(np.arange(listed) * positives)
     labels[np.arange(classes) < number[:, None]] = 1
-    table = LabelTable([f"{i}.jpg" for i in range(listed)], [f"c{i}" for i in range(classes)], labels)
+    table = LabelTable(
+        [f"{i}.jpg" for i in range(listed)], [f"c{i}" for i in range(classes)], labels
+    )
     test = table.take(np.arange(tested) % listed)
     return Experiment(
-        name, table.classes, table.with_labels(draw(table.sparse)), table, *split(listed), test, "complete"
+        name,
+        table.classes,
+        table.with_labels(draw(table.sparse)),
+        table,
+        *split(listed),
+        test,
+        "complete",
     )
 
 
@@ -67,11 +83,27 @@ def test_what_agrees_with_the_paper():
 @pytest.mark.parametrize(
     ("name", "given", "parts"),
     [
-        ("voc", (5717, 5823, 20, 1.6), ["1.60 positives per training image, the paper has 1.46: other label files"]),
-        ("voc", (2501, 5823, 20, 1.46), ["2,501 images in the train list, the paper has 5,717: VOC2007"]),
-        ("voc", (5717, 5822, 20, 1.46), ["5,822 images in the test list, the paper has 5,823: another version"]),
+        (
+            "voc",
+            (5717, 5823, 20, 1.6),
+            ["1.60 positives per training image, the paper has 1.46: other label files"],
+        ),
+        (
+            "voc",
+            (2501, 5823, 20, 1.46),
+            ["2,501 images in the train list, the paper has 5,717: VOC2007"],
+        ),
+        (
+            "voc",
+            (5717, 5822, 20, 1.46),
+            ["5,822 images in the test list, the paper has 5,823: another version"],
+        ),
         ("voc", (5717, 5823, 21, 1.46), ["21 classes, the paper has 20"]),
-        ("nuswide", (161789, 107859, 81, 1.89), ["161,789 images", "the official lists, numbers will not compare"]),
+        (
+            "nuswide",
+            (161789, 107859, 81, 1.89),
+            ["161,789 images", "the official lists, numbers will not compare"],
+        ),
         (
             "coco",
             (82783, 40504, 80, 2.9),
@@ -88,7 +120,10 @@ def test_differences_are_explained(name, given, parts):
 def test_hashes_are_of_separate_draws():
     given = experiment("voc", 50, 30, 20, 3)
     expected = (observe(given.test.labels) == 1).tobytes()
-    assert observed_sha256(given) == {"train": given.sha256, "test": hashlib.sha256(expected).hexdigest()}
+    assert observed_sha256(given) == {
+        "train": given.sha256,
+        "test": hashlib.sha256(expected).hexdigest(),
+    }
     assert set(VOC_SHA256) == {"train", "test"}
 
 
@@ -96,11 +131,23 @@ def test_missing_pictures(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jpg").touch()
     (tmp_path / "3.jpg").mkdir()
-    table = LabelTable(["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"], ["x"], np.ones((4, 1)), root=tmp_path)
-    assert missing_pictures([table]) == [tmp_path / "a/2.jpg", tmp_path / "b/1.jpg", tmp_path / "3.jpg"]
+    table = LabelTable(
+        ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"], ["x"], np.ones((4, 1)), root=tmp_path
+    )
+    assert missing_pictures([table]) == [
+        tmp_path / "a/2.jpg",
+        tmp_path / "b/1.jpg",
+        tmp_path / "3.jpg",
+    ]
 
 
 def test_the_steps_for_nuswide_name_the_files_that_are_read():
     text = NUSWIDE_STEPS.format(root="here")
-    for name in ("formatted_train_images.npy", "formatted_val_labels.npy", "ImageList", "Groundtruth", "here/Flickr"):
+    for name in (
+        "formatted_train_images.npy",
+        "formatted_val_labels.npy",
+        "ImageList",
+        "Groundtruth",
+        "here/Flickr",
+    ):
         assert name in text

@@ -19,7 +19,9 @@ from spml.data.statistics import statistics
 def experiment(complete, observed=None, fraction=0.2):
     names = [f"c{i}" for i in range(complete.shape[1])]
     table = LabelTable([str(i) for i in range(len(complete))], names, complete)
-    seen = table.with_labels(draw(table.sparse)) if observed is None else table.with_labels(observed)
+    seen = (
+        table.with_labels(draw(table.sparse)) if observed is None else table.with_labels(observed)
+    )
     return Experiment("x", names, seen, table, *split(len(complete), fraction), None, "complete")
 
 
@@ -43,7 +45,11 @@ def test_counts_are_those_of_the_dense_tables(y, s, drawn):
     if found.unknown:
         share = (y & (s == 0)).sum() / (s == 0).sum()
         assert found.constant == share
-        assert found.logit is None if share in (0, 1) else found.logit == pytest.approx(math.log(share / (1 - share)))
+        assert (
+            found.logit is None
+            if share in (0, 1)
+            else found.logit == pytest.approx(math.log(share / (1 - share)))
+        )
     if drawn:
         assert found.positives == pytest.approx(y.sum() / len(rows))
         np.testing.assert_array_equal(found.total, y.sum(axis=0))
@@ -67,13 +73,18 @@ def test_pairs():
 def test_a_pair_that_was_seen_once_is_a_pair_and_one_never_seen_is_none():
     labels = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, 1]], np.int8)
     pairs = statistics(experiment(labels, fraction=0)).pairs()
-    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)] and pairs["lift"] == []
+    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)] and pairs[
+        "lift"
+    ] == []
 
 
 def test_observed_labels_only(write):
     rows = "".join(f"{i}.jpg,{'ab'[i % 2]},{'b' if i == 0 else ''}\n" for i in range(10))
     found = statistics(load(write("image,label,negative\n" + rows)))
-    assert (found.complete, found.missing, found.constant, found.logit, found.together) == (False, *[None] * 4)
+    assert (found.complete, found.missing, found.constant, found.logit, found.together) == (
+        False,
+        *[None] * 4,
+    )
     assert found.pairs() == {} and found.images == {"train": 8, "val": 2, "test": 0}
     told = found.to_json()
     assert told["positives_per_image"] is None and told["known_positives_per_image"] == 1
@@ -102,12 +113,24 @@ def test_many_rows_and_classes_stay_sparse():
     """100,000 rows of 10,000 classes: dense they would take a gigabyte."""
     rows, classes = 100_000, 10_000
     rng = np.random.default_rng(0)
-    columns = np.sort(rng.integers(0, classes // 3, (rows, 3)) + np.arange(3) * (classes // 3), axis=1)
+    columns = np.sort(
+        rng.integers(0, classes // 3, (rows, 3)) + np.arange(3) * (classes // 3), axis=1
+    )
     indptr = np.arange(rows + 1) * 3
-    complete = SparseLabels(indptr, columns.ravel().astype(np.int32), np.ones(rows * 3, np.int8), -1, classes)
-    observed = SparseLabels(np.arange(rows + 1), columns[:, 0].astype(np.int32), np.ones(rows, np.int8), 0, classes)
+    complete = SparseLabels(
+        indptr, columns.ravel().astype(np.int32), np.ones(rows * 3, np.int8), -1, classes
+    )
+    observed = SparseLabels(
+        np.arange(rows + 1), columns[:, 0].astype(np.int32), np.ones(rows, np.int8), 0, classes
+    )
     table = LabelTable(range(rows), [str(i) for i in range(classes)], complete)
     found = statistics(
-        Experiment("x", table.classes, table.with_labels(observed), table, *split(rows), None, "complete")
+        Experiment(
+            "x", table.classes, table.with_labels(observed), table, *split(rows), None, "complete"
+        )
     )
-    assert found.unknown == 80_000 * (classes - 1) and found.missing.sum() == 160_000 and found.together is None
+    assert (
+        found.unknown == 80_000 * (classes - 1)
+        and found.missing.sum() == 160_000
+        and found.together is None
+    )

@@ -12,7 +12,9 @@ from spml.data.table import LabelTable, SparseLabels, concatenate
 from spml.errors import DataError
 
 DENSE = hnp.arrays(
-    np.int8, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9), elements=st.sampled_from([1, 0, -1])
+    np.int8,
+    hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9),
+    elements=st.sampled_from([1, 0, -1]),
 )
 
 
@@ -49,7 +51,9 @@ def test_counts_positives_and_order(dense):
         np.testing.assert_array_equal(sparse.counts(value), (dense == value).sum(axis=0))
     everything = np.arange(len(dense))
     for fill in (0, -1):
-        np.testing.assert_array_equal(sparse.positives(fill).rows(everything), np.where(dense == 1, 1, fill))
+        np.testing.assert_array_equal(
+            sparse.positives(fill).rows(everything), np.where(dense == 1, 1, fill)
+        )
     order = np.random.default_rng(0).permutation(dense.shape[1])
     np.testing.assert_array_equal(sparse.reorder(order).rows(everything)[:, order], dense)
 
@@ -87,7 +91,12 @@ def test_dense_labels_above_two_gib_are_refused():
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [([[1, 2]], "2 in row 0, column 1"), ([[0.5, 0]], "0.5 in row 0"), ([[np.nan, 0]], "nan"), ([1, 0], "two axes")],
+    [
+        ([[1, 2]], "2 in row 0, column 1"),
+        ([[0.5, 0]], "0.5 in row 0"),
+        ([[np.nan, 0]], "nan"),
+        ([1, 0], "two axes"),
+    ],
 )
 def test_values_that_are_no_labels(labels, message):
     with pytest.raises(DataError, match=message):

@@ -13,7 +13,12 @@ def voc(tmp_path):
     folder = tmp_path / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
     folder.mkdir(parents=True)
     lists = {"train": ["2008_000002", "2008_000001"], "val": ["2009_000001", "2009_000002"]}
-    marks = {"person 2008_000001": "1", "dog 2008_000001": "0", "train 2008_000002": "1", "dog 2009_000002": "1"}
+    marks = {
+        "person 2008_000001": "1",
+        "dog 2008_000001": "0",
+        "train 2008_000002": "1",
+        "dog 2009_000002": "1",
+    }
     for name, images in lists.items():
         (folder / f"{name}.txt").write_text("".join(f"{image}\n" for image in images))
         for label in CLASSES:
@@ -27,7 +32,10 @@ def test_reading(voc, positives, root):
     tables = read("voc", voc.parents[3] / root)
     assert list(tables) == ["train", "test"]
     assert list(tables["train"].items) == ["2008_000001.jpg", "2008_000002.jpg"]
-    assert positives(tables["train"]) == {"2008_000001.jpg": ["person"], "2008_000002.jpg": ["train"]}
+    assert positives(tables["train"]) == {
+        "2008_000001.jpg": ["person"],
+        "2008_000002.jpg": ["train"],
+    }
     assert positives(tables["test"]) == {"2009_000001.jpg": [], "2009_000002.jpg": ["dog"]}
     assert tables["train"].sparse.fill == -1
     assert tables["train"].root == voc.parents[1] / "JPEGImages"
@@ -35,7 +43,9 @@ def test_reading(voc, positives, root):
 
 
 def test_observed(voc):
-    assert read("voc", voc.parents[1], labels="observed")["train"].labels.tolist().count([0] * 20) == 0
+    assert (
+        read("voc", voc.parents[1], labels="observed")["train"].labels.tolist().count([0] * 20) == 0
+    )
     assert read("voc", voc.parents[1], labels="observed")["train"].labels.min() == 0
 
 
@@ -50,7 +60,11 @@ def test_loading(voc):
         ("dog_train.txt", None, "dog_train.txt: No such file"),
         ("train.txt", None, "train.txt: No such file"),
         ("dog_train.txt", "2008_000001 -1\n", "dog_train.txt: 1 images, train.txt has 2"),
-        ("dog_train.txt", "2008_000001 -1\n2008_000009 1\n", "line 2: '2008_000009' is not in train.txt"),
+        (
+            "dog_train.txt",
+            "2008_000001 -1\n2008_000009 1\n",
+            "line 2: '2008_000009' is not in train.txt",
+        ),
         (
             "dog_train.txt",
             "2008_000001 -1\n2008_000002 yes\n",

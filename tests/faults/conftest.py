@@ -30,7 +30,20 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="session")
 def training(photos):
     """The words of a command that trains on the photos for three epochs, with its run and cache in a folder."""
-    common = ("--backbone", "tiny", "--size", 16, "--epochs", 3, "--batch-size", 8, "--lr", 0.003, "--flip", True)
+    common = (
+        "--backbone",
+        "tiny",
+        "--size",
+        16,
+        "--epochs",
+        3,
+        "--batch-size",
+        8,
+        "--lr",
+        0.003,
+        "--flip",
+        True,
+    )
 
     def words(method, folder):
         places = ("--accelerator", "cpu", "--out", folder / "run", "--cache-dir", folder / "cache")

@@ -78,9 +78,15 @@ def _forked(words: list[str], faults: tuple[Fault, ...], pipes: list, cwd: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def program(*words: object, faults: tuple[Fault, ...] = (), launcher: tuple[str, ...] = ()) -> subprocess.Popen:
+def program(
+    *words: object, faults: tuple[Fault, ...] = (), launcher: tuple[str, ...] = ()
+) -> subprocess.Popen:
     """The same as a program of its own, which can start others; a group of its own, as a terminal has it."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER", "LOCAL_RANK", "RANK"))}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MASTER", "LOCAL_RANK", "RANK"))
+    }
     env |= {"OMP_NUM_THREADS": "1", "FAULTS": json.dumps([asdict(fault) for fault in faults])}
     return subprocess.Popen(
         [sys.executable, *launcher, "-m", "tests.faults.program", *map(str, words)],

@@ -39,7 +39,9 @@ class Fault:
         """Put a counting function in the place of the chosen one."""
         if os.environ.get("LOCAL_RANK", "0") != str(self.rank):
             return
-        if self.what == "cut":  # Python ignores the kernel's signal, and the main thread alone may change that
+        if (
+            self.what == "cut"
+        ):  # Python ignores the kernel's signal, and the main thread alone may change that
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         module, _, name = self.where.partition(":")

@@ -23,9 +23,13 @@ class drawn(losses.Method):  # noqa: N801
         self.salt = float(torch.rand(())) + random.random() + np.random.rand()
 
     def forward(self, logits, observed, *, epoch, epochs, index, **more):
-        weights = torch.rand_like(logits) + self.salt + random.gauss(0, 1) ** 2 + np.random.randn() ** 2
+        weights = (
+            torch.rand_like(logits) + self.salt + random.gauss(0, 1) ** 2 + np.random.randn() ** 2
+        )
         self.seen[index] += weights
-        return (softplus(logits * (1 - 2 * (observed == 1).float())) * weights / self.seen[index].add(1)).mean()
+        return (
+            softplus(logits * (1 - 2 * (observed == 1).float())) * weights / self.seen[index].add(1)
+        ).mean()
 
 
 class _Counted(losses.Method):

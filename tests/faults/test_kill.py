@@ -49,10 +49,16 @@ def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undistur
     assert spml(*first).code == 0
     old = contents(tmp_path / "run", without=())
     words = (*training("em_apl", tmp_path), "--overwrite")
-    assert spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code == -9
+    assert (
+        spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code
+        == -9
+    )
     spml(*training("em_apl", tmp_path), "--resume").refused("was begun with")
     assert contents(tmp_path / "run", without=()) == old  # and the old run is back
-    assert spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code == -9
+    assert (
+        spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code
+        == -9
+    )
     assert spml(*words).code == 0
     same(tmp_path / "run", undisturbed("em_apl"))
 
@@ -94,9 +100,20 @@ def test_killed_at_random_moments(training, undisturbed, calls, tmp_path, method
     for place in (sorted(PLACES)[number % len(PLACES)], draw.choice(sorted(PLACES))):
         where, after = PLACES[place]
         what = "cut" if place == "writing" and draw.random() < 0.7 else "kill"
-        faults.append(Fault(what, where, draw.randint(1, calls[method][place]), str(draw.randint(1, 40000)), after))
+        faults.append(
+            Fault(
+                what,
+                where,
+                draw.randint(1, calls[method][place]),
+                str(draw.randint(1, 40000)),
+                after,
+            )
+        )
     more = (AT_ONCE, BESIDE)[: draw.randint(1, 2)]
-    codes = [spml(*words, faults=(faults[0], *more)).code, spml(*words, "--resume", faults=(faults[1], *more)).code]
+    codes = [
+        spml(*words, faults=(faults[0], *more)).code,
+        spml(*words, "--resume", faults=(faults[1], *more)).code,
+    ]
     assert codes[0] in (0, *SIGNALS) and codes[1] in (0, *SIGNALS), codes
     assert not often or codes[0] in SIGNALS
     if codes[1]:

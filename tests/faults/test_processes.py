@@ -23,7 +23,20 @@ METHOD = ("--method", "em_apl", "--set", "warmup=1")
 @pytest.fixture(scope="module")
 def words(scenes_file):
     """A run whose figures do not depend on who computes them: no batch statistics, SGD."""
-    common = ("--backbone", "tiny", "--epochs", 3, "--batch-size", 8, "--lr", 0.01, "--head-lr", 1, "--flip", False)
+    common = (
+        "--backbone",
+        "tiny",
+        "--epochs",
+        3,
+        "--batch-size",
+        8,
+        "--lr",
+        0.01,
+        "--head-lr",
+        1,
+        "--flip",
+        False,
+    )
     more = ("--optimizer", "sgd", "--frozen-norm", "--accelerator", "cpu")
     return ("train", scenes_file, "--labels", "complete", *common, *more, *METHOD)
 
@@ -54,16 +67,23 @@ def test_ctrl_c_saves_once_and_the_run_goes_on_in_one_process(words, alone, tmp_
     run = tmp_path / "run"
     stopped = ended(program(*words, *TWO, "--out", run, faults=(Fault("group", STEP, 23),)))
     stopped.interrupted()
-    assert stopped.err.count("\n") == 2 and "--devices 2" in stopped.err and "--resume" in stopped.err
+    assert (
+        stopped.err.count("\n") == 2 and "--devices 2" in stopped.err and "--resume" in stopped.err
+    )
     resumed = spml(*words, "--out", run, "--resume")
     assert resumed.code == 0, resumed
-    assert "going on after epoch 1 of 3, batch 10 of the next" in resumed.out  # all agree after every tenth step
+    assert (
+        "going on after epoch 1 of 3, batch 10 of the next" in resumed.out
+    )  # all agree after every tenth step
     alike(run, alone)
 
 
 def test_a_worker_that_is_killed_ends_the_run(words, alone, tmp_path):
     run, log = tmp_path / "run", tmp_path / "killed"
-    faults = (Fault("note", STEP, 20, str(log), rank=1), Fault("kill", STEP, 20, after=True, rank=1))
+    faults = (
+        Fault("note", STEP, 20, str(log), rank=1),
+        Fault("kill", STEP, 20, after=True, rank=1),
+    )
     process = program(*words, *TWO, "--out", run, faults=faults)
     until(log, process)
     killed = time.monotonic()
@@ -94,7 +114,9 @@ def test_two_devices_give_what_one_does_and_take_over_its_run(words, alone, tmp_
     run = tmp_path / "run"
     spml(*words, "--out", run, faults=(Fault("terminate", STEP, 18),)).interrupted()
     faults = (
-        Fault("slow", "spml.runs.folder:RunFolder.write_result", 1, "3"),  # the other needs no result, and leaves
+        Fault(
+            "slow", "spml.runs.folder:RunFolder.write_result", 1, "3"
+        ),  # the other needs no result, and leaves
         Fault("note", "spml.report:write_report", 0, str(tmp_path / "reported"), rank=1),
     )
     done = ended(program(*words, *TWO, "--out", run, "--resume", "--quiet", faults=faults))
@@ -115,7 +137,9 @@ def test_torchrun(words, alone, tmp_path, monkeypatch):
 @pytest.mark.faults
 def test_torchrun_ends_with_a_worker(words, alone, tmp_path):
     run = tmp_path / "run"
-    died = ended(program(*words, "--out", run, faults=(Fault("kill", STEP, 20, rank=1),), launcher=TORCHRUN))
+    died = ended(
+        program(*words, "--out", run, faults=(Fault("kill", STEP, 20, rank=1),), launcher=TORCHRUN)
+    )
     assert died.code != 0 and "Signal 9 (SIGKILL)" in died.err
     assert spml(*words, "--out", run, "--resume").code == 0
     alike(run, alone)
@@ -134,14 +158,20 @@ def test_torchrun_saves_and_tells_once(words, alone, tmp_path):
     assert resumed.code == 0 and "of the next" in resumed.out
     alike(run, alone)
     wrong = ("--method", "tests.faults.methods:broken", "--set", "step=20")
-    stopped = ended(program(*words[: -len(METHOD)], *wrong, "--out", tmp_path / "wrong", launcher=TORCHRUN))
-    assert stopped.code != 0 and stopped.err.count("spml: ") == stopped.err.count("loss is nan") == 1, stopped
+    stopped = ended(
+        program(*words[: -len(METHOD)], *wrong, "--out", tmp_path / "wrong", launcher=TORCHRUN)
+    )
+    assert (
+        stopped.code != 0 and stopped.err.count("spml: ") == stopped.err.count("loss is nan") == 1
+    ), stopped
 
 
 @pytest.mark.faults
 def test_the_first_process_takes_the_others_with_it(words, tmp_path):
     run, log = tmp_path / "run", tmp_path / "pid"
-    process = program(*words, *TWO, "--out", run, faults=(Fault("process", STEP, 20, str(log), rank=1),))
+    process = program(
+        *words, *TWO, "--out", run, faults=(Fault("process", STEP, 20, str(log), rank=1),)
+    )
     killed_first(log, process)
 
 
@@ -196,7 +226,11 @@ def test_a_workers_own_error_is_told(words, alone, tmp_path):
     died = ended(program(*words, *TWO, "--out", run, faults=faults))
     assert died.code == 2, died
     lines = died.err.splitlines()
-    assert len(lines) == 2 and "out of memory" in lines[0] and "process 2 of 2 ended with exit code 2" in lines[1]
+    assert (
+        len(lines) == 2
+        and "out of memory" in lines[0]
+        and "process 2 of 2 ended with exit code 2" in lines[1]
+    )
     assert spml(*words, "--out", run, "--resume").code == 0
     alike(run, alone)
 
@@ -217,7 +251,12 @@ def test_batches_that_are_left_out_are_left_out_by_all(words, tmp_path):
         done = ended(program(*common, tmp_path / f"{name}2", *TWO))
         assert done.code == 0, done
         assert spml(*common, tmp_path / f"{name}1").code == 0
-        assert [line.get("skipped") for line in history(tmp_path / f"{name}2")] == [None, None, 1, None]
+        assert [line.get("skipped") for line in history(tmp_path / f"{name}2")] == [
+            None,
+            None,
+            1,
+            None,
+        ]
         alike(tmp_path / f"{name}2", tmp_path / f"{name}1")
 
 

@@ -21,7 +21,13 @@ def steps(path):
 def in_peace(training, tmp_path_factory):
     """The steps of an undisturbed run."""
     folder = tmp_path_factory.mktemp("peace")
-    assert spml(*training("em_apl", folder), faults=(Fault("note_step", STEP, 0, str(folder / "steps")),)).code == 0
+    assert (
+        spml(
+            *training("em_apl", folder),
+            faults=(Fault("note_step", STEP, 0, str(folder / "steps")),),
+        ).code
+        == 0
+    )
     return steps(folder / "steps")
 
 
@@ -34,7 +40,9 @@ MOMENTS = {  # and the steps that are done by then; 40 items are scored in 2 bat
 }
 
 
-@pytest.mark.parametrize("more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"]
+)
 @pytest.mark.parametrize("fault,done", MOMENTS.values(), ids=MOMENTS)
 def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault, done, more):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
@@ -55,8 +63,14 @@ NOTHING_YET = {
     "decoding pictures": (Fault("interrupt", DECODED, 9), ()),
     "decoding, by SIGTERM": (Fault("terminate", DECODED, 9), ()),
     "the first validation": (Fault("terminate", SCORED, 1), ()),
-    "features of the linear start": (Fault("interrupt", "spml.train.linear_init:LinearInit._look", 3), LINEAR),
-    "the linear start": (Fault("terminate", "spml.train.linear_init:LinearInit._detailed", 7), LINEAR),
+    "features of the linear start": (
+        Fault("interrupt", "spml.train.linear_init:LinearInit._look", 3),
+        LINEAR,
+    ),
+    "the linear start": (
+        Fault("terminate", "spml.train.linear_init:LinearInit._detailed", 7),
+        LINEAR,
+    ),
 }
 
 
@@ -73,10 +87,15 @@ def test_where_nothing_is_done_nothing_is_left(training, undisturbed, tmp_path, 
 
 def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
-    faults = (Fault("note_step", STEP, 0, str(log)), *(Fault("interrupt", STEP, 8) for _ in range(2)))
+    faults = (
+        Fault("note_step", STEP, 0, str(log)),
+        *(Fault("interrupt", STEP, 8) for _ in range(2)),
+    )
     stopped = spml(*words, faults=faults)
     stopped.interrupted()
-    assert "--resume" in stopped.err and len(steps(log)) == 8  # the eighth was begun, and is not saved
+    assert (
+        "--resume" in stopped.err and len(steps(log)) == 8
+    )  # the eighth was begun, and is not saved
     resumed = spml(*words, "--resume")
     assert resumed.code == 0 and "going on after epoch 1 of 3\n" in resumed.out
     same(tmp_path / "run", undisturbed("em_apl"))
@@ -84,7 +103,10 @@ def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
 
 def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbed, tmp_path):
     words = training("em_apl", tmp_path)
-    assert spml(*words, faults=(Fault("terminate", "spml.runs.folder:RunFolder.write_result"),)).code == 0
+    assert (
+        spml(*words, faults=(Fault("terminate", "spml.runs.folder:RunFolder.write_result"),)).code
+        == 0
+    )
     assert outcome(tmp_path / "run") == outcome(undisturbed("em_apl"))
     assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
 
@@ -92,6 +114,8 @@ def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbe
 def test_the_command_to_go_on_is_not_told_of_a_run_that_is_gone(training, tmp_path):
     assert spml(*training("drawn", tmp_path)).code == 0
     before = contents(tmp_path / "run", without=())
-    stopped = spml(*training("em_apl", tmp_path), "--overwrite", faults=(Fault("interrupt", SCORED, 1),))
+    stopped = spml(
+        *training("em_apl", tmp_path), "--overwrite", faults=(Fault("interrupt", SCORED, 1),)
+    )
     stopped.interrupted()
     assert "go on with" not in stopped.err and contents(tmp_path / "run", without=()) == before

@@ -12,24 +12,45 @@ from tests.faults.test_kill import BESIDE, STEP, same
 
 LITTLE = "900"  # bytes that a file may have
 FULL = {  # what fails, and the file that is named
-    "the first checkpoint": (Fault("limit", "spml.runs.folder:write_checkpoint", 1, LITTLE), "last.ckpt"),
+    "the first checkpoint": (
+        Fault("limit", "spml.runs.folder:write_checkpoint", 1, LITTLE),
+        "last.ckpt",
+    ),
     "a checkpoint": (Fault("limit", "spml.runs.folder:write_checkpoint", 2, LITTLE), "last.ckpt"),
     "its checksum": (Fault("full", "spml.runs.checkpoint:_digest", 2), "last.ckpt"),
-    "scores": (Fault("limit", "spml.runs.folder:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
-    "history": (Fault("limit", "spml.runs.folder:RunFolder.write_history", 3, "50"), "history.jsonl"),
-    "the best model": (Fault("limit", "spml.train.loop:save_model", 2, LITTLE), "best/model.safetensors"),
+    "scores": (
+        Fault("limit", "spml.runs.folder:RunFolder.write_scores", 3, "300"),
+        "scores/val-02.npz",
+    ),
+    "history": (
+        Fault("limit", "spml.runs.folder:RunFolder.write_history", 3, "50"),
+        "history.jsonl",
+    ),
+    "the best model": (
+        Fault("limit", "spml.train.loop:save_model", 2, LITTLE),
+        "best/model.safetensors",
+    ),
     "its description": (Fault("limit", "spml.model.store:write_json", 2, "100"), "best/model.json"),
-    "the result": (Fault("limit", "spml.runs.folder:RunFolder.write_result", 1, "100"), "result.json"),
+    "the result": (
+        Fault("limit", "spml.runs.folder:RunFolder.write_result", 1, "100"),
+        "result.json",
+    ),
     "the report": (Fault("limit", "spml.report:write_report", 1, LITTLE), "report.html"),
 }
 
 
-@pytest.mark.parametrize("more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"]
+)
 @pytest.mark.parametrize("fault,name", FULL.values(), ids=FULL)
-def test_on_a_full_disk_the_last_checkpoint_is_whole(training, undisturbed, tmp_path, fault, name, more):
+def test_on_a_full_disk_the_last_checkpoint_is_whole(
+    training, undisturbed, tmp_path, fault, name, more
+):
     words = training("em_apl", tmp_path)
     stopped = spml(*words, faults=(fault, *more))
-    stopped.refused("cannot be written", "run/" if more else f"run/{name}")  # beside, another may come before it
+    stopped.refused(
+        "cannot be written", "run/" if more else f"run/{name}"
+    )  # beside, another may come before it
     if fault.call > 1 or name in ("result.json", "report.html"):
         assert read_checkpoint(tmp_path / "run/last.ckpt")["epoch"] in (1, 2, 3)
     assert not list(tmp_path.rglob("*.part"))
@@ -48,7 +69,9 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(training, undisturbed, tmp_
 )
 def test_a_cache_without_room_is_refused_and_goes_on(training, undisturbed, tmp_path, fault):
     words = training("em_apl", tmp_path)
-    spml(*words, faults=(fault,)).refused("cache in", "give --cache-dir with another folder, or --cache none")
+    spml(*words, faults=(fault,)).refused(
+        "cache in", "give --cache-dir with another folder, or --cache none"
+    )
     assert not (tmp_path / "run").exists()
     assert spml(*words).code == 0
     same(tmp_path / "run", undisturbed("em_apl"))
@@ -56,11 +79,15 @@ def test_a_cache_without_room_is_refused_and_goes_on(training, undisturbed, tmp_
 
 def test_a_folder_that_cannot_be_written_to(training, undisturbed, tmp_path):
     words, run = training("em_apl", tmp_path), tmp_path / "run"
-    spml(*words, faults=(Fault("read_only", STEP, 8, str(run)),)).refused(f"{run}", "Permission denied")
+    spml(*words, faults=(Fault("read_only", STEP, 8, str(run)),)).refused(
+        f"{run}", "Permission denied"
+    )
     for folder in (run, run / "best", run / "scores"):
         folder.chmod(0o755)
     before = contents(run, without=())
-    again = spml(*words, "--resume", faults=(Fault("read_only", "spml.train.fitting:resolve", 1, str(run)),))
+    again = spml(
+        *words, "--resume", faults=(Fault("read_only", "spml.train.fitting:resolve", 1, str(run)),)
+    )
     again.refused(f"{run}", "Permission denied")
     for folder in (run, run / "best", run / "scores"):
         folder.chmod(0o755)
@@ -73,7 +100,9 @@ def test_a_place_where_no_run_can_begin(training, tmp_path):
     place = tmp_path / "mine"
     place.mkdir()
     words = training("em_apl", place)
-    spml(*words, faults=(Fault("read_only", "spml.train.fitting:resolve", 1, str(place)),)).refused("Permission denied")
+    spml(*words, faults=(Fault("read_only", "spml.train.fitting:resolve", 1, str(place)),)).refused(
+        "Permission denied"
+    )
     place.chmod(0o755)
     assert not list(place.iterdir())
 
@@ -94,7 +123,9 @@ def test_a_picture_that_vanishes(training, undisturbed, photos, tmp_path):
 @pytest.mark.parametrize("step,left", [(8, True), (3, False)])
 def test_a_batch_that_does_not_fit_in_memory(training, undisturbed, tmp_path, step, left):
     words = training("em_apl", tmp_path)
-    spml(*words, faults=(Fault("memory", STEP, step),)).refused("out of memory with batches of 8", "--batch-size")
+    spml(*words, faults=(Fault("memory", STEP, step),)).refused(
+        "out of memory with batches of 8", "--batch-size"
+    )
     assert (tmp_path / "run").exists() == left
     assert spml(*words, "--resume").code == 0
     same(tmp_path / "run", undisturbed("em_apl"))

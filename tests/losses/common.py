@@ -15,14 +15,20 @@ EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losse
 FEATURES = {  # what heads show these methods of a batch of one's own
     "mime": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
     "smile": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
-    "en": lambda items, classes: torch.linspace(-9, 9, items * classes * 6).view(items, classes, 3, 2),
+    "en": lambda items, classes: torch.linspace(-9, 9, items * classes * 6).view(
+        items, classes, 3, 2
+    ),
     "lagc": lambda items, classes: embeddings(2 * items, classes, 6),
 }
 
 
 def embeddings(items: int, classes: int, size: int) -> Tensor:
     """Of each label, in numbers that every precision holds; the last is a deviation and so above 0."""
-    drawn = torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1)).bfloat16().float()
+    drawn = (
+        torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1))
+        .bfloat16()
+        .float()
+    )
     return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
 
 

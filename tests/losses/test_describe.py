@@ -43,7 +43,9 @@ def test_the_table_says_what_runs() -> None:
     assert row("epr")[5] == "mean, plus (Σp/B − 1.5)²/C²"
 
 
-def test_rewriting_replaces_only_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rewriting_replaces_only_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- generated: framework_table -->\nold\n<!-- end -->\nafter\n")
     main([str(page)])
@@ -60,12 +62,17 @@ def test_rewriting_replaces_only_the_table(tmp_path: Path, capsys: pytest.Captur
 def test_a_page_may_have_several_tables_and_those_of_others() -> None:
     other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
     text = f"{other}<!-- generated: options an -->\n<!-- end -->\n<!-- generated: options not_yet -->\n<!-- end -->\n"
-    assert rewritten(text) == text.replace("options an -->\n", f"options an -->\n{options_table('an')}")
+    assert rewritten(text) == text.replace(
+        "options an -->\n", f"options an -->\n{options_table('an')}"
+    )
 
 
 def test_options_are_those_of_the_signature_with_published_values_and_sources() -> None:
     lines = options_table("em_apl").splitlines()
-    assert "| `theta` | `0.9` | share of each class's unknown labels that has a pseudo-label in the end. |" in lines
+    assert (
+        "| `theta` | `0.9` | share of each class's unknown labels that has a pseudo-label in the end. |"
+        in lines
+    )
     assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in lines
     assert "1: Correr-Zhou/SPML-AckTheUnknown, settings per data set." in lines
     assert "| `gamma_pos` | 1 | 0 | 1 | 1 | 1, 2 |" in options_table("asl")

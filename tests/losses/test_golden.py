@@ -20,14 +20,22 @@ def test_no_case_is_lost() -> None:
     assert {case["method"] for _, case in CASES} <= set(losses.names())
 
 
-@pytest.mark.parametrize(("number", "case"), CASES, ids=[f"{number}-{case['case']}" for number, case in CASES])
+@pytest.mark.parametrize(
+    ("number", "case"), CASES, ids=[f"{number}-{case['case']}" for number, case in CASES]
+)
 def test_golden_value_and_gradient(number: int, case: dict[str, Any]) -> None:
     logits = torch.tensor(BATCHES[number]["logits"], dtype=torch.float64)
     observed = torch.tensor(BATCHES[number]["observed"])
     options = dict(case["options"])
     epoch = options.pop("epoch", 1)
-    options |= {key: torch.tensor(case[key], dtype=torch.float64) for key in ("estimated", "table") if key in case}
-    value, gradient = value_and_gradient(build(case["method"], observed, **options), logits, observed, epoch=epoch)
+    options |= {
+        key: torch.tensor(case[key], dtype=torch.float64)
+        for key in ("estimated", "table")
+        if key in case
+    }
+    value, gradient = value_and_gradient(
+        build(case["method"], observed, **options), logits, observed, epoch=epoch
+    )
 
     tolerance = 1e-8 if case["method"] == "ll_ct" else 1e-9
     assert value.item() == pytest.approx(case["value"], rel=0, abs=tolerance)

@@ -13,8 +13,18 @@ from spml.losses.context import Context
 def picked(logits: torch.Tensor, observed: torch.Tensor, delta: float, epoch: int) -> torch.Tensor:
     """Entries that a method treats otherwise than assume-negative does."""
     plain = losses.create("an", reduction="none")(logits, observed)
-    rejected = losses.create("ll_r", delta=delta, reduction="none")(logits, observed, epoch=epoch, epochs=10) != plain
-    corrected = losses.create("ll_ct", delta=delta, reduction="none")(logits, observed, epoch=epoch, epochs=10) != plain
+    rejected = (
+        losses.create("ll_r", delta=delta, reduction="none")(
+            logits, observed, epoch=epoch, epochs=10
+        )
+        != plain
+    )
+    corrected = (
+        losses.create("ll_ct", delta=delta, reduction="none")(
+            logits, observed, epoch=epoch, epochs=10
+        )
+        != plain
+    )
     assert torch.equal(rejected, corrected)
     return rejected
 
@@ -49,7 +59,9 @@ def test_a_share_that_is_a_whole_number_of_entries_is_not_rounded_up() -> None:
 
 @pytest.mark.parametrize("delta", [0.6, 0.9, 1.0])
 @pytest.mark.parametrize("epoch", [2, 3, 10])
-def test_known_labels_are_never_picked_even_when_all_unknown_ones_are(delta: float, epoch: int) -> None:
+def test_known_labels_are_never_picked_even_when_all_unknown_ones_are(
+    delta: float, epoch: int
+) -> None:
     logits, observed = batch(4, 6)
     observed[:, 1:3] = -1
     logits[:, :3] += 10
@@ -78,9 +90,13 @@ def test_ranking_sees_differences_that_the_loss_in_float32_does_not() -> None:
 def test_rejected_entries_stay_in_the_denominator() -> None:
     logits, observed = batch(4, 6)
     loss = losses.create("ll_r", delta=0.25)
-    entries = losses.create("ll_r", delta=0.25, reduction="none")(logits, observed, epoch=2, epochs=8)
+    entries = losses.create("ll_r", delta=0.25, reduction="none")(
+        logits, observed, epoch=2, epochs=8
+    )
     assert (entries == 0).sum() == 6
-    assert loss(logits, observed, epoch=2, epochs=8).item() == pytest.approx(entries.sum().item() / 24)
+    assert loss(logits, observed, epoch=2, epochs=8).item() == pytest.approx(
+        entries.sum().item() / 24
+    )
 
 
 @pytest.mark.parametrize("delta", [-0.1, 20])

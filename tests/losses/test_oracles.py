@@ -20,11 +20,14 @@ def sigmoid(z: float) -> float:
     return 1 / (1 + exp(-z))
 
 
-def entrywise(positive: Callable[..., float], unknown: Callable[..., float], negative: Callable[..., float]) -> Oracle:
+def entrywise(
+    positive: Callable[..., float], unknown: Callable[..., float], negative: Callable[..., float]
+) -> Oracle:
     """A loss whose entries do not depend on one another, from its three cases as functions of the logit."""
     case = {1: positive, 0: unknown, -1: negative}
     return lambda z, s: [
-        [case[label](logit) for logit, label in zip(*row, strict=True)] for row in zip(z, s, strict=True)
+        [case[label](logit) for logit, label in zip(*row, strict=True)]
+        for row in zip(z, s, strict=True)
     ]
 
 
@@ -94,7 +97,8 @@ def large_loss(rate: float, flip: bool) -> Oracle:
         entries = an()(z, s)
         cells = [(i, c) for i in range(len(z)) for c in range(len(z[0]))]
         unknown = sorted(
-            (cell for cell in cells if s[cell[0]][cell[1]] == 0), key=lambda cell: -entries[cell[0]][cell[1]]
+            (cell for cell in cells if s[cell[0]][cell[1]] == 0),
+            key=lambda cell: -entries[cell[0]][cell[1]],
         )
         for i, c in unknown[: ceil(round(len(cells) * rate, 9))]:
             entries[i][c] = log_p(z[i][c]) if flip else 0.0
@@ -108,7 +112,9 @@ def em(alpha: float, eps: float = 0.0) -> Oracle:
         p = sigmoid(z)
         return alpha * (p * log(p + eps) + (1 - p) * log(1 - p + eps))
 
-    return entrywise(lambda z: -log(sigmoid(z) + eps), unknown, lambda z: -log(1 - sigmoid(z) + eps))
+    return entrywise(
+        lambda z: -log(sigmoid(z) + eps), unknown, lambda z: -log(1 - sigmoid(z) + eps)
+    )
 
 
 def two_class(loss: Callable[[float], float]) -> Oracle:
@@ -142,7 +148,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, int], Oracle]] = [
     ("asl", {"gamma_neg": 2, "gamma_pos": 0, "clip": 0.2}, {}, asl(2, 0, 0.2)),
     ("asl", {"gamma_neg": 3, "clip": 0}, {}, asl(3, 1, 0)),
     ("hill", {}, {}, hill(1.5, lambda z: focal_margin(z, 1, 2))),
-    ("hill", {"lam": 1.2, "margin": 0.5, "gamma": 1}, {}, hill(1.2, lambda z: focal_margin(z, 0.5, 1))),
+    (
+        "hill",
+        {"lam": 1.2, "margin": 0.5, "gamma": 1},
+        {},
+        hill(1.2, lambda z: focal_margin(z, 0.5, 1)),
+    ),
     ("hill", {"variant": "gr"}, {}, hill(1.5, log_p)),
     ("splc", {}, {"epoch": 1}, splc(0.6, active=False)),
     ("splc", {}, {"epoch": 2}, splc(0.6, active=True)),
@@ -154,11 +165,26 @@ CASES: list[tuple[str, dict[str, Any], dict[str, int], Oracle]] = [
     ("em", {"alpha": 0.5, "eps": 1e-2}, {}, em(0.5, 1e-2)),
     ("gce", {}, {}, two_class(lambda pi: (1 - pi**0.7) / 0.7)),
     ("sce", {}, {}, two_class(lambda pi: -0.1 * log(pi) + 4 * (1 - pi))),
-    ("sce", {"alpha": 2, "beta": 0.5, "A": -6}, {}, two_class(lambda pi: -2 * log(pi) + 3 * (1 - pi))),
+    (
+        "sce",
+        {"alpha": 2, "beta": 0.5, "A": -6},
+        {},
+        two_class(lambda pi: -2 * log(pi) + 3 * (1 - pi)),
+    ),
     ("taylor_ce", {}, {}, two_class(lambda pi: (1 - pi) + (1 - pi) ** 2 / 2)),
-    ("taylor_ce", {"order": 4}, {}, two_class(lambda pi: sum((1 - pi) ** i / i for i in range(1, 5)))),
+    (
+        "taylor_ce",
+        {"order": 4},
+        {},
+        two_class(lambda pi: sum((1 - pi) ** i / i for i in range(1, 5))),
+    ),
     ("gr", {}, {"epoch": 5, "epochs": 8}, gr(1.0, -2, 0.6875, 1.0625, 0, 0.01, 1)),
-    ("gr", COCO | {"q3": 1.5, "q2": 0.3}, {"epoch": 5, "epochs": 8}, gr(5, -5, 0.6875, 1.0625, 0, 0.3, 1.5)),
+    (
+        "gr",
+        COCO | {"q3": 1.5, "q2": 0.3},
+        {"epoch": 5, "epochs": 8},
+        gr(5, -5, 0.6875, 1.0625, 0, 0.3, 1.5),
+    ),
     (
         "gr",
         COCO | {"variant": "paper", "reduction": "mean"},
@@ -176,7 +202,9 @@ def test_every_loss_of_this_room_has_an_oracle() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
-    ("name", "options", "call", "oracle"), CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)]
+    ("name", "options", "call", "oracle"),
+    CASES,
+    ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)],
 )
 def test_loss_is_its_formula(
     name: str, options: dict[str, Any], call: dict[str, int], oracle: Oracle, seed: int

@@ -4,7 +4,16 @@ import pytest
 import torch
 
 from spml import losses
-from spml.losses.components import Constant, Gaussian, Largest, Logistic, OutsideGap, OverOthers, Step, TwoThresholds
+from spml.losses.components import (
+    Constant,
+    Gaussian,
+    Largest,
+    Logistic,
+    OutsideGap,
+    OverOthers,
+    Step,
+    TwoThresholds,
+)
 from spml.losses.context import Context
 from spml.losses.terms import Absent, Log
 
@@ -25,7 +34,9 @@ def test_two_thresholds_include_both_ends_and_leave_out_what_lies_between() -> N
 
 
 def test_thresholds_may_move() -> None:
-    assert Step((0.05, 0.85))(P, CONTEXT).tolist() == [[0, 0, 1, 1, 1]]  # at 0.35 after three of eight epochs
+    assert Step((0.05, 0.85))(P, CONTEXT).tolist() == [
+        [0, 0, 1, 1, 1]
+    ]  # at 0.35 after three of eight epochs
 
 
 def test_constants_and_weights() -> None:
@@ -89,7 +100,9 @@ def test_focusing_of_absent_labels_carries_gradient_unless_detached() -> None:
         ("gr", {"w": (0, 1, "x")}, "is not a number, .start, end. or one number per class"),
     ],
 )
-def test_parts_refuse_values_that_make_no_loss(name: str, options: dict[str, object], message: str) -> None:
+def test_parts_refuse_values_that_make_no_loss(
+    name: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
@@ -98,14 +111,16 @@ def test_focusing_and_clipping_may_be_nothing() -> None:
     logits, observed = random_batch()
     plain = losses.create("an")(logits, observed)
     assert losses.create("focal", gamma=0.0)(logits, observed).item() == pytest.approx(plain.item())
-    assert losses.create("asl", gamma_pos=0.0, gamma_neg=0.0, clip=0.0)(logits, observed).item() == pytest.approx(
-        plain.item()
-    )
+    assert losses.create("asl", gamma_pos=0.0, gamma_neg=0.0, clip=0.0)(
+        logits, observed
+    ).item() == pytest.approx(plain.item())
 
 
 def test_a_loss_put_together_by_hand_is_checked() -> None:
     parts = (Log(), None, Absent(Log()))
-    with pytest.raises(ValueError, match="reduction is one of mean, sum, sum_classes, none, not 'avg'"):
+    with pytest.raises(
+        ValueError, match="reduction is one of mean, sum, sum_classes, none, not 'avg'"
+    ):
         losses.UnifiedLoss(Constant(0), Constant(1), *parts, reduction="avg")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs an l2"):
         losses.UnifiedLoss(Constant(0.5), Constant(1), *parts)(*random_batch())

@@ -15,7 +15,10 @@ from .common import NAMES
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_method_has_settings_for_every_benchmark(name: str, dataset: str) -> None:
     preset = losses.preset(name, dataset)
-    options, settings = {option.name for option in losses.options(name)}, {field.name for field in fields(Settings)}
+    options, settings = (
+        {option.name for option in losses.options(name)},
+        {field.name for field in fields(Settings)},
+    )
     assert set(preset.options) <= options
     assert {"lr", "batch_size", "epochs", "head_lr"} <= set(preset.training) <= settings
     assert set(preset.search) <= options | settings
@@ -30,7 +33,11 @@ def test_every_method_has_settings_for_every_benchmark(name: str, dataset: str) 
 
 def test_every_method_has_values_of_its_own() -> None:
     for name in NAMES:
-        sources = [source for dataset in DATASETS for source in losses.preset(name, dataset).sources.values()]
+        sources = [
+            source
+            for dataset in DATASETS
+            for source in losses.preset(name, dataset).sources.values()
+        ]
         assert any(source != GR_TRAINING for source in sources), f"{name}: nothing but the protocol"
 
 
@@ -49,7 +56,13 @@ def test_gr_has_the_papers_table(
     preset = losses.preset("gr", dataset)
     options = {"q2": 0.01, "q3": q3, "w": (0, w), "b": (-2, b), "mu": (0.5, 0.8), "sigma": (2, 0.5)}
     assert preset.options == options
-    expected = {"batch_size": batch_size, "lr": lr, "epochs": epochs, "head_lr": 10, "patience_drop": 2}
+    expected = {
+        "batch_size": batch_size,
+        "lr": lr,
+        "epochs": epochs,
+        "head_lr": 10,
+        "patience_drop": 2,
+    }
     assert preset.training == expected
 
 
@@ -125,8 +138,16 @@ def test_training_settings_of_em_and_large_loss() -> None:
     assert losses.preset("em", "cub").training == {**cub, "patience_drop": 0}
     assert losses.preset("em_apl", "cub").training == cub
     voc = losses.preset("ll_r", "voc").training
-    assert (voc["optimizer"], voc["lr"], voc["weight_decay"], voc["batch_size"]) == ("sgd", 5e-3, 1e-3, 16)
-    assert voc["patience_drop"] == 3 and "patience_drop" not in losses.preset("boostlu", "voc").training
+    assert (voc["optimizer"], voc["lr"], voc["weight_decay"], voc["batch_size"]) == (
+        "sgd",
+        5e-3,
+        1e-3,
+        16,
+    )
+    assert (
+        voc["patience_drop"] == 3
+        and "patience_drop" not in losses.preset("boostlu", "voc").training
+    )
 
 
 @pytest.mark.parametrize("name", ["an", "an_ls", "wan", "epr", "role", "full"])
@@ -139,7 +160,9 @@ def test_the_first_methods_were_searched_over_rates_and_batches(name: str) -> No
 @pytest.mark.parametrize(
     ("name", "lr", "batch_sizes"), [("an_ls", 1e-4, (8, 8, 16, 8)), ("role", 1e-3, (16, 16, 16, 8))]
 )
-def test_settings_of_the_head_trained_alone(name: str, lr: float, batch_sizes: tuple[int, ...]) -> None:
+def test_settings_of_the_head_trained_alone(
+    name: str, lr: float, batch_sizes: tuple[int, ...]
+) -> None:
     training = [losses.preset(name, dataset).training for dataset in DATASETS]
     assert {each["linear_lr"] for each in training} == {lr}
     assert tuple(each["linear_batch_size"] for each in training) == batch_sizes
@@ -149,7 +172,13 @@ def test_settings_of_the_head_trained_alone(name: str, lr: float, batch_sizes: t
 @pytest.mark.parametrize(("name", "epochs"), [("asl", 40), ("hill", 31), ("splc", 31)])
 def test_the_recipe_for_coco_comes_with_its_sum(name: str, epochs: int) -> None:
     coco = losses.preset(name, "coco")
-    recipe = {"batch_size": 128, "lr": 1e-4, "head_lr": 1, "schedule": "one-cycle", "weight_decay": 1e-4}
+    recipe = {
+        "batch_size": 128,
+        "lr": 1e-4,
+        "head_lr": 1,
+        "schedule": "one-cycle",
+        "weight_decay": 1e-4,
+    }
     assert coco.training == {**recipe, "epochs": epochs} and coco.options["reduction"] == "sum"
     voc = losses.preset(name, "voc")
     assert "reduction" not in voc.options and voc.training == losses.preset("focal", "voc").training
@@ -166,14 +195,20 @@ def test_settings_of_mime() -> None:
 
 def test_learned_gr_starts_where_its_code_does() -> None:
     coco = losses.preset("gr_learnable", "coco")
-    gr = {name: value for name, value in losses.preset("gr", "coco").options.items() if name not in ("w", "b")}
+    gr = {
+        name: value
+        for name, value in losses.preset("gr", "coco").options.items()
+        if name not in ("w", "b")
+    }
     own = {"own_lr": 0.1, "own_momentum": 0.9, "own_decay": 1e-3}
     assert coco.options == {**gr, "w": 0.0, "b": -2.0, **own}
     assert coco.training == losses.preset("gr", "coco").training
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(ValueError, match="presets exist for voc, coco, nuswide, cub, not 'imagenet'"):
+    with pytest.raises(
+        ValueError, match="presets exist for voc, coco, nuswide, cub, not 'imagenet'"
+    ):
         losses.preset("gr", "imagenet")
     with pytest.raises(ValueError, match=r"no method 'grr'; 'gr'\?"):
         losses.preset("grr", "voc")

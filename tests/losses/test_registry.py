@@ -83,7 +83,9 @@ def test_options_come_from_the_signature() -> None:
     found = {option.name: option for option in losses.options("gr")}
     assert list(found)[:4] == ["variant", "q1", "q2", "q3"]
     assert found["w"].default == (0.0, 2.0)
-    assert found["schedule"].help.startswith('"official": w and b have gone (epoch - 1) / epochs of their way, mu')
+    assert found["schedule"].help.startswith(
+        '"official": w and b have gone (epoch - 1) / epochs of their way, mu'
+    )
     assert losses.needs("gr") == frozenset()
 
 
@@ -94,21 +96,65 @@ PUBLISHED = {
     "focal": {"gamma": 2},
     "asl": {"gamma_neg": 4, "gamma_pos": 1, "clip": 0.05, "detach": True},
     "hill": {"variant": "original", "lam": 1.5, "margin": 1, "gamma": 2},
-    "splc": {"variant": "original", "tau": 0.6, "margin": 1, "gamma": 2, "lam": 1.5, "from_epoch": 2},
+    "splc": {
+        "variant": "original",
+        "tau": 0.6,
+        "margin": 1,
+        "gamma": 2,
+        "lam": 1.5,
+        "from_epoch": 2,
+    },
     "ll_r": {"delta": 0.002},
     "ll_ct": {"delta": 0.002},
     "ll_cp": {"delta": 0.001, "variant": "meant"},
     "boostlu": {"delta": 0.005},
     "em": {"alpha": 0.2},
     "em_apl": {"alpha": 0.2, "beta": 0.02, "theta": 0.9, "warmup": 5, "base": "em"},
-    "en": {"momentum": 0.8, "count": "observed", "start": "observed", "cl": 0, "scl": 0, "power": 2},
+    "en": {
+        "momentum": 0.8,
+        "count": "observed",
+        "start": "observed",
+        "cl": 0,
+        "scl": 0,
+        "power": 2,
+    },
     "mime": {"rule": "add", "theta": 0.95, "warmup": 2, "beta": 1e-4, "sample": True},
     "crisp": {"positive_weight": 2, "prior_weight": 1, "delta": 0.01, "tau": 0.01},
-    "lagc": {"tau": 0.6, "tau_second": 0.9, "temperature": 0.5, "queue": 512, "size": 128, "first": 0.5},
-    "smile": {"k": 3, "gamma": 1e-3, "delta": 1, "temperature": 1, "kl": "correct", "own_lr": 1e-3, "sample": True}
-    | {"alpha": 0.1, "beta": 0.01, "theta": 0.01, "lam": 0.1, "kl_embedding": 1e-5, "kl_beta": 1e-5, "warmup": 2}
+    "lagc": {
+        "tau": 0.6,
+        "tau_second": 0.9,
+        "temperature": 0.5,
+        "queue": 512,
+        "size": 128,
+        "first": 0.5,
+    },
+    "smile": {
+        "k": 3,
+        "gamma": 1e-3,
+        "delta": 1,
+        "temperature": 1,
+        "kl": "correct",
+        "own_lr": 1e-3,
+        "sample": True,
+    }
+    | {
+        "alpha": 0.1,
+        "beta": 0.01,
+        "theta": 0.01,
+        "lam": 0.1,
+        "kl_embedding": 1e-5,
+        "kl_beta": 1e-5,
+        "warmup": 2,
+    }
     | {"queue": 512, "queue_temperature": 0.5},
-    "gr_learnable": {"w": 0, "b": -2, "own_lr": 0.1, "own_momentum": 0.9, "own_decay": 1e-3, "learn_alpha": True},
+    "gr_learnable": {
+        "w": 0,
+        "b": -2,
+        "own_lr": 0.1,
+        "own_momentum": 0.9,
+        "own_decay": 1e-3,
+        "learn_alpha": True,
+    },
     "gce": {"q": 0.7},
     "sce": {"alpha": 0.1, "beta": 1, "A": -4},
     "taylor_ce": {"order": 2},
@@ -133,7 +179,9 @@ def test_defaults_are_those_published(name: str) -> None:
         ("math:pi", {}, "'math:pi' is not a function or class"),
     ],
 )
-def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object], message: str) -> None:
+def test_mistakes_are_named_with_the_remedy(
+    name: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
@@ -148,12 +196,18 @@ def test_mistakes_are_named_with_the_remedy(name: str, options: dict[str, object
         ("taylor_ce", {"order": 2.0}, "order is a whole number, not 2.0"),
         ("taylor_ce", {"order": True}, "order is a whole number, not True"),
         ("asl", {"detach": 1}, "detach is true or false, not 1"),
-        ("splc", {"margin_on_pseudo": "no"}, "margin_on_pseudo is one of true or false, none, not 'no'"),
+        (
+            "splc",
+            {"margin_on_pseudo": "no"},
+            "margin_on_pseudo is one of true or false, none, not 'no'",
+        ),
         ("splc", {"negative": "hil"}, "negative is one of focal, hill, none, not 'hil'"),
         ("em_apl", {"base": 3}, "base is text, not 3"),
     ],
 )
-def test_values_of_another_kind_are_refused(name: str, options: dict[str, object], message: str) -> None:
+def test_values_of_another_kind_are_refused(
+    name: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         losses.check_options(name, options)
 
@@ -164,21 +218,37 @@ def test_values_of_another_kind_are_refused(name: str, options: dict[str, object
         ("gr", {"w": math.nan}, "nan is not a number, "),
         ("gr", {"w": (0, math.nan)}, "nan is not a number, "),
         ("gr", {"q3": [1.0, math.nan, 1.0]}, "holds nan, which is not a number"),
-        ("an", {"eps": -1e-5}, "eps is added to probabilities inside the log: 0 or more and below 1, not -1e-05"),
+        (
+            "an",
+            {"eps": -1e-5},
+            "eps is added to probabilities inside the log: 0 or more and below 1, not -1e-05",
+        ),
         ("em", {"eps": math.inf}, "0 or more and below 1, not inf"),
         ("epr", {"expected_positives": -1}, "expected_positives is 0 or more, not -1"),
-        ("role", {"expected_positives": math.inf, "estimated": [[0.5]]}, "expected_positives is 0 or more, not inf"),
+        (
+            "role",
+            {"expected_positives": math.inf, "estimated": [[0.5]]},
+            "expected_positives is 0 or more, not inf",
+        ),
     ],
 )
-def test_numbers_without_meaning_are_refused(name: str, options: dict[str, object], message: str) -> None:
+def test_numbers_without_meaning_are_refused(
+    name: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
 
 def test_values_of_their_kind_are_taken() -> None:
     losses.check_options("focal", {"gamma": 2})
-    losses.check_options("splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3})
-    numpys = {"margin_on_pseudo": np.bool_(False), "tau": np.float32(0.5), "from_epoch": np.int64(3)}
+    losses.check_options(
+        "splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3}
+    )
+    numpys = {
+        "margin_on_pseudo": np.bool_(False),
+        "tau": np.float32(0.5),
+        "from_epoch": np.int64(3),
+    }
     losses.check_options("splc", numpys)
 
 
@@ -203,7 +273,9 @@ def test_own_function_is_given_only_what_it_names(own: str) -> None:
     )
     scaled = losses.create(f"{own}:scaled", scale=5.0)
     assert scaled(LOGITS, OBSERVED, **CALL).item() == pytest.approx(15 * MEAN)
-    assert [(option.name, option.help) for option in losses.options(f"{own}:scaled")] == [("scale", "how much.")]
+    assert [(option.name, option.help) for option in losses.options(f"{own}:scaled")] == [
+        ("scale", "how much.")
+    ]
     assert losses.create(f"{own}:anything")(LOGITS, OBSERVED, **CALL).item() == 1
     with pytest.raises(ValueError, match=r"scaled has no option 'scal'; 'scale'\?"):
         losses.create(f"{own}:scaled", scal=1)
@@ -254,13 +326,19 @@ def test_repr_shows_what_runs() -> None:
 
 
 def test_only_full_trains_on_complete_labels() -> None:
-    complete = [name for name in NAMES if not losses.needs(name) and losses.create(name).trains_on == "complete"]
+    complete = [
+        name
+        for name in NAMES
+        if not losses.needs(name) and losses.create(name).trains_on == "complete"
+    ]
     assert complete == ["full"]
 
 
 def test_losses_import_no_other_room() -> None:
     code = "import sys, spml.losses as l; l.create('gr'); print(*(m for m in sys.modules if m.startswith('spml')))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert loaded and {name for name in loaded if not name.startswith("spml.losses")} == {"spml"}
 
 
@@ -268,6 +346,8 @@ def test_losses_import_no_other_room() -> None:
 def test_value_and_gradient_are_those_of_backward(name: str) -> None:
     logits, observed = random_batch()
     expected, slope = value_and_gradient(build(name, observed), logits, observed, epoch=3, epochs=4)
-    value, gradient = losses.value_and_gradient(build(name, observed))(logits, observed, epoch=3, epochs=4)
+    value, gradient = losses.value_and_gradient(build(name, observed))(
+        logits, observed, epoch=3, epochs=4
+    )
     assert value.item() == pytest.approx(expected.item(), abs=1e-12)
     torch.testing.assert_close(gradient, slope)

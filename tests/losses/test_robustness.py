@@ -23,16 +23,23 @@ def assert_finite(loss: Any, logits: torch.Tensor, observed: torch.Tensor, **cal
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
-def test_value_and_gradient_are_finite_at_any_logit(name: str, dtype: torch.dtype, epoch: int, epochs: int) -> None:
+def test_value_and_gradient_are_finite_at_any_logit(
+    name: str, dtype: torch.dtype, epoch: int, epochs: int
+) -> None:
     logits = torch.tensor([EXTREME] * 3, dtype=dtype)
-    for observed in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+    for observed in (
+        torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
+        *(torch.full((3, 7), s) for s in (1, 0, -1)),
+    ):
         assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
 
 
 @pytest.mark.parametrize("name", EPS_NAMES)
 @pytest.mark.parametrize("eps", [1e-5, 1e-7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_finite_at_any_logit_with_the_published_eps(name: str, eps: float, dtype: torch.dtype) -> None:
+def test_finite_at_any_logit_with_the_published_eps(
+    name: str, eps: float, dtype: torch.dtype
+) -> None:
     logits = torch.tensor([EXTREME] * 3, dtype=dtype)
     observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
     assert_finite(build(name, observed, eps=eps), logits, observed, epoch=2, epochs=8)
@@ -66,7 +73,11 @@ def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, An
     observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
     for epoch, epochs in EPOCHS:
         assert_finite(
-            build(name, observed, **options), torch.tensor([EXTREME] * 3), observed, epoch=epoch, epochs=epochs
+            build(name, observed, **options),
+            torch.tensor([EXTREME] * 3),
+            observed,
+            epoch=epoch,
+            epochs=epochs,
         )
 
 
@@ -74,7 +85,9 @@ def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, An
 def test_gradients_do_not_vanish_for_hopeless_positives(name: str) -> None:
     """Without eps the log keeps its slope; the losses meant to give up are those of a probability, not a log."""
     observed = torch.ones(1, 1)
-    _, gradient = value_and_gradient(build(name, observed, reduction="sum"), torch.tensor([[-90.0]]), observed)
+    _, gradient = value_and_gradient(
+        build(name, observed, reduction="sum"), torch.tensor([[-90.0]]), observed
+    )
     if name not in ("gce", "taylor_ce"):
         assert gradient.item() < -0.05
 
@@ -158,7 +171,10 @@ def test_a_program_may_have_another_default_dtype(
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [*((name, {}) for name in NAMES), *(("gr_learnable", {"constraint": how}) for how in ("batch", "none"))],
+    [
+        *((name, {}) for name in NAMES),
+        *(("gr_learnable", {"constraint": how}) for how in ("batch", "none")),
+    ],
 )
 def test_a_method_may_be_wider_than_the_logits(name: str, options: dict[str, Any]) -> None:
     logits, observed = random_batch()
@@ -175,7 +191,9 @@ def test_a_method_may_be_wider_than_the_logits(name: str, options: dict[str, Any
 def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:
     logits, observed = random_batch()
     value = {
-        reduction: build(name, observed, reduction=reduction)(logits, observed, epoch=epoch, epochs=epochs)
+        reduction: build(name, observed, reduction=reduction)(
+            logits, observed, epoch=epoch, epochs=epochs
+        )
         for reduction in ("none", "mean", "sum", "sum_classes")
     }
     entries = value["none"]
@@ -196,7 +214,11 @@ def test_a_known_negative_is_never_encouraged(name: str) -> None:
         call = {"epoch": epoch, "epochs": 8}
         _, with_term = value_and_gradient(build(name, observed), logits, observed, **call)
         penalty = build("epr", observed)
-        base = value_and_gradient(penalty, logits, observed * 0)[1] if name == "epr" else torch.zeros_like(logits)
+        base = (
+            value_and_gradient(penalty, logits, observed * 0)[1]
+            if name == "epr"
+            else torch.zeros_like(logits)
+        )
         assert ((with_term - base)[:, :3] >= 0).all()
 
 
@@ -207,7 +229,9 @@ def test_in_evaluation_mode_nothing_is_remembered(name: str) -> None:
     loss(logits, observed, epoch=8, epochs=8)  # makes what depends on the size of features
     before = {key: value.clone() for key, value in loss.method.eval().state_dict().items()}
     loss(logits + 1, observed, epoch=8, epochs=8)
-    torch.testing.assert_close(dict(loss.method.state_dict()), before, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(
+        dict(loss.method.state_dict()), before, rtol=0, atol=0, equal_nan=True
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -37,7 +37,11 @@ def parameters(loss: UnifiedLoss, epoch: int, epochs: int) -> tuple[float, ...]:
     ],
 )
 def test_official_schedule(
-    epoch: int, epochs: int, expected: tuple[float, ...], khat: tuple[float, float], v: tuple[float, float]
+    epoch: int,
+    epochs: int,
+    expected: tuple[float, ...],
+    khat: tuple[float, float],
+    v: tuple[float, float],
 ) -> None:
     loss = losses.create("gr", **COCO)
     assert parameters(loss, epoch, epochs) == pytest.approx(expected)
@@ -54,7 +58,10 @@ def test_official_schedule_on_voc_never_reaches_its_end() -> None:
 @pytest.mark.parametrize(("epoch", "fraction"), [(1, 0.125), (4, 0.5), (8, 1)])
 def test_paper_schedule_is_one_fraction_for_all(epoch: int, fraction: float) -> None:
     expected = (10 * fraction, -2 - 6 * fraction, 0.5 + 0.3 * fraction, 2 - 1.5 * fraction)
-    for loss in (losses.create("gr", variant="paper", **COCO), losses.create("gr", schedule="paper", **COCO)):
+    for loss in (
+        losses.create("gr", variant="paper", **COCO),
+        losses.create("gr", schedule="paper", **COCO),
+    ):
         assert parameters(loss, epoch, 8) == pytest.approx(expected)
 
 
@@ -63,9 +70,13 @@ def test_variant_only_sets_defaults() -> None:
     call = {"epoch": 3, "epochs": 8}
     paper = losses.create("gr", variant="paper", **COCO)
     spelled = losses.create("gr", q1=0.01, schedule="paper", reduction="sum_classes", **COCO)
-    official = losses.create("gr", variant="paper", q1=0, schedule="official", reduction="mean", **COCO)
+    official = losses.create(
+        "gr", variant="paper", q1=0, schedule="official", reduction="mean", **COCO
+    )
     assert paper(logits, observed, **call) == spelled(logits, observed, **call)
-    assert official(logits, observed, **call) == losses.create("gr", **COCO)(logits, observed, **call)
+    assert official(logits, observed, **call) == losses.create("gr", **COCO)(
+        logits, observed, **call
+    )
     assert paper(logits, observed, **call) != losses.create("gr", **COCO)(logits, observed, **call)
 
 
@@ -82,10 +93,12 @@ def test_q_moves_like_the_rest() -> None:
         moving = losses.create("gr", **{option: (0.2, 1.0)})
         still = losses.create("gr", **{option: 0.5})
         call = {"epoch": 3, "epochs": 8}
-        assert moving(logits, observed, **call).item() == pytest.approx(still(logits, observed, **call).item())
-    assert losses.create("gce", q=(0, 1))(logits, observed, epoch=8, epochs=8).item() == pytest.approx(
-        losses.create("gce", q=1)(logits, observed).item()
-    )
+        assert moving(logits, observed, **call).item() == pytest.approx(
+            still(logits, observed, **call).item()
+        )
+    assert losses.create("gce", q=(0, 1))(
+        logits, observed, epoch=8, epochs=8
+    ).item() == pytest.approx(losses.create("gce", q=1)(logits, observed).item())
 
 
 PER_CLASS: list[tuple[str, str, Any]] = [
@@ -101,20 +114,27 @@ PER_CLASS: list[tuple[str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "option", "value"), PER_CLASS, ids=[f"{n}-{o}" for n, o, _ in PER_CLASS])
+@pytest.mark.parametrize(
+    ("name", "option", "value"), PER_CLASS, ids=[f"{n}-{o}" for n, o, _ in PER_CLASS]
+)
 def test_per_class_parameters_are_each_class_by_itself(name: str, option: str, value: Any) -> None:
     logits, observed = random_batch(items=6, classes=3)
     call = {"epoch": 3, "epochs": 8}
-    together = value_and_gradient(losses.create(name, reduction="sum", **{option: value}), logits, observed, **call)
+    together = value_and_gradient(
+        losses.create(name, reduction="sum", **{option: value}), logits, observed, **call
+    )
 
     pair = len(value) == 2
     total = 0.0
     for c in range(3):
         ends = [
-            float(np.asarray(end)[c]) if np.ndim(end) else float(end) for end in (value if pair else (value, value))
+            float(np.asarray(end)[c]) if np.ndim(end) else float(end)
+            for end in (value if pair else (value, value))
         ]
         alone = losses.create(name, reduction="sum", **{option: tuple(ends)})
-        loss, gradient = value_and_gradient(alone, logits[:, c : c + 1], observed[:, c : c + 1], **call)
+        loss, gradient = value_and_gradient(
+            alone, logits[:, c : c + 1], observed[:, c : c + 1], **call
+        )
         torch.testing.assert_close(together[1][:, c : c + 1], gradient)
         total += loss.item()
     assert together[0].item() == pytest.approx(total)

@@ -15,7 +15,10 @@ from .common import NAMES, build, random_batch
 def test_every_value_of_a_space_makes_the_method(name: str) -> None:
     space = losses.space(name)
     _, observed = random_batch()
-    for options in [*(choice for choices in space.dimensions.values() for choice in choices), *space.alternatives]:
+    for options in [
+        *(choice for choices in space.dimensions.values() for choice in choices),
+        *space.alternatives,
+    ]:
         losses.check_options(name, options)
         build(name, observed, **options)
 
@@ -30,7 +33,9 @@ def test_the_alternative_is_none_of_the_published_options(name: str, data: str) 
 
 
 BETWEEN_EPOCHS = {"en"}  # where what is searched over takes effect
-IN_A_BATCH = [n for n in NAMES if losses.space(n).alternatives and not losses.needs(n) - {"items", "index"}]
+IN_A_BATCH = [
+    n for n in NAMES if losses.space(n).alternatives and not losses.needs(n) - {"items", "index"}
+]
 
 
 @pytest.mark.parametrize("name", [n for n in IN_A_BATCH if n not in BETWEEN_EPOCHS])
@@ -70,7 +75,9 @@ def test_the_parts_of_gr_can_be_taken_away(khat: bool, v: bool) -> None:
     q = 0.01
     present, absent = (1 - p**q) / q, (1 - (1 - p) ** q) / q
     entries = torch.where(
-        unknown, weight * (k * present + (1 - k) * absent), torch.where(observed == 1, present, absent)
+        unknown,
+        weight * (k * present + (1 - k) * absent),
+        torch.where(observed == 1, present, absent),
     )
     loss = losses.create("gr", khat=khat, v=v, q1=q, q2=q, q3=q)
     torch.testing.assert_close(loss(logits, observed, epoch=3, epochs=8), entries.mean())

@@ -31,14 +31,22 @@ COLUMNS: dict[str, tuple[UnifiedLoss, tuple[str, dict[str, Any]]]] = {
         UnifiedLoss(Constant(1), Constant(0.1), Log(), NegativeEntropy(), Absent(Log())),
         ("em", {"alpha": 0.1}),
     ),
-    "hill": (UnifiedLoss(Constant(0), Constant(1), Log(), None, Hill(1.5)), ("hill", {"variant": "gr"})),
+    "hill": (
+        UnifiedLoss(Constant(0), Constant(1), Log(), None, Hill(1.5)),
+        ("hill", {"variant": "gr"}),
+    ),
     "focal margin and splc": (
         UnifiedLoss(Step(0.6), Constant(1), FOCAL_MARGIN, FOCAL_MARGIN, Hill(1.5)),
         ("splc", {"variant": "gr", "from_epoch": 1}),
     ),
     "gr": (
         UnifiedLoss(
-            Logistic(10, -8), Gaussian(0.8, 0.5), GCE(0.01), GCE(0.01), Absent(GCE(1)), reduction="sum_classes"
+            Logistic(10, -8),
+            Gaussian(0.8, 0.5),
+            GCE(0.01),
+            GCE(0.01),
+            Absent(GCE(1)),
+            reduction="sum_classes",
         ),
         ("gr", {"variant": "paper", "w": 10, "b": -8, "mu": 0.8, "sigma": 0.5}),
     ),
@@ -56,7 +64,9 @@ COLUMNS: dict[str, tuple[UnifiedLoss, tuple[str, dict[str, Any]]]] = {
     "large loss, rejection, is a gap": (
         UnifiedLoss(
             Constant(0),
-            OutsideGap(2, float((LOGITS[OBSERVED == 0].sort(descending=True).values[3:5].mean()).sigmoid())),
+            OutsideGap(
+                2, float((LOGITS[OBSERVED == 0].sort(descending=True).values[3:5].mean()).sigmoid())
+            ),
             Log(),
             None,
             Absent(Log()),
@@ -86,8 +96,14 @@ PAIRS: dict[str, tuple[UnifiedLoss, UnifiedLoss]] = {
     "an is focal with gamma 0": (losses.create("an"), losses.create("focal", gamma=0)),
     "an is sce without its reverse": (losses.create("an"), losses.create("sce", alpha=1, beta=0)),
     "an is an_ls without smoothing": (losses.create("an"), losses.create("an_ls", smoothing=0)),
-    "gce with q 1 is taylor of order 1": (losses.create("gce", q=1), losses.create("taylor_ce", order=1)),
-    "gce with q 1 is sce without its log": (losses.create("gce", q=1), losses.create("sce", alpha=0, A=-1)),
+    "gce with q 1 is taylor of order 1": (
+        losses.create("gce", q=1),
+        losses.create("taylor_ce", order=1),
+    ),
+    "gce with q 1 is sce without its log": (
+        losses.create("gce", q=1),
+        losses.create("sce", alpha=0, A=-1),
+    ),
     "focal is asl with equal gammas and no clip": (
         losses.create("focal"),
         losses.create("asl", gamma_neg=2, gamma_pos=2, clip=0, detach=False),
@@ -142,4 +158,6 @@ def test_en_is_a_negative_pseudo_label_below_its_threshold_and_nothing_above() -
     entries, p = en(LOGITS, OBSERVED), LOGITS.sigmoid()
     unknown = OBSERVED == 0
     assert (entries[unknown & (p > 0.3)] == 0).all()
-    torch.testing.assert_close(entries[unknown & (p <= 0.3)], -torch.log(1 - p)[unknown & (p <= 0.3)])
+    torch.testing.assert_close(
+        entries[unknown & (p <= 0.3)], -torch.log(1 - p)[unknown & (p <= 0.3)]
+    )

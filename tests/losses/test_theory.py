@@ -44,8 +44,12 @@ def gr(**options: object) -> UnifiedLoss:
 def test_with_the_true_k_the_expected_risk_is_that_of_complete_labels(q: float) -> None:
     """Appendix A, summed exactly over inputs x, labels y and observations s; s depends on x and y."""
     prob_x = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    prob_y = torch.tensor([[0.9, 0.2], [0.5, 0.6], [0.05, 0.7]], dtype=torch.float64)  # P(y = 1 | x), by class
-    prob_s = torch.tensor([[0.4, 0.9], [0.1, 0.5], [0.8, 0.3]], dtype=torch.float64)  # P(s = 1 | y = 1, x)
+    prob_y = torch.tensor(
+        [[0.9, 0.2], [0.5, 0.6], [0.05, 0.7]], dtype=torch.float64
+    )  # P(y = 1 | x), by class
+    prob_s = torch.tensor(
+        [[0.4, 0.9], [0.1, 0.5], [0.8, 0.3]], dtype=torch.float64
+    )  # P(s = 1 | y = 1, x)
     k = prob_y * (1 - prob_s) / (1 - prob_y * prob_s)
     logits = torch.tensor([[1.0, -2.0], [0.3, 2.0], [-1.0, 0.5]], dtype=torch.float64)
     loss = UnifiedLoss(Given(k), Constant(1), GCE(q), GCE(q), Absent(GCE(q)), reduction="none")
@@ -80,13 +84,17 @@ def test_gradient_on_an_unknown_label_is_equation_18(q2: float, q3: float) -> No
 def test_k_and_v_scale_the_gradient_but_carry_none() -> None:
     k, v = torch.sigmoid(10 * P - 8), torch.exp(-((P - 0.8) ** 2) / (2 * 0.5**2))
     expected = v * ((1 - k) * (1 - P) ** 1.5 * P - k * P**0.01 * (1 - P))
-    torch.testing.assert_close(gradient(gr(q3=1.5, w=10, b=-8, mu=0.8, sigma=0.5)), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        gradient(gr(q3=1.5, w=10, b=-8, mu=0.8, sigma=0.5)), expected, rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("eps", [None, 1e-12])
 def test_gradient_of_em_is_that_of_appendix_c(eps: float | None) -> None:
     loss = losses.create("em", alpha=0.3, eps=eps, reduction="sum")
-    torch.testing.assert_close(gradient(loss), 0.3 * torch.log(P / (1 - P)) * P * (1 - P), rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(
+        gradient(loss), 0.3 * torch.log(P / (1 - P)) * P * (1 - P), rtol=1e-8, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("lam", [1.5, 1.2])

@@ -16,6 +16,8 @@ def method(observed, **options):
 def live(loss, scores, epoch, epochs=6):
     """The end of an epoch; the pass comes in parts and out of order."""
     if loss.wants_pass(epoch, epochs):
-        for rows in torch.randperm(len(scores), generator=torch.Generator().manual_seed(epoch)).split(7):
+        for rows in torch.randperm(
+            len(scores), generator=torch.Generator().manual_seed(epoch)
+        ).split(7):
             loss.take_scores(scores[rows], rows)
     loss.end_epoch(epoch, epochs)

@@ -13,7 +13,13 @@ IMAGE = {"alpha": 0.3, "beta": 0.2, "theta": 0.7, "lam": 0.4, "kl_embedding": 0.
 
 
 def features(items=ITEMS, width=FEATURES, seed=0):
-    return torch.randn(items, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2 + 1
+    return (
+        torch.randn(
+            items, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+        )
+        * 2
+        + 1
+    )
 
 
 def table_form(observed=None, items=ITEMS, classes=CLASSES, **options):
@@ -50,7 +56,10 @@ def soft(z, target):
 
 def layer(linear, vector):
     weight, bias = linear.weight.tolist(), linear.bias.tolist()
-    return [sum(w * x for w, x in zip(row, vector, strict=True)) + b for row, b in zip(weight, bias, strict=True)]
+    return [
+        sum(w * x for w, x in zip(row, vector, strict=True)) + b
+        for row, b in zip(weight, bias, strict=True)
+    ]
 
 
 def relu(vector):

@@ -33,7 +33,9 @@ def drawn(a, b, salt=7, items=DRAWS):
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 def test_moments_are_those_of_the_distribution(a, b):
     y, exact = drawn(a, b)[0].detach().double(), stats.beta(a, b)
-    assert y.mean().item() == pytest.approx(exact.mean(), abs=5 * math.sqrt(exact.var() / DRAWS) + 2e-5)
+    assert y.mean().item() == pytest.approx(
+        exact.mean(), abs=5 * math.sqrt(exact.var() / DRAWS) + 2e-5
+    )
     spread = (y - exact.mean()).square()
     error = 5 * spread.std().item() / math.sqrt(DRAWS)
     assert spread.mean().item() == pytest.approx(exact.var(), abs=error + 2e-5)
@@ -46,7 +48,9 @@ def test_quantiles_are_those_of_the_distribution(a, b, level):
     y, place = drawn(a, b, salt=11)[0].detach().double(), stats.beta(a, b).ppf(level)
     place = min(max(place, 2e-5), 1 - 2e-5)
     share = stats.beta(a, b).cdf(place)
-    assert (y <= place).double().mean().item() == pytest.approx(share, abs=5 * math.sqrt(0.25 / DRAWS))
+    assert (y <= place).double().mean().item() == pytest.approx(
+        share, abs=5 * math.sqrt(0.25 / DRAWS)
+    )
 
 
 @pytest.mark.parametrize(("a", "b"), [shape for shape in SHAPES if min(shape) > 1e-4])
@@ -63,16 +67,25 @@ def test_the_slope_is_that_of_the_drawn_number():
     torch.manual_seed(0)
     a, b = torch.rand(6, 3, dtype=torch.float64) + 0.3, torch.rand(6, 3, dtype=torch.float64) + 0.3
     index = torch.arange(6)
-    assert torch.autograd.gradcheck(lambda a, b: draw(a, b, index, 3), (a.requires_grad_(), b.requires_grad_()))
+    assert torch.autograd.gradcheck(
+        lambda a, b: draw(a, b, index, 3), (a.requires_grad_(), b.requires_grad_())
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_finite_at_any_concentration_and_no_further_than_the_limit(dtype):
     values = [1e-6, 1e-5, 1e-3, 0.5, 1.0, 30.0, 1e4, 1e8]
-    a, b = (grid.flatten()[None].repeat(500, 1) for grid in torch.meshgrid(*2 * [torch.tensor(values)], indexing="ij"))
+    a, b = (
+        grid.flatten()[None].repeat(500, 1)
+        for grid in torch.meshgrid(*2 * [torch.tensor(values)], indexing="ij")
+    )
     a, b = a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
     logits = draw(a, b, torch.arange(500), 1)
-    assert logits.dtype == dtype and logits.isfinite().all() and logits.abs().max().item() <= LIMIT + 1e-5
+    assert (
+        logits.dtype == dtype
+        and logits.isfinite().all()
+        and logits.abs().max().item() <= LIMIT + 1e-5
+    )
     for of in (logits, logits.sigmoid(), torch.nn.functional.softplus(logits)):
         for slope in torch.autograd.grad(of.sum(), (a, b), retain_graph=True):
             assert slope.isfinite().all()
@@ -125,7 +138,10 @@ def test_proposals_are_seldom_turned_down():
 
 def test_divergence_is_torchs():
     a, b = (
-        grid.flatten() for grid in torch.meshgrid(*2 * [torch.logspace(-4, 2, 13, dtype=torch.float64)], indexing="ij")
+        grid.flatten()
+        for grid in torch.meshgrid(
+            *2 * [torch.logspace(-4, 2, 13, dtype=torch.float64)], indexing="ij"
+        )
     )
     torch.testing.assert_close(
         divergence(a, b), kl_divergence(Beta(a, b), Beta(torch.ones_like(a), torch.ones_like(b)))

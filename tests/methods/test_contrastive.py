@@ -37,7 +37,9 @@ def by_loops(batch, queue, temperature):
         partners = [v for v, other in others if other == c]
         if partners:
             total = sum(math.exp(near(u, v)) for v, _ in others)
-            values.append(-sum(math.log(math.exp(near(u, v)) / total) for v in partners) / len(partners))
+            values.append(
+                -sum(math.log(math.exp(near(u, v)) / total) for v in partners) / len(partners)
+            )
     return sum(values) / len(values) if values else 0.0
 
 
@@ -81,8 +83,12 @@ def test_the_slope_is_that_of_the_value():
 def test_a_class_is_drawn_together_and_others_apart():
     positive = torch.tensor([[True, False], [True, False], [False, True]])
     queue = LabelQueue(width=2, size=0)
-    apart = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.1]]])
-    together = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]])
+    apart = torch.tensor(
+        [[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.1]]]
+    )
+    together = torch.tensor(
+        [[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]]
+    )
     assert queue.loss(together, positive) < queue.loss(apart, positive)
 
 
@@ -156,7 +162,10 @@ def test_where_entries_are_too_many_they_are_thinned_out_evenly(limit):
 def test_a_limit_above_what_there_is_changes_nothing():
     embeddings, positive = drawn(20, share=0.2)
     count = int(positive.sum())
-    values = [LabelQueue(width=3, limit=limit).loss(embeddings, positive).item() for limit in (count, count + 3, 80)]
+    values = [
+        LabelQueue(width=3, limit=limit).loss(embeddings, positive).item()
+        for limit in (count, count + 3, 80)
+    ]
     assert values == pytest.approx([values[0]] * 3)
 
 
@@ -176,7 +185,9 @@ def test_a_queue_of_nothing_keeps_nothing():
     embeddings, positive = drawn(5)
     queue.push(embeddings, positive)
     assert held(queue) == []
-    assert queue.loss(embeddings, positive).item() == pytest.approx(by_loops(entries(embeddings, positive), [], 0.5))
+    assert queue.loss(embeddings, positive).item() == pytest.approx(
+        by_loops(entries(embeddings, positive), [], 0.5)
+    )
 
 
 def test_nothing_waits_for_the_device():
@@ -191,7 +202,11 @@ def test_nothing_waits_for_the_device():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"size": -1}, "a queue holds"), ({"limit": 0}, "a queue holds"), ({"temperature": 0.0}, "temperature must")],
+    [
+        ({"size": -1}, "a queue holds"),
+        ({"limit": 0}, "a queue holds"),
+        ({"temperature": 0.0}, "temperature must"),
+    ],
 )
 def test_mistakes_are_named(options, message):
     with pytest.raises(ValueError, match=message):

@@ -39,7 +39,10 @@ class TestPriors:
         labels[labels[:, 1] == 1, 1] = 0
         labels[:, 2] = 1
         found = estimate_priors(scores, labels, 0.2, 0.05)
-        expected = [prior_by_loops(scores[:, c].tolist(), labels[:, c].tolist(), 0.2, 0.05) for c in range(6)]
+        expected = [
+            prior_by_loops(scores[:, c].tolist(), labels[:, c].tolist(), 0.2, 0.05)
+            for c in range(6)
+        ]
         assert found.dtype == torch.float64
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
         assert math.isnan(found[1]) and found[2] == 1
@@ -49,7 +52,9 @@ class TestPriors:
     def test_only_the_order_of_scores_matters(self):
         logits, observed = random_batch(50, 4)
         torch.testing.assert_close(
-            estimate_priors(logits, observed), estimate_priors(logits.exp(), observed), equal_nan=True
+            estimate_priors(logits, observed),
+            estimate_priors(logits.exp(), observed),
+            equal_nan=True,
         )
 
     @pytest.mark.parametrize("prior", [0.05, 0.2, 0.5])
@@ -67,7 +72,10 @@ class TestPriors:
         scores = rng.normal(truth * 0.3, 1.0)  # tells little
         observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
         told = np.where(~truth & (rng.random(truth.shape) < 0.5), -1, observed)
-        without, with_negatives = estimate_priors(scores, observed).item(), estimate_priors(scores, told).item()
+        without, with_negatives = (
+            estimate_priors(scores, observed).item(),
+            estimate_priors(scores, told).item(),
+        )
         assert 0.28 < with_negatives < without - 0.1
 
     def test_scores_without_information_leave_the_prior_open(self):
@@ -150,7 +158,9 @@ def test_the_loss_is_its_formula_over_two_steps(weights):
         now = [sum(row[c] for row in p) / 10 for c in range(7)]
         mean = now if mean is None else [0.8 * a + 0.2 * b for a, b in zip(mean, now, strict=True)]
         value = loss(logits, s, **CALL)
-        assert value.item() == pytest.approx(risk(p, s.tolist(), mean, counts, 40, weights=weights), rel=1e-6)
+        assert value.item() == pytest.approx(
+            risk(p, s.tolist(), mean, counts, 40, weights=weights), rel=1e-6
+        )
         assert loss.running.tolist() == pytest.approx(mean)
 
 
@@ -161,7 +171,8 @@ def test_over_the_whole_split_it_is_equation_7():
     value = ready(table, reduction="sum_classes")(logits, table, **CALL)
     p = logits.sigmoid()
     expected = sum(
-        2 * prior / counts[c] * (1 - p[table[:, c] == 1, c]).sum().item() + abs(p[:, c].mean().item() - prior)
+        2 * prior / counts[c] * (1 - p[table[:, c] == 1, c]).sum().item()
+        + abs(p[:, c].mean().item() - prior)
         for c, prior in enumerate(PRIORS)
         if not math.isnan(prior)
     )
@@ -172,7 +183,10 @@ def test_the_first_term_is_unbiased_over_batches():
     logits, table = random_batch(30, 7)
     options = {"reduction": "sum_classes", "prior_weight": 0.0}
     whole = ready(table, **options)(logits, table, **CALL).item()
-    parts = [ready(table, **options)(logits[i : i + 3], table[i : i + 3], **CALL).item() for i in range(0, 30, 3)]
+    parts = [
+        ready(table, **options)(logits[i : i + 3], table[i : i + 3], **CALL).item()
+        for i in range(0, 30, 3)
+    ]
     assert sum(parts) / 10 == pytest.approx(whole)
 
 
@@ -181,7 +195,9 @@ def test_each_term_changes_the_value():
     value = ready(table)(logits, table, **CALL).item()
     for name in ("positive_weight", "prior_weight"):
         assert abs(ready(table, **{name: 0.0})(logits, table, **CALL).item() - value) > 1e-3
-    assert abs(ready(table)(logits, table.clamp(min=0), **CALL).item() - value) > 1e-3  # the known negatives
+    assert (
+        abs(ready(table)(logits, table.clamp(min=0), **CALL).item() - value) > 1e-3
+    )  # the known negatives
 
 
 def test_the_slope_is_the_batchs_and_its_direction_the_running_means():
@@ -207,7 +223,10 @@ def test_a_known_negative_is_moved_by_its_own_term_only():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_finite_at_any_logit_with_any_labels(dtype):
     logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-    for observed in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+    for observed in (
+        torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
+        *(torch.full((3, 7), s) for s in (1, 0, -1)),
+    ):
         value, gradient = value_and_gradient(ready(observed), logits, observed, **CALL)
         assert value.isfinite() and gradient.isfinite().all() and value.dtype == torch.float32
 
@@ -215,7 +234,8 @@ def test_finite_at_any_logit_with_any_labels(dtype):
 def test_reductions_agree_once_there_are_priors():
     logits, table = random_batch()
     entries, mean, total, classes = (
-        ready(table, reduction=reduction)(logits, table, **CALL) for reduction in ("none", "mean", "sum", "sum_classes")
+        ready(table, reduction=reduction)(logits, table, **CALL)
+        for reduction in ("none", "mean", "sum", "sum_classes")
     )
     assert entries.shape == logits.shape
     torch.testing.assert_close(mean, entries.mean())
@@ -235,7 +255,9 @@ def test_an_epoch_of_its_life():
     for rows in torch.randperm(30).split(7):
         loss.take_scores(logits[rows], rows)
     loss.end_epoch(2, 5)
-    torch.testing.assert_close(loss.priors, estimate_priors(logits.float(), table).float(), equal_nan=True)
+    torch.testing.assert_close(
+        loss.priors, estimate_priors(logits.float(), table).float(), equal_nan=True
+    )
     assert loss.priors.isnan().tolist() == [False, False, True, False]
     torch.testing.assert_close(loss.running, logits.float().sigmoid().mean(dim=0))
     assert set(loss.state_dict()) == {"priors", "running"} and loss.scores.numel() == 0
@@ -259,4 +281,6 @@ def test_a_label_table_serves_as_well_as_an_array():
         states.append((loss.priors, loss.per_positive))
     for pair in zip(*states, strict=True):
         torch.testing.assert_close(*pair, equal_nan=True)
-    assert not losses.create("crisp", items=6, classes=3, observed=table, priors=[0.1] * 3).wants_pass(1, 3)
+    assert not losses.create(
+        "crisp", items=6, classes=3, observed=table, priors=[0.1] * 3
+    ).wants_pass(1, 3)

@@ -20,7 +20,9 @@ CALL = {"epoch": 2, "epochs": 10}
 
 
 def method(observed, **options):
-    return losses.create("en", items=len(observed), classes=observed.shape[1], observed=observed, **options)
+    return losses.create(
+        "en", items=len(observed), classes=observed.shape[1], observed=observed, **options
+    )
 
 
 def marked(loss):
@@ -30,8 +32,16 @@ def marked(loss):
 class Loops:
     """The method as its docstring says, over lists."""
 
-    def __init__(self, observed, k, momentum, start="observed", count="observed", cl=0.0, power=2.0):
-        self.s, self.k, self.momentum, self.start, self.count = observed.tolist(), k, momentum, start, count
+    def __init__(
+        self, observed, k, momentum, start="observed", count="observed", cl=0.0, power=2.0
+    ):
+        self.s, self.k, self.momentum, self.start, self.count = (
+            observed.tolist(),
+            k,
+            momentum,
+            start,
+            count,
+        )
         self.cl, self.power = cl, power
         self.items, self.classes = range(len(self.s)), range(len(self.s[0]))
         self.mean = [[float(s == 1) for s in row] for row in self.s]
@@ -43,9 +53,16 @@ class Loops:
             positives = sum(row[c] == 1 for row in self.s)
             share = positives if self.count == "observed" else len(self.items) / len(self.classes)
             places = max(len(self.items) - round(self.k * share), 0)
-            value = {i: {1: math.inf, -1: -math.inf, 0: self.mean[i][c]}[self.s[i][c]] for i in self.items}
+            value = {
+                i: {1: math.inf, -1: -math.inf, 0: self.mean[i][c]}[self.s[i][c]]
+                for i in self.items
+            }
             lowest = sorted(value.values())[:places]
-            self.negatives |= {(i, c) for i in self.items if self.s[i][c] == 0 and lowest and value[i] <= lowest[-1]}
+            self.negatives |= {
+                (i, c)
+                for i in self.items
+                if self.s[i][c] == 0 and lowest and value[i] <= lowest[-1]
+            }
 
     def loss(self, logits, index):
         total = 0.0
@@ -136,7 +153,9 @@ def test_ties_at_random_fill_the_places_and_follow_the_seed():
     assert torch.equal(chosen[0], chosen[1]) and not torch.equal(chosen[0], chosen[2])
     loss.mean[20:, 0] = torch.linspace(0, 1, 80)
     loss.begin_epoch(2, 3)
-    assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(range(20, 80))  # without ties nothing is random
+    assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(
+        range(20, 80)
+    )  # without ties nothing is random
 
 
 def test_evaluation_changes_nothing():
@@ -154,10 +173,14 @@ def test_each_consistency_term_counts_and_no_known_negative_is_raised():
     values, gradients = {}, {}
     for name, weights in {"none": {}, "cl": {"cl": 50.0}, "scl": {"scl": 50.0}}.items():
         loss = method(table, momentum=0.5, grid=3, **weights)
-        loss(logits + 5, table, **{**call, "features": features + 5})  # the means are above what comes
+        loss(
+            logits + 5, table, **{**call, "features": features + 5}
+        )  # the means are above what comes
         call["features"] = features.requires_grad_()
         values[name], gradients[name] = value_and_gradient(loss, logits, table, **call)
-        (slope,) = torch.autograd.grad(loss(logits.requires_grad_(), table, **call), features, allow_unused=True)
+        (slope,) = torch.autograd.grad(
+            loss(logits.requires_grad_(), table, **call), features, allow_unused=True
+        )
         assert (slope is not None) == (name == "scl")
         assert slope is None or ((slope != 0).any(dim=(2, 3)) == (table != -1)).all()
         assert (gradients[name][table == -1] >= 0).all()
@@ -201,7 +224,9 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match="en needs features"):
         loss(table, table, **call)
     for shape in ((4, 64), (4, 3, 64), (4, 5, 2, 2)):
-        with pytest.raises(ValueError, match=r"give --head linear with a picture backbone, or scl=0"):
+        with pytest.raises(
+            ValueError, match=r"give --head linear with a picture backbone, or scl=0"
+        ):
             loss.prepare(torch.zeros(shape))
     loss.see(whole(3, torch.device("cpu")))
     with pytest.raises(ValueError, match="what part of their pictures 3 items show, and given 4"):
@@ -215,13 +240,18 @@ def test_its_memory_is_told():
     assert losses.memory("en", 65665, 80) == 65665 * 401
     table = torch.zeros(6, 4, dtype=torch.int8)
     for options in ({}, {"scl": 1.0, "grid": 3}):
-        kept = sum(value.numel() * value.element_size() for value in method(table, **options).state_dict().values())
+        kept = sum(
+            value.numel() * value.element_size()
+            for value in method(table, **options).state_dict().values()
+        )
         assert losses.memory("en", 6, 4, **options) == kept
     with pytest.raises(ValueError, match="grid is a whole number"):
         losses.memory("en", 6, 4, scl=1.0, grid="x")
 
 
-def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(scenes, quick, tmp_path, monkeypatch, capsys):
+def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(
+    scenes, quick, tmp_path, monkeypatch, capsys
+):
     settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
     monkeypatch.setattr("spml.train.checks.WORTH_TELLING", 10**6)
     fit(scenes, settings, tmp_path / "run", options=options)
@@ -229,14 +259,21 @@ def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(scenes, quick
     fit(scenes, settings, tmp_path / "small")
     assert "en keeps" not in capsys.readouterr().out
     monkeypatch.setattr("spml.train.checks.free_memory", lambda device: 10**6)
-    with pytest.raises(UserError, match=r"en keeps 1 MB .*, and 1 MB of memory are free; give other options or"):
+    with pytest.raises(
+        UserError, match=r"en keeps 1 MB .*, and 1 MB of memory are free; give other options or"
+    ):
         fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
     assert not (tmp_path / "big").exists()
 
 
 def test_heat_maps_of_what_has_no_places_are_refused(scenes, quick, tmp_path):
     labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
-    np.savez(tmp_path / "f.npz", x=np.ones((40, 3), np.float32), labels=labels, classes=np.array(["a", "b"]))
+    np.savez(
+        tmp_path / "f.npz",
+        x=np.ones((40, 3), np.float32),
+        labels=labels,
+        classes=np.array(["a", "b"]),
+    )
     vectors = load(tmp_path / "f.npz")
     for data, settings in (
         (vectors, Settings(method="en", accelerator="cpu")),
@@ -258,5 +295,11 @@ def test_training_of_the_head_alone_sees_whole_pictures(scenes, quick, tmp_path)
 def test_its_settings_are_published_or_said_not_to_be():
     for dataset, k in {"voc": 1.5, "coco": 2.9, "nuswide": 1.9, "cub": 31.4}.items():
         preset = losses.preset("en", dataset)
-        assert preset.options["expected_positives"] == k and "Cole" in preset.sources["expected_positives"]
-        assert all("not published" in preset.sources[name] for name in ("momentum", "count", "start", "power"))
+        assert (
+            preset.options["expected_positives"] == k
+            and "Cole" in preset.sources["expected_positives"]
+        )
+        assert all(
+            "not published" in preset.sources[name]
+            for name in ("momentum", "count", "start", "power")
+        )

@@ -57,7 +57,10 @@ def test_values_that_make_no_sense_are_refused(options, message):
 def weights(p, s, mu, sigma, constraint):
     """v of each entry by plain loops."""
     items = range(len(p))
-    v = [[math.exp(-((p[i][c] - mu[c]) ** 2) / (2 * sigma[c] ** 2)) for c in range(CLASSES)] for i in items]
+    v = [
+        [math.exp(-((p[i][c] - mu[c]) ** 2) / (2 * sigma[c] ** 2)) for c in range(CLASSES)]
+        for i in items
+    ]
     for c in range(CLASSES):
         columns = {"class": [c], "batch": range(CLASSES), "none": []}[constraint]
         unknown = [(i, j) for i in items for j in columns if s[i][j] == 0]
@@ -79,7 +82,11 @@ def test_value_and_gradients_of_w_and_b_are_the_formula(constraint, variant):
     p, s = logits.sigmoid().tolist(), observed.tolist()
     w, b = loss.khat.w.tolist(), loss.khat.b.tolist()
     v = weights(
-        p, s, loss.weight.mu.tolist(), [0.1 + math.log1p(math.exp(x)) for x in loss.weight.width.tolist()], constraint
+        p,
+        s,
+        loss.weight.mu.tolist(),
+        [0.1 + math.log1p(math.exp(x)) for x in loss.weight.width.tolist()],
+        constraint,
     )
     q1, count = (0.0, logits.numel()) if variant == "official" else (0.01, len(logits))
     total, slope_w, slope_b = 0.0, [0.0] * CLASSES, [0.0] * CLASSES
@@ -110,7 +117,9 @@ def test_the_gradients_of_mu_and_sigma_are_those_of_small_steps():
                     parameter[c] += step
                     values.append(loss(logits, observed, **CALL).item())
                     parameter[c] -= step
-            assert parameter.grad[c].item() == pytest.approx((values[0] - values[1]) / 2e-6, abs=1e-8)
+            assert parameter.grad[c].item() == pytest.approx(
+                (values[0] - values[1]) / 2e-6, abs=1e-8
+            )
     assert (loss.weight.mu.grad != 0).any() and (loss.weight.width.grad != 0).any()
 
 
@@ -144,11 +153,15 @@ def test_the_models_gradient_is_that_of_gr_with_k_hat_and_v_held(learn_alpha):
     seen = {}
     for name in ("khat", "weight"):
         part = getattr(loss, name)
-        part.register_forward_hook(lambda _, __, value, name=name: seen.update({name: value.detach()}))
+        part.register_forward_hook(
+            lambda _, __, value, name=name: seen.update({name: value.detach()})
+        )
     z = logits.clone().requires_grad_()
     loss(z, observed, **CALL).backward()
     y = logits.clone().requires_grad_()
-    held = losses.UnifiedLoss(Held(seen["khat"]), Held(seen["weight"]), GCE(0), GCE(0.01), Absent(GCE(1.0)))
+    held = losses.UnifiedLoss(
+        Held(seen["khat"]), Held(seen["weight"]), GCE(0), GCE(0.01), Absent(GCE(1.0))
+    )
     held(y, observed, **CALL).backward()
     torch.testing.assert_close(z.grad, y.grad)
 
@@ -157,9 +170,13 @@ def test_at_its_start_it_is_gr_in_its_first_epoch():
     """Where alpha is scheduled, and w and b have not moved."""
     logits, observed = random_batch()
     ours = method(learn_alpha=False)(logits, observed, epoch=1, epochs=8)
-    assert ours.item() == pytest.approx(losses.create("gr")(logits, observed, epoch=1, epochs=8).item())
+    assert ours.item() == pytest.approx(
+        losses.create("gr")(logits, observed, epoch=1, epochs=8).item()
+    )
     moved_mu = method(learn_alpha=False)(logits, observed, epoch=5, epochs=8)
-    assert moved_mu.item() == pytest.approx(losses.create("gr", w=0)(logits, observed, epoch=5, epochs=8).item())
+    assert moved_mu.item() == pytest.approx(
+        losses.create("gr", w=0)(logits, observed, epoch=5, epochs=8).item()
+    )
 
 
 def descended(**options):
@@ -196,7 +213,9 @@ def test_v_is_one_on_average_whatever_its_parameters():
     loss = method()
     with torch.no_grad():
         loss.weight.mu.copy_(torch.linspace(-40, 40, CLASSES))
-        loss.weight.width.fill_(-90.0)  # every v of these underflows before it is divided by its mean
+        loss.weight.width.fill_(
+            -90.0
+        )  # every v of these underflows before it is divided by its mean
     seen = []
     loss.weight.register_forward_hook(lambda _, __, value: seen.append(value))
     loss(logits, observed, **CALL).backward()

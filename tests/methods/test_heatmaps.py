@@ -15,7 +15,10 @@ def bilinear(image, x, y):
     height, width = len(image), len(image[0])
     column = min(max(x * width - 0.5, 0.0), width - 1.0)
     row = min(max(y * height - 0.5, 0.0), height - 1.0)
-    c, r = min(int(column), width - 2) if width > 1 else 0, min(int(row), height - 2) if height > 1 else 0
+    c, r = (
+        min(int(column), width - 2) if width > 1 else 0,
+        min(int(row), height - 2) if height > 1 else 0,
+    )
     total = 0.0
     for i, down in ((r, 1 - (row - r)), (r + 1, row - r)):
         for j, across in ((c, 1 - (column - c)), (c + 1, column - c)):
@@ -39,12 +42,17 @@ class HeatLoops:
         costs, count = [0.0] * len(maps), 0
         for row in range(height):
             for column in range(width):
-                x, y = left + (column + 0.5) / width * (right - left), top + (row + 0.5) / height * (bottom - top)
+                x, y = (
+                    left + (column + 0.5) / width * (right - left),
+                    top + (row + 0.5) / height * (bottom - top),
+                )
                 share = bilinear(self.seen, x, y)
                 if share >= 0.5:
                     count += 1
                     for c, stored in enumerate(self.maps):
-                        costs[c] += abs(maps[c][row][column] - bilinear(stored, x, y) / share) ** power
+                        costs[c] += (
+                            abs(maps[c][row][column] - bilinear(stored, x, y) / share) ** power
+                        )
         return [cost / max(count, 1) for cost in costs]
 
     def write(self, maps, box):
@@ -57,7 +65,11 @@ class HeatLoops:
                     continue
                 for c, stored in enumerate(self.maps):
                     new, old = bilinear(maps[c], x, y), stored[row][column]
-                    mixed = self.momentum * old + (1 - self.momentum) * new if self.seen[row][column] else new
+                    mixed = (
+                        self.momentum * old + (1 - self.momentum) * new
+                        if self.seen[row][column]
+                        else new
+                    )
                     stored[row][column] = float(np.float16(mixed))
                 self.seen[row][column] = 1.0
 
@@ -83,7 +95,9 @@ def test_heat_maps_of_cut_and_mirrored_pictures_are_the_definition(grid, height,
                 maps, box = features[place].sigmoid().tolist(), seen[place].tolist()
                 expected = [
                     0.0 if s == -1 else 0.7 * cost
-                    for s, cost in zip(table[i].tolist(), loops[i].cost(maps, box, 2.0), strict=True)
+                    for s, cost in zip(
+                        table[i].tolist(), loops[i].cost(maps, box, 2.0), strict=True
+                    )
                 ]
                 assert costs[place].tolist() == pytest.approx(expected, abs=1e-3)
                 loops[i].write(maps, box)
@@ -91,7 +105,9 @@ def test_heat_maps_of_cut_and_mirrored_pictures_are_the_definition(grid, height,
         torch.testing.assert_close(
             loss.heat.maps.float(), torch.tensor([each.maps for each in loops]), atol=2e-3, rtol=0
         )
-        assert loss.heat.seen.tolist() == [[[bool(x) for x in row] for row in each.seen] for each in loops]
+        assert loss.heat.seen.tolist() == [
+            [[bool(x) for x in row] for row in each.seen] for each in loops
+        ]
     mirrored = boxes(torch.arange(6), 3, 1, crop=0.2, flip=True)
     assert partly and 0 < (mirrored[:, 0] > mirrored[:, 2]).sum() < 6
 
@@ -99,7 +115,9 @@ def test_heat_maps_of_cut_and_mirrored_pictures_are_the_definition(grid, height,
 def picture(size):
     """A slope down and across, (1, 2, size, size), in 0..1."""
     at = (torch.arange(size) + 0.5) / size
-    return torch.stack([0.2 + 0.6 * at[None, :].expand(size, size), 0.9 - 0.5 * at[:, None] + 0.05 * at])[None]
+    return torch.stack(
+        [0.2 + 0.6 * at[None, :].expand(size, size), 0.9 - 0.5 * at[:, None] + 0.05 * at]
+    )[None]
 
 
 MIRRORED = torch.tensor([[0.9, 0.15, 0.3, 0.75]])
@@ -124,7 +142,9 @@ def test_what_is_written_of_a_part_is_read_back_and_the_rest_stays():
     inside = ((at > 0.15) & (at < 0.75))[:, None] & ((at > 0.3) & (at < 0.9))[None]
     assert torch.equal(heat.seen[0], inside)
     assert (heat.maps[0][:, ~inside] == 0.5).all()
-    torch.testing.assert_close(heat.maps[0][:, inside].float(), picture(20)[0][:, inside], atol=1e-2, rtol=0)
+    torch.testing.assert_close(
+        heat.maps[0][:, inside].float(), picture(20)[0][:, inside], atol=1e-2, rtol=0
+    )
     values, known = heat.read(row, MIRRORED, 6, 6)
     assert known.all()
     torch.testing.assert_close(values, cut(picture(6), MIRRORED), atol=3e-2, rtol=0)
@@ -133,18 +153,27 @@ def test_what_is_written_of_a_part_is_read_back_and_the_rest_stays():
 
 
 def test_parts_of_one_picture_make_it_whole():
-    heat, rows, whole_picture = HeatMaps(4, 2, 12, 0.8), torch.arange(4), picture(24).expand(4, -1, -1, -1)
+    heat, rows, whole_picture = (
+        HeatMaps(4, 2, 12, 0.8),
+        torch.arange(4),
+        picture(24).expand(4, -1, -1, -1),
+    )
     for epoch in range(60):
         seen = boxes(rows, 0, epoch, crop=0.3, flip=True)
         heat.write(rows, seen, cut(whole_picture, seen))
     assert heat.seen.float().mean() > 0.95
     known = heat.seen[:, None].expand(-1, 2, -1, -1)
-    torch.testing.assert_close(heat.maps.float()[known], picture(12).expand(4, -1, -1, -1)[known], atol=0.03, rtol=0)
+    torch.testing.assert_close(
+        heat.maps.float()[known], picture(12).expand(4, -1, -1, -1)[known], atol=0.03, rtol=0
+    )
 
 
 def test_without_being_told_it_takes_a_batch_for_whole_pictures():
     logits, table = random_batch(4, 3)
-    loss, call = method(table, scl=1.0, grid=6), {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 3, 3, 3)}
+    loss, call = (
+        method(table, scl=1.0, grid=6),
+        {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 3, 3, 3)},
+    )
     loss.see(MIRRORED.expand(4, -1))
     loss(logits, table, **call)
     assert 0 < loss.heat.seen.float().mean() < 0.5

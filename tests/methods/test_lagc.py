@@ -30,7 +30,12 @@ def batch(items=5, classes=7, seed=0):
     generator = torch.Generator().manual_seed(seed + 100)
     logits, observed = random_batch(items, classes, seed)
     views = torch.randn(items, classes, generator=generator, dtype=torch.float64) * 2
-    return logits, observed, views, torch.randn(2 * items, classes, WIDTH, generator=generator, dtype=torch.float64)
+    return (
+        logits,
+        observed,
+        views,
+        torch.randn(2 * items, classes, WIDTH, generator=generator, dtype=torch.float64),
+    )
 
 
 def method(seed=0, **options):
@@ -52,7 +57,10 @@ def formula(loss, given, past, *, tau, lam=1.0, lac=0.0):
     present = torch.zeros_like(observed, dtype=torch.bool)
     for i, row in enumerate(observed.tolist()):
         for c, s in enumerate(row):
-            p, strong = 1 / (1 + math.exp(-logits[i, c].item())), 1 / (1 + math.exp(-views[i, c].item()))
+            p, strong = (
+                1 / (1 + math.exp(-logits[i, c].item())),
+                1 / (1 + math.exp(-views[i, c].item())),
+            )
             total += -math.log(p) if s == 1 else -math.log(1 - p)
             q = p + (s == 1)
             if s == -1:
@@ -91,7 +99,9 @@ def test_the_slope_is_that_of_the_value(call):
     loss.eval()  # remembers nothing
     logits, observed, views, features = batch()
     inputs = [logits.requires_grad_(), views.requires_grad_(), features.requires_grad_()]
-    assert torch.autograd.gradcheck(lambda z, v, f: loss(z, observed, views=v, features=f, **call), inputs)
+    assert torch.autograd.gradcheck(
+        lambda z, v, f: loss(z, observed, views=v, features=f, **call), inputs
+    )
 
 
 def test_each_term_changes_the_value_and_what_it_trains():
@@ -124,7 +134,8 @@ def test_without_its_terms_it_is_assume_negative():
 
 
 @pytest.mark.parametrize(
-    ("tau", "signs"), [(0.5, [1, 1, -1, -1, -1, -1]), (0.75, [1, 0, 0, 0, -1, -1]), (1.0, [0, 0, 0, 0, 0, -1])]
+    ("tau", "signs"),
+    [(0.5, [1, 1, -1, -1, -1, -1]), (0.75, [1, 0, 0, 0, -1, -1]), (1.0, [0, 0, 0, 0, 0, -1])],
 )
 def test_a_probability_is_one_of_three(tau, signs):
     """Sure of presence, of absence, or not; tau itself is presence, and 1 - tau is not absence."""
@@ -162,7 +173,9 @@ def test_an_observed_positive_is_one_whatever_the_model_thinks():
     observed[0, 3] = 1
     views = torch.zeros(2, 7, dtype=torch.float64, requires_grad=True)
     loss = method()
-    called(loss, (torch.full((2, 7), -9.0).double(), observed, views, batch()[3][:4]), **SECOND).backward()
+    called(
+        loss, (torch.full((2, 7), -9.0).double(), observed, views, batch()[3][:4]), **SECOND
+    ).backward()
     assert views.grad[0, 3] < 0 and (views.grad.flatten()[torch.arange(14) != 3] > 0).all()
     assert loss.queue.classes.tolist() == [-1] * 7 + [3, 3]  # in both views
 
@@ -185,7 +198,8 @@ def test_parts_of_training(first, epochs, second):
 def test_reductions_agree(call):
     given = batch()
     entries_, mean, total, by_item = (
-        called(method(reduction=reduction), given, **call) for reduction in ("none", "mean", "sum", "sum_classes")
+        called(method(reduction=reduction), given, **call)
+        for reduction in ("none", "mean", "sum", "sum_classes")
     )
     assert entries_.shape == (5, 7)
     torch.testing.assert_close(mean, entries_.mean())
@@ -196,7 +210,10 @@ def test_reductions_agree(call):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_finite_at_any_logit_of_either_view(dtype):
     extreme = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-    for labels in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+    for labels in (
+        torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
+        *(torch.full((3, 7), s) for s in (1, 0, -1)),
+    ):
         for call in (FIRST, SECOND):
             loss = losses.create("lagc", size=3)
             leaves = [extreme.clone(), extreme.flip(1).clone(), torch.randn(6, 7, WIDTH).to(dtype)]
@@ -205,13 +222,18 @@ def test_finite_at_any_logit_of_either_view(dtype):
                 value = called(loss, (logits, labels, views, features), **call)
                 value.backward()
                 assert value.isfinite() and value.dtype == torch.float32
-            assert all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in (logits, views, features))
+            assert all(
+                leaf.grad is None or leaf.grad.isfinite().all()
+                for leaf in (logits, views, features)
+            )
 
 
 def test_what_it_remembers_is_in_its_state():
     loss = method()
     called(loss, batch(), **SECOND)
-    assert {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"} == set(loss.state_dict())
+    assert {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"} == set(
+        loss.state_dict()
+    )
     copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), method(seed=9)]
     lazy = losses.create("lagc", size=3, queue=9).double()  # not shown any features yet
     for other in (copies[2], lazy):
@@ -233,7 +255,11 @@ def test_the_projection_is_trained_by_the_loops_optimiser():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"first": 1.5}, "first is a share"), ({"tau": 0.4}, "tau is a prob"), ({"tau_second": 2.0}, "tau_second is a")],
+    [
+        ({"first": 1.5}, "first is a share"),
+        ({"tau": 0.4}, "tau is a prob"),
+        ({"tau_second": 2.0}, "tau_second is a"),
+    ],
 )
 def test_values_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -242,7 +268,12 @@ def test_values_that_make_no_sense_are_refused(options, message):
 
 def test_what_is_missing_is_named():
     logits, observed, views, features = batch()
-    for more in ({}, {"views": views}, {"features": features}, {"views": views, "features": features[:5]}):
+    for more in (
+        {},
+        {"views": views},
+        {"features": features},
+        {"views": views, "features": features[:5]},
+    ):
         with pytest.raises(ValueError, match="lagc needs views and features"):
             method()(logits, observed, **more)
     with pytest.raises(ValueError, match=r"logits \(4, 7\) and observed \(5, 7\) differ"):
@@ -258,7 +289,9 @@ def test_class_maps_and_vectors_are_refused(shape):
 class TestRun:
     def test_it_is_meant_for_the_query_head(self, scenes, quick, tmp_path):
         assert resolve(replace(quick, method="lagc"), scenes).head == "query"
-        with pytest.raises(UserError, match=r"lagc compares embeddings of labels.*give --head query"):
+        with pytest.raises(
+            UserError, match=r"lagc compares embeddings of labels.*give --head query"
+        ):
             fit(scenes, replace(quick, method="lagc", head="linear"), tmp_path / "run", quiet=True)
         assert not (tmp_path / "run").exists()
 
@@ -268,18 +301,37 @@ class TestRun:
         rng = np.random.default_rng(0)
         table = tmp_path / "table.npz"
         labels = np.where(rng.random((40, 3)) < 0.4, 1, -1).astype(np.int8)
-        np.savez(table, x=rng.normal(size=(40, 8)).astype(np.float32), labels=labels, classes=np.array(list("abc")))
+        np.savez(
+            table,
+            x=rng.normal(size=(40, 8)).astype(np.float32),
+            labels=labels,
+            classes=np.array(list("abc")),
+        )
         settings = replace(quick, method="lagc", backbone="linear")
         with pytest.raises(UserError, match="lagc needs views: two looks at each picture"):
             fit(load(table, labels="complete"), settings, tmp_path / "run", quiet=True)
-        command = ["train", str(table), "--labels", "complete", "--method", "lagc", "--out", str(tmp_path / "run")]
-        done = subprocess.run([sys.executable, "-m", "spml.cli", *command], capture_output=True, text=True)
+        command = [
+            "train",
+            str(table),
+            "--labels",
+            "complete",
+            "--method",
+            "lagc",
+            "--out",
+            str(tmp_path / "run"),
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "spml.cli", *command], capture_output=True, text=True
+        )
         assert done.returncode == 2 and not (tmp_path / "run").exists()
         assert "lagc needs views" in done.stderr and "Traceback" not in done.stderr
 
     def test_a_step_does_not_depend_on_how_the_batch_is_ordered(self, scenes, quick):
         settings = resolve(replace(quick, method="lagc", flip=True), scenes)
-        x, observed = torch.from_numpy(scenes.observed.x[:8]), torch.from_numpy(scenes.observed.labels[:8])
+        x, observed = (
+            torch.from_numpy(scenes.observed.x[:8]),
+            torch.from_numpy(scenes.observed.labels[:8]),
+        )
         torch.manual_seed(0)
         model = Classifier.build("tiny", 10, head="query").eval()  # batch norm and dropout aside
         values = []
@@ -300,7 +352,10 @@ class TestRun:
         torch.manual_seed(0)
         model, loss = Classifier.build("tiny", 10, head="query"), losses.create("lagc", size=5)
         loss.prepare(model.eval()(torch.zeros(1, 3, 24, 24, dtype=torch.uint8), True)[1].detach())
-        x, observed = torch.from_numpy(scenes.observed.x[:8]), torch.from_numpy(scenes.observed.labels[:8])
+        x, observed = (
+            torch.from_numpy(scenes.observed.x[:8]),
+            torch.from_numpy(scenes.observed.labels[:8]),
+        )
         step = Step(lambda part: model.train()(part, True), loss, settings, Processes())
         step.loss(x, observed, torch.arange(8), np.arange(8), epoch).backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
@@ -310,7 +365,13 @@ class TestRun:
 def test_published_training_settings():
     for data in ("voc", "coco", "nuswide", "cub"):
         preset = losses.preset("lagc", data)
-        assert preset.options == {"tau": 0.6, "tau_second": 0.9, "temperature": 0.5, "queue": 512, "size": 128}
+        assert preset.options == {
+            "tau": 0.6,
+            "tau_second": 0.9,
+            "temperature": 0.5,
+            "queue": 512,
+            "size": 128,
+        }
         assert preset.training == {
             "optimizer": "adamw",
             "schedule": "one-cycle",

@@ -25,7 +25,11 @@ OWN = [  # method and options
 
 
 def size(tensors) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
+    return sum(
+        tensor.numel() * tensor.element_size()
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor)
+    )
 
 
 def kept(method: losses.Method) -> int:
@@ -50,11 +54,17 @@ def kept(method: losses.Method) -> int:
     return size([*method.parameters(), *method.buffers(), *moments, *vars(method).values()])
 
 
-@pytest.mark.parametrize(("name", "options"), OWN, ids=lambda part: part if isinstance(part, str) else "-".join(part))
+@pytest.mark.parametrize(
+    ("name", "options"), OWN, ids=lambda part: part if isinstance(part, str) else "-".join(part)
+)
 def test_memory_is_what_a_method_keeps(name, options):
     observed = torch.zeros(ITEMS, CLASSES, dtype=torch.int8)
     observed[torch.arange(ITEMS), torch.arange(ITEMS) % CLASSES] = 1
-    given = {"items": ITEMS, "classes": CLASSES, "observed": observed} if "items" in losses.needs(name) else {}
+    given = (
+        {"items": ITEMS, "classes": CLASSES, "observed": observed}
+        if "items" in losses.needs(name)
+        else {}
+    )
     method = losses.create(name, **options, **given)
     method.observed = None  # the training split's own
     assert losses.memory(name, ITEMS, CLASSES, **options) == kept(method)
@@ -65,8 +75,16 @@ def test_memory_is_what_a_method_keeps(name, options):
 
 @pytest.mark.parametrize(
     ("name", "learned"),
-    [("em_apl", {"targets"}), ("crisp", {"priors", "running"}), ("mime", {"marked", "_extra_state"})],
+    [
+        ("em_apl", {"targets"}),
+        ("crisp", {"priors", "running"}),
+        ("mime", {"marked", "_extra_state"}),
+    ],
 )
 def test_a_checkpoint_has_nothing_that_the_labels_tell(name, learned):
-    given = {"items": ITEMS, "classes": CLASSES, "observed": torch.zeros(ITEMS, CLASSES, dtype=torch.int8)}
+    given = {
+        "items": ITEMS,
+        "classes": CLASSES,
+        "observed": torch.zeros(ITEMS, CLASSES, dtype=torch.int8),
+    }
     assert set(losses.create(name, **given).state_dict()) == learned

@@ -31,7 +31,11 @@ def by_loops(logits, table, features, noise, beta=1e-4, eps=0.0, ignored=()):
     entries = [[0.0] * classes for _ in range(items)]
     for b in range(items):
         for c in range(classes):
-            mu, log_sigma, deviation = features[b][c][:size], features[b][c][size:-1], features[b][c][-1]
+            mu, log_sigma, deviation = (
+                features[b][c][:size],
+                features[b][c][size:-1],
+                features[b][c][-1],
+            )
             p = 1 / (1 + math.exp(-(logits[b][c] + deviation * noise[b][c])))
             if (b, c) not in ignored:
                 entries[b][c] = -math.log((p if table[b][c] == 1 else 1 - p) + eps)
@@ -49,7 +53,9 @@ def test_the_loss_of_the_mean_is_its_formula(beta, eps):
     logits, observed, features = batch()
     loss = method(observed, beta=beta, sample=False, eps=eps)
     value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
-    expected = by_loops(logits.tolist(), observed.tolist(), features.tolist(), ZEROS, beta, eps or 0.0)
+    expected = by_loops(
+        logits.tolist(), observed.tolist(), features.tolist(), ZEROS, beta, eps or 0.0
+    )
     assert value.item() == pytest.approx(expected, rel=1e-9)
 
 
@@ -61,20 +67,29 @@ def test_the_loss_of_a_draw_is_its_formula():
     loss.begin_epoch(2, 10)
     noise = normal(index, loss.salt, 7).tolist()
     value = loss(logits, observed, **CALL, index=index, features=features)
-    assert value.item() == pytest.approx(by_loops(logits.tolist(), observed.tolist(), features.tolist(), noise, 0.7))
+    assert value.item() == pytest.approx(
+        by_loops(logits.tolist(), observed.tolist(), features.tolist(), noise, 0.7)
+    )
 
 
 @pytest.mark.parametrize("rule", ["add", "ignore"])
 def test_what_is_marked_is_positive_or_counts_nothing(rule):
     logits, observed, features = batch()
     loss = method(observed, rule=rule, beta=0.7, sample=False, mean_inverse_positives=0.5)
-    marked = [(b, c) for b in range(5) for c in range(7) if observed[b, c] == 0 and (b + c) % 3 == 0]
+    marked = [
+        (b, c) for b in range(5) for c in range(7) if observed[b, c] == 0 and (b + c) % 3 == 0
+    ]
     for place in marked:
         loss.marked[place] = True
     value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
-    table = [[1 if (b, c) in marked else s for c, s in enumerate(row)] for b, row in enumerate(observed.tolist())]
+    table = [
+        [1 if (b, c) in marked else s for c, s in enumerate(row)]
+        for b, row in enumerate(observed.tolist())
+    ]
     given = {"ignored": marked} if rule == "ignore" else {}
-    assert value.item() == pytest.approx(by_loops(logits.tolist(), table, features.tolist(), ZEROS, 0.7, **given))
+    assert value.item() == pytest.approx(
+        by_loops(logits.tolist(), table, features.tolist(), ZEROS, 0.7, **given)
+    )
     assert len(marked) > 3
 
 
@@ -89,10 +104,16 @@ def test_each_term_counts():
         return value.item(), *torch.autograd.grad(value, (logits, features))
 
     value, slope, by_embedding = at()
-    for changed in ({"beta": 0.0}, {"sample": False}, {"rule": "ignore", "mean_inverse_positives": 0.5}):
+    for changed in (
+        {"beta": 0.0},
+        {"sample": False},
+        {"rule": "ignore", "mean_inverse_positives": 0.5},
+    ):
         other, other_slope, other_embedding = at(**changed)
         assert abs(other - value) > 1e-3
-        assert torch.equal(other_slope, slope) == ("beta" in changed)  # the divergence is not of the logits
+        assert torch.equal(other_slope, slope) == (
+            "beta" in changed
+        )  # the divergence is not of the logits
         assert not torch.equal(other_embedding, by_embedding)
     *_, plain = at(beta=0.0, sample=False)
     assert (plain == 0).all()
@@ -150,8 +171,12 @@ class TestDraws:
             assert ((sample.mean(dim=0) - logits[0]).abs() < 4 * error).all()
             assert ((sample.std(dim=0) - deviation).abs() < 4 * error).all()
             scaled = (sample - logits[0]) / deviation
-            assert (scaled**3).mean(dim=0).abs().max() < 0.06 and ((scaled**4).mean(dim=0) - 3).abs().max() < 0.15
-            assert (torch.corrcoef(sample.T) - torch.eye(3)).abs().max() < 0.02  # classes are drawn independently
+            assert (scaled**3).mean(dim=0).abs().max() < 0.06 and (
+                (scaled**4).mean(dim=0) - 3
+            ).abs().max() < 0.15
+            assert (
+                torch.corrcoef(sample.T) - torch.eye(3)
+            ).abs().max() < 0.02  # classes are drawn independently
         for c in range(3):
             assert stats.ks_2samp(ours[:, c], theirs[:, c]).pvalue > 0.001
         assert deviation.min() > 0.05
@@ -163,17 +188,33 @@ class TestDraws:
         logs = features[0, :, size : 2 * size].detach().clone().requires_grad_()
         each = logs.expand(self.ITEMS, -1, -1)
         weight, mean = head.read.weight.detach(), features[0, :, :size].detach()
-        deviation = torch.linalg.vector_norm(weight * each.exp(), dim=-1, keepdim=True) / math.sqrt(10)
+        deviation = torch.linalg.vector_norm(weight * each.exp(), dim=-1, keepdim=True) / math.sqrt(
+            10
+        )
         given = torch.cat([mean.expand_as(each), each, deviation], dim=-1)
         loss = method(ones, beta=0.0, reduction="none")
         given.retain_grad()
         entries = loss(
-            logits.detach().expand(self.ITEMS, -1), ones, index=torch.arange(self.ITEMS), features=given, **CALL
+            logits.detach().expand(self.ITEMS, -1),
+            ones,
+            index=torch.arange(self.ITEMS),
+            features=given,
+            **CALL,
         )
         (ours,) = torch.autograd.grad(entries.sum(), each, retain_graph=True)
-        literal = features[0, :, size : 2 * size].detach().expand(self.ITEMS, -1, -1).clone().requires_grad_()
-        noise = torch.randn(self.ITEMS, 10, 3, size, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-        z = ((mean + literal.exp()[:, None] * noise).mean(dim=1) * weight).sum(dim=-1) + head.read.bias.detach()
+        literal = (
+            features[0, :, size : 2 * size]
+            .detach()
+            .expand(self.ITEMS, -1, -1)
+            .clone()
+            .requires_grad_()
+        )
+        noise = torch.randn(
+            self.ITEMS, 10, 3, size, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+        )
+        z = ((mean + literal.exp()[:, None] * noise).mean(dim=1) * weight).sum(
+            dim=-1
+        ) + head.read.bias.detach()
         (theirs,) = torch.autograd.grad(torch.nn.functional.softplus(-z).sum(), literal)
         error = ((ours.var(dim=0) + theirs.var(dim=0)) / self.ITEMS).sqrt()
         assert ((ours.mean(dim=0) - theirs.mean(dim=0)).abs() < 4.5 * error).all()
@@ -192,10 +233,16 @@ class TestDraws:
         index = torch.tensor([8, 2, 5, 0, 3])
         whole = loss(logits, observed, **CALL, index=index, features=features)
         some = torch.tensor([3, 1])
-        part = loss(logits[some], observed[some], **CALL, index=index[some], features=features[some])
-        torch.testing.assert_close(part, whole[some], rtol=1e-5, atol=0)  # a logarithm's last bit is its batch's
+        part = loss(
+            logits[some], observed[some], **CALL, index=index[some], features=features[some]
+        )
+        torch.testing.assert_close(
+            part, whole[some], rtol=1e-5, atol=0
+        )  # a logarithm's last bit is its batch's
         loss.begin_epoch(2, 10)
-        assert ((loss(logits, observed, **CALL, index=index, features=features) - whole).abs() > 1e-4).all()
+        assert (
+            (loss(logits, observed, **CALL, index=index, features=features) - whole).abs() > 1e-4
+        ).all()
         states = []
         for _ in range(2):
             torch.manual_seed(4)
@@ -208,7 +255,8 @@ def test_a_label_table_serves_as_well_as_an_array():
     observed = random_batch(6, 3)[1]
     table = LabelTable([str(i) for i in range(6)], list("abc"), observed.numpy())
     made = [
-        losses.create("mime", items=6, classes=3, observed=source) for source in (table, observed, observed.numpy())
+        losses.create("mime", items=6, classes=3, observed=source)
+        for source in (table, observed, observed.numpy())
     ]
     for one in made:
         assert torch.equal(one.unknown, observed == 0)
@@ -223,7 +271,9 @@ def test_what_it_remembers_is_in_its_state():
     other.load_state_dict(loss.state_dict())
     call = {**CALL, "index": torch.arange(5), "features": features}
     assert (
-        other(logits, observed, **call) == loss(logits, observed, **call) != method(observed)(logits, observed, **call)
+        other(logits, observed, **call)
+        == loss(logits, observed, **call)
+        != method(observed)(logits, observed, **call)
     )
 
 
@@ -267,7 +317,12 @@ def test_features_of_another_kind_are_refused(shape):
     with pytest.raises(ValueError, match=r"not at features of \(1, .*give --head query-normal"):
         loss.prepare(torch.zeros(shape))
     with pytest.raises(ValueError, match="give --head query-normal"):
-        loss(torch.zeros(1, 3), torch.zeros(1, 3), index=torch.tensor([0]), features=torch.zeros(shape))
+        loss(
+            torch.zeros(1, 3),
+            torch.zeros(1, 3),
+            index=torch.tensor([0]),
+            features=torch.zeros(shape),
+        )
 
 
 @pytest.fixture(scope="module")
@@ -306,6 +361,8 @@ def test_feature_vectors_take_its_head_too(tmp_path):
     from spml.train import Settings
     from tests.model.test_query import vectors
 
-    settings = Settings(method="mime", lr=1e-3, head_lr=1, batch_size=16, epochs=3, accelerator="cpu")
+    settings = Settings(
+        method="mime", lr=1e-3, head_lr=1, batch_size=16, epochs=3, accelerator="cpu"
+    )
     result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
     assert result["head"] == "query-normal" and result["backbone"] == "linear"

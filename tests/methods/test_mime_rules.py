@@ -25,7 +25,9 @@ class TestAdd:
                     for c in range(4):
                         if observed[i, c] == 0 and 1 / (1 + math.exp(-scores[i, c].item())) > 0.8:
                             found.add((i, c))
-                assert found - added and (epoch == 2 or added - found)  # more come, and some are not sure any more
+                assert found - added and (
+                    epoch == 2 or added - found
+                )  # more come, and some are not sure any more
                 added |= found
             assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == added
         assert added
@@ -35,11 +37,18 @@ class TestAdd:
         loss = method(observed, warmup=1)
         live(loss, torch.full((3, 3), 50.0), 1)
         assert loss.marked.tolist() == [[False, False, True]] * 3
-        logits, features = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True), torch.zeros(3, 3, 5)
-        (slope,) = torch.autograd.grad(loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits)
+        logits, features = (
+            torch.zeros(3, 3, dtype=torch.float64, requires_grad=True),
+            torch.zeros(3, 3, 5),
+        )
+        (slope,) = torch.autograd.grad(
+            loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits
+        )
         assert (slope[:, 1] > 0).all() and (slope[:, [0, 2]] < 0).all()
         loss.marked.fill_(True)  # whatever is remembered, a known negative of the batch stays one
-        (slope,) = torch.autograd.grad(loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits)
+        (slope,) = torch.autograd.grad(
+            loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits
+        )
         assert (slope[:, 1] > 0).all()
 
     def test_the_threshold_is_passed_strictly(self):
@@ -54,7 +63,9 @@ class TestAdd:
     def test_the_warm_up_is_the_first_epoch_that_adds(self):
         loss = method(torch.zeros(4, 2))
         assert [loss.wants_pass(epoch, 4) for epoch in range(1, 5)] == [False, True, True, False]
-        assert [method(torch.zeros(4, 2), warmup=5).wants_pass(epoch, 6) for epoch in (4, 5, 6)] == [False, True, False]
+        assert [
+            method(torch.zeros(4, 2), warmup=5).wants_pass(epoch, 6) for epoch in (4, 5, 6)
+        ] == [False, True, False]
 
 
 class TestIgnore:
@@ -76,11 +87,17 @@ class TestIgnore:
                     frequency = sum(observed[i, c].item() == 1 for i in range(40)) / 40
                     unknown = [i for i in range(40) if observed[i, c] == 0]
                     unknown.sort(key=lambda i, c=c, scores=scores: -scores[i, c].item())
-                    expected |= {(i, c) for i in unknown[: math.floor(round(frequency / 0.4 * 40, 6))]}
+                    expected |= {
+                        (i, c) for i in unknown[: math.floor(round(frequency / 0.4 * 40, 6))]
+                    }
                 seen.append(expected)
-                assert sum(c == 0 for _, c in expected) == 7 and sum(c == 2 for _, c in expected) == 4  # floor(3 / 0.4)
+                assert (
+                    sum(c == 0 for _, c in expected) == 7 and sum(c == 2 for _, c in expected) == 4
+                )  # floor(3 / 0.4)
                 assert not any(c == 1 for _, c in expected)
-            assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == (seen[-1] if seen else set())
+            assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == (
+                seen[-1] if seen else set()
+            )
         assert len({frozenset(s) for s in seen}) == 4 and loss.scores.numel() == 0
 
     def test_known_labels_are_never_ignored(self):
@@ -89,12 +106,17 @@ class TestIgnore:
         live(loss, torch.tensor([[9.0, 9.0], [1.0, 9.0], [2.0, 9.0]]), 1)
         assert loss.marked.tolist() == [[False, False], [True, False], [True, False]]
         loss.marked.fill_(True)
-        logits, features = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True), torch.zeros(3, 2, 5)
+        logits, features = (
+            torch.zeros(3, 2, dtype=torch.float64, requires_grad=True),
+            torch.zeros(3, 2, 5),
+        )
         value = loss(logits, observed, **CALL, index=torch.arange(3), features=features)
         (slope,) = torch.autograd.grad(value, logits)
         assert (slope.sign().to(torch.int8) == -observed).all()
 
-    def test_the_figure_from_complete_labels_must_be_given_and_is_recorded(self, scenes, quick, tmp_path):
+    def test_the_figure_from_complete_labels_must_be_given_and_is_recorded(
+        self, scenes, quick, tmp_path
+    ):
         with pytest.raises(ValueError, match="rule='ignore' needs mean_inverse_positives"):
             method(torch.zeros(3, 2), rule="ignore")
         settings = replace(quick, method="mime", head_lr=0.3, epochs=1)

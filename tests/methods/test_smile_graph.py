@@ -18,14 +18,20 @@ class TestGraph:
         monkeypatch.setattr(smile_graph, "BLOCK", block)
         x = features(60, 4)
         found = nearest(x, 3)
-        near = NearestNeighbors(n_neighbors=4).fit(x.numpy()).kneighbors(x.numpy(), return_distance=False)
+        near = (
+            NearestNeighbors(n_neighbors=4)
+            .fit(x.numpy())
+            .kneighbors(x.numpy(), return_distance=False)
+        )
         assert found.tolist() == near.tolist()
 
     def test_an_item_comes_before_its_copies(self):
         x = features(6).repeat(3, 1)
         found = nearest(x, 2)
         assert found[:, 0].tolist() == list(range(18))
-        assert [sorted(row) for row in found.tolist()] == [sorted([i % 6, i % 6 + 6, i % 6 + 12]) for i in range(18)]
+        assert [sorted(row) for row in found.tolist()] == [
+            sorted([i % 6, i % 6 + 6, i % 6 + 12]) for i in range(18)
+        ]
 
     @pytest.mark.parametrize("items", [1, 2, 3])
     def test_fewer_items_than_wanted_have_fewer_near(self, items):
@@ -36,7 +42,11 @@ class TestGraph:
 
     def test_numbers_far_from_0_and_whole_ones_lose_nothing(self):
         x = torch.randint(0, 2000, (60, 4), generator=torch.Generator().manual_seed(0)) + 1_000_000
-        near = NearestNeighbors(n_neighbors=4).fit(x.numpy()).kneighbors(x.numpy(), return_distance=False)
+        near = (
+            NearestNeighbors(n_neighbors=4)
+            .fit(x.numpy())
+            .kneighbors(x.numpy(), return_distance=False)
+        )
         for kind in (torch.float32, torch.int64):
             part = table_form(items=60, x=x.to(kind), standardise=False).form.enhancement
             assert part.near.tolist() == near.tolist()
@@ -46,7 +56,11 @@ class TestGraph:
         part = table_form(x=x).form.enhancement
         expected = StandardScaler().fit_transform(x.numpy())
         np.testing.assert_allclose(part.x.numpy(), expected, atol=1e-6)
-        near = NearestNeighbors(n_neighbors=4).fit(expected).kneighbors(expected, return_distance=False)
+        near = (
+            NearestNeighbors(n_neighbors=4)
+            .fit(expected)
+            .kneighbors(expected, return_distance=False)
+        )
         assert part.near.tolist() == near.tolist()
         raw = table_form(x=x, standardise=False).form.enhancement
         assert torch.equal(raw.x, x.float().double()) and raw.near.tolist() != part.near.tolist()

@@ -10,11 +10,24 @@ import torch
 from spml import losses
 from spml.methods.smile import image as smile_image
 from tests.losses.common import embeddings, random_batch
-from tests.methods.smile import CLASSES, IMAGE, INDEX, ITEMS, an, image_form, kl, sigmoid, soft, softplus
+from tests.methods.smile import (
+    CLASSES,
+    IMAGE,
+    INDEX,
+    ITEMS,
+    an,
+    image_form,
+    kl,
+    sigmoid,
+    soft,
+    softplus,
+)
 from tests.methods.test_contrastive import by_loops, entries
 
 
-def image_by_loops(method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta):
+def image_by_loops(
+    method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta
+):
     """The loss on pictures after the warm-up; z and d are logits, as drawn or not."""
     size, s = (shown.shape[2] - 1) // 2, observed.tolist()
     weight, bias = method.form.weight.tolist(), method.form.bias.tolist()
@@ -23,12 +36,16 @@ def image_by_loops(method, z, d, observed, shown, past, *, alpha, beta, theta, l
         for c, entry in enumerate(row):
             mean, log_deviation = entry[:size], entry[size : 2 * size]
             a, b = (
-                softplus(sum(w * m for w, m in zip(weight[k][c], mean, strict=True)) + bias[k][c]) + 1e-6
+                softplus(sum(w * m for w, m in zip(weight[k][c], mean, strict=True)) + bias[k][c])
+                + 1e-6
                 for k in (0, 1)
             )
             level = math.log(a / b) if d is None else d[i][c].item()
             target = 0.0 if s[i][c] == -1 else sigmoid(level)
-            normal = [(m * m + math.exp(t) ** 2 - 1 - 2 * t) / 2 for m, t in zip(mean, log_deviation, strict=True)]
+            normal = [
+                (m * m + math.exp(t) ** 2 - 1 - 2 * t) / 2
+                for m, t in zip(mean, log_deviation, strict=True)
+            ]
             total += theta * soft(z[i][c].item(), target)
             total += alpha * an(z[i][c].item(), s[i][c]) + beta * an(level, s[i][c])
             total += kl_embedding * sum(normal) / size + kl_beta * kl(a, b)
@@ -57,14 +74,18 @@ class TestOnPictures:
             z = self.logits + shown[..., -1] * noise if given else self.logits
             value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": shown})
             drawn = d if given else None
-            expected, batch = image_by_loops(method, z, drawn, self.observed, shown, past, **options)
+            expected, batch = image_by_loops(
+                method, z, drawn, self.observed, shown, past, **options
+            )
             past = past + batch
             assert value.item() == pytest.approx(expected, rel=1e-6)
 
     @pytest.mark.parametrize("name", IMAGE)
     def test_each_coefficient_changes_the_value(self, name):
         values = [
-            image_form(**{**IMAGE, name: factor * IMAGE[name]})(self.logits, self.observed, epoch=3, **CALL).item()
+            image_form(**{**IMAGE, name: factor * IMAGE[name]})(
+                self.logits, self.observed, epoch=3, **CALL
+            ).item()
             for factor in (1, 0)
         ]
         assert abs(values[0] - values[1]) > 1e-3
@@ -73,7 +94,9 @@ class TestOnPictures:
     def test_the_warm_up_assumes_negative_twice(self, warmup, epoch):
         method = image_form(warmup=warmup, sample=False)
         a, b = method.form.concentrations(SHOWN[..., :3])
-        expected = losses.create("an")(self.logits, self.observed) + losses.create("an")((a / b).log(), self.observed)
+        expected = losses.create("an")(self.logits, self.observed) + losses.create("an")(
+            (a / b).log(), self.observed
+        )
         value = method(self.logits, self.observed, epoch=epoch, **CALL)
         assert value.item() == pytest.approx(expected.item())
         assert (method.form.queue.classes == -1).all()
@@ -93,7 +116,9 @@ class TestOnPictures:
         whole = method(self.logits, self.observed, epoch=3, **CALL)
         part = torch.tensor([5, 2])
         call = {"index": INDEX[part], "features": SHOWN[part], "epoch": 3, "epochs": 9}
-        torch.testing.assert_close(method(self.logits[part], self.observed[part], **call), whole[part])
+        torch.testing.assert_close(
+            method(self.logits[part], self.observed[part], **call), whole[part]
+        )
         torch.manual_seed(3)
         method.begin_epoch(3, 9)
         assert (method(self.logits, self.observed, epoch=3, **CALL) != whole).all()
@@ -104,9 +129,13 @@ class TestOnPictures:
 
     def test_logit_and_d_have_random_numbers_of_their_own(self, monkeypatch):
         asked = {}
-        monkeypatch.setattr(smile_image, "draw", lambda a, b, index, salt: asked.setdefault("d", (salt, a.log()))[1])
         monkeypatch.setattr(
-            smile_image.keyed, "normal", lambda index, salt, c: asked.setdefault("z", (salt, torch.zeros(6, c)))[1]
+            smile_image, "draw", lambda a, b, index, salt: asked.setdefault("d", (salt, a.log()))[1]
+        )
+        monkeypatch.setattr(
+            smile_image.keyed,
+            "normal",
+            lambda index, salt, c: asked.setdefault("z", (salt, torch.zeros(6, c)))[1],
         )
         method = image_form()
         method.salt = 700
@@ -142,17 +171,28 @@ class TestOnPictures:
     def test_a_state_brings_the_layers_that_no_batch_has_made_yet(self):
         first = image_form()
         first(self.logits, self.observed, epoch=3, **CALL)
-        other = losses.create("smile", items=ITEMS, classes=CLASSES, observed=torch.zeros(ITEMS, CLASSES))
+        other = losses.create(
+            "smile", items=ITEMS, classes=CLASSES, observed=torch.zeros(ITEMS, CLASSES)
+        )
         other.load_state_dict(first.state_dict())
         expected = copy.deepcopy(first)(self.logits, self.observed, epoch=3, **CALL)
         for again in (other, pickle.loads(pickle.dumps(first))):
             assert again(self.logits, self.observed, epoch=3, **CALL) == expected
-        names = {"_extra_state", "form.weight", "form.bias", "form.queue.embeddings", "form.queue.classes"}
+        names = {
+            "_extra_state",
+            "form.weight",
+            "form.bias",
+            "form.queue.embeddings",
+            "form.queue.classes",
+        }
         assert set(first.state_dict()) == names
 
     def test_its_layers_learn_as_fast_as_the_head(self):
         (group,) = image_form().parameter_groups(0.25)
-        assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(2, 4, 3), (2, 4)]
+        assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [
+            (2, 4, 3),
+            (2, 4),
+        ]
 
     def test_its_layers_start_as_linear_ones_do(self):
         for values in image_form(classes=50, size=16).form.parameters():

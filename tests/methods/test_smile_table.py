@@ -38,12 +38,15 @@ class WholeGraph:
             others = sorted((math.dist(self.x[i], self.x[j]), j) for j in range(n) if j != i)
             for _, j in others[:k]:
                 self.adjacency[i][j] = 1
-        self.weights = [[(self.adjacency[i][j] + (i == j)) / (k + 1) for j in range(n)] for i in range(n)]
+        self.weights = [
+            [(self.adjacency[i][j] + (i == j)) / (k + 1) for j in range(n)] for i in range(n)
+        ]
 
     def spread(self, rows):
         width = range(len(rows[0]))
         return [
-            [sum(w * row[c] for w, row in zip(weights, rows, strict=True)) for c in width] for weights in self.weights
+            [sum(w * row[c] for w, row in zip(weights, rows, strict=True)) for c in width]
+            for weights in self.weights
         ]
 
     def level(self):
@@ -56,7 +59,9 @@ class WholeGraph:
         return layer(self.part.decode[2], relu(layer(self.part.decode[0], d + h)))
 
 
-def table_by_loops(method, x, logits, observed, drawn=None, *, mu, pi0, rate, gamma, delta, temperature):
+def table_by_loops(
+    method, x, logits, observed, drawn=None, *, mu, pi0, rate, gamma, delta, temperature
+):
     """Section by section of the loss on feature vectors; `drawn` are logits of the sampled labels."""
     graph, z, s, index = WholeGraph(method, x), logits.tolist(), observed.tolist(), INDEX.tolist()
     level = [[value / temperature for value in row] for row in graph.level()]
@@ -91,20 +96,26 @@ class TestOnFeatureVectors:
     x = features()
 
     @pytest.mark.parametrize("given", [False, True])
-    @pytest.mark.parametrize("changed", [{}, *({name: 0.0} for name in TABLE if name != "temperature"), {"mu": 1.0}])
+    @pytest.mark.parametrize(
+        "changed", [{}, *({name: 0.0} for name in TABLE if name != "temperature"), {"mu": 1.0}]
+    )
     def test_the_loss_is_its_formula(self, monkeypatch, given, changed):
         drawn = torch.randn(len(INDEX), CLASSES, dtype=torch.float64) * 3 if given else None
         options = {**TABLE, **changed}
         method = table_form(sample=given, standardise=False, x=self.x, **options)
         monkeypatch.setattr(smile_table, "draw", lambda a, b, index, salt: drawn)
         value = method(self.logits, self.observed, index=INDEX, epoch=1, epochs=3)
-        expected = table_by_loops(method, self.x.float().double(), self.logits, self.observed, drawn, **options)
+        expected = table_by_loops(
+            method, self.x.float().double(), self.logits, self.observed, drawn, **options
+        )
         assert value.item() == pytest.approx(expected, rel=1e-9)
 
     @pytest.mark.parametrize("name", TABLE)
     def test_each_coefficient_changes_the_value(self, name):
         value = table_form(**TABLE)(self.logits, self.observed, index=INDEX).item()
-        other = table_form(**{**TABLE, name: TABLE[name] / 2})(self.logits, self.observed, index=INDEX).item()
+        other = table_form(**{**TABLE, name: TABLE[name] / 2})(
+            self.logits, self.observed, index=INDEX
+        ).item()
         assert abs(other - value) > 1e-4
 
     def test_the_draw_is_that_of_the_beta_distribution(self, monkeypatch):
@@ -131,7 +142,9 @@ class TestOnFeatureVectors:
         d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid().flatten().tolist()
         wrong = [math.lgamma(p) + math.lgamma(1 - p) for p in d]
         gap = sum(2 * logs - 0.5772156649 * -1 for logs in wrong) / len(d)
-        assert values["released"] - values["correct"] == pytest.approx(TABLE["delta"] * gap, abs=1e-3)
+        assert values["released"] - values["correct"] == pytest.approx(
+            TABLE["delta"] * gap, abs=1e-3
+        )
 
     def test_classifier_and_enhancement_do_not_train_each_other(self):
         method = table_form(**TABLE)
@@ -146,7 +159,9 @@ class TestOnFeatureVectors:
         z = self.logits.clone().requires_grad_()
         d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid().detach()
         method.form.classifier_loss(z, self.observed, d).mean().backward()
-        torch.testing.assert_close(z.grad, value_and_gradient(method, self.logits, self.observed, index=INDEX)[1])
+        torch.testing.assert_close(
+            z.grad, value_and_gradient(method, self.logits, self.observed, index=INDEX)[1]
+        )
 
     def test_a_known_negative_is_taken_as_it_is(self):
         method = table_form(mu=0.9, pi0=0.9, rate=0.01, reduction="sum")
@@ -157,9 +172,14 @@ class TestOnFeatureVectors:
     def test_without_a_rate_an_unknown_label_counts_one_over_the_others(self):
         options = {**TABLE, "rate": None}
         value = table_form(**options)(self.logits, self.observed, index=INDEX)
-        assert value == table_form(**{**TABLE, "rate": 1 / 3})(self.logits, self.observed, index=INDEX)
+        assert value == table_form(**{**TABLE, "rate": 1 / 3})(
+            self.logits, self.observed, index=INDEX
+        )
         one = table_form(classes=1, rate=None)
-        assert one.form.rate == 1 and one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
+        assert (
+            one.form.rate == 1
+            and one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
+        )
 
     def test_its_parts_learn_at_their_own_rate(self):
         (group,) = table_form(own_lr=0.02).parameter_groups(0.5)
@@ -170,7 +190,9 @@ class TestOnFeatureVectors:
         method = table_form(gamma=0.0, reduction="none")
         whole = method(self.logits, self.observed, index=INDEX)
         part = torch.tensor([4, 1])
-        torch.testing.assert_close(method(self.logits[part], self.observed[part], index=INDEX[part]), whole[part])
+        torch.testing.assert_close(
+            method(self.logits[part], self.observed[part], index=INDEX[part]), whole[part]
+        )
         drawn = table_form(gamma=1.0)
         torch.manual_seed(3)
         first = drawn(self.logits, self.observed, index=INDEX)
@@ -181,7 +203,10 @@ class TestOnFeatureVectors:
     @pytest.mark.parametrize("scale", [1.0, 1e4])
     def test_finite_at_any_logit_and_any_feature(self, dtype, scale):
         logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-        for labels in (torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7), *(torch.full((3, 7), s) for s in (1, 0, -1))):
+        for labels in (
+            torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
+            *(torch.full((3, 7), s) for s in (1, 0, -1)),
+        ):
             method = table_form(labels, 3, 7, standardise=False, x=features(3) * scale).float()
             value, slope = value_and_gradient(method, logits, labels, index=torch.arange(3))
             assert value.isfinite() and slope.isfinite().all() and value.dtype == torch.float32
@@ -200,12 +225,22 @@ class TestOnFeatureVectors:
 
     def test_a_table_with_feature_vectors_makes_this_form(self):
         named = LabelTable(
-            [str(i) for i in range(ITEMS)], list("abcd"), np.zeros((ITEMS, 4), np.int8), x=self.x.numpy()
+            [str(i) for i in range(ITEMS)],
+            list("abcd"),
+            np.zeros((ITEMS, 4), np.int8),
+            x=self.x.numpy(),
         )
         torch.manual_seed(0)
         method = losses.create("smile", items=ITEMS, classes=4, observed=named, **TABLE)
-        assert method.needs == {"items", "index"} and losses.needs("smile") == {"items", "index", "features"}
-        assert (losses.head("smile"), losses.head("smile", pictures=False)) == ("query-normal:128", None)
+        assert method.needs == {"items", "index"} and losses.needs("smile") == {
+            "items",
+            "index",
+            "features",
+        }
+        assert (losses.head("smile"), losses.head("smile", pictures=False)) == (
+            "query-normal:128",
+            None,
+        )
         value = method.double()(self.logits, self.observed, index=INDEX)
         assert value == table_form(**TABLE)(self.logits, self.observed, index=INDEX)
         pictures = named.with_labels(named.sparse)
@@ -214,12 +249,17 @@ class TestOnFeatureVectors:
 
     def test_memory_is_the_graphs_and_the_features_of_an_option(self):
         assert losses.memory("smile", 100, 7) == 100 * 4 * 8
-        assert losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
+        assert (
+            losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
+        )
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"x": features(11)}, r"features of the 12 items, one row each; it has shape \(11, 5\)"),
+            (
+                {"x": features(11)},
+                r"features of the 12 items, one row each; it has shape \(11, 5\)",
+            ),
             ({"x": torch.zeros(ITEMS)}, r"it has shape \(12,\)"),
             ({"x": torch.full((ITEMS, 2), math.nan)}, "not finite"),
             ({"mu": 1.5}, "mu must be from 0 to 1"),

@@ -26,7 +26,9 @@ def test_what_is_missing_is_named(name):
         losses.create(name, **given(observed))(torch.zeros(2, 3), observed[:2], **CALL)
 
 
-@pytest.mark.parametrize("index", [torch.arange(3)[:, None], torch.tensor([2]), torch.arange(4)], ids=str)
+@pytest.mark.parametrize(
+    "index", [torch.arange(3)[:, None], torch.tensor([2]), torch.arange(4)], ids=str
+)
 @pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl", "en", "mime", "smile"])
 def test_an_index_of_another_shape_is_refused(name, index):
     observed = torch.zeros(4, 2, dtype=torch.int8)
@@ -38,10 +40,16 @@ def test_an_index_of_another_shape_is_refused(name, index):
 
 
 @pytest.mark.parametrize("missing", ["items", "classes", "observed"])
-@pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"])
+@pytest.mark.parametrize(
+    "name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"]
+)
 def test_each_of_them_is_needed(name, missing):
     spared = {"ll_cp": ("observed",), "gr_learnable": ("items", "observed")}.get(name, ())
-    told = {key: value for key, value in given(torch.zeros(4, 3, dtype=torch.int8)).items() if key != missing}
+    told = {
+        key: value
+        for key, value in given(torch.zeros(4, 3, dtype=torch.int8)).items()
+        if key != missing
+    }
     if missing in spared:
         losses.create(name, **told)
     else:
@@ -53,13 +61,19 @@ def test_each_of_them_is_needed(name, missing):
 @pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp"])
 def test_labels_of_another_split_are_refused(name, shape):
     labels = torch.zeros(shape, dtype=torch.int8)
-    table = LabelTable([str(i) for i in range(shape[0])], [str(i) for i in range(shape[1])], labels.numpy())
+    table = LabelTable(
+        [str(i) for i in range(shape[0])], [str(i) for i in range(shape[1])], labels.numpy()
+    )
     options = {"role": "estimated", "em_apl": "table"}
     for observed in (labels, labels.tolist(), table):
-        with pytest.raises(ValueError, match=re.escape(f"observed is {shape}, the training split (4, 3)")):
+        with pytest.raises(
+            ValueError, match=re.escape(f"observed is {shape}, the training split (4, 3)")
+        ):
             losses.create(name, items=4, classes=3, observed=observed)
     if name in options:
-        with pytest.raises(ValueError, match=re.escape(f"{options[name]} is {shape}, the training split")):
+        with pytest.raises(
+            ValueError, match=re.escape(f"{options[name]} is {shape}, the training split")
+        ):
             losses.create(name, **{options[name]: labels.float()}, **given(torch.zeros(4, 3)))
 
 
@@ -101,9 +115,13 @@ class TestLLCp:
         assert value.item() == pytest.approx(expected / 8)
         assert loss.corrected.nonzero().tolist() == [[1, 2]]
 
-        loss(logits, observed, **CALL, index=index)  # the corrected one is known now: the next largest follows
+        loss(
+            logits, observed, **CALL, index=index
+        )  # the corrected one is known now: the next largest follows
         assert loss.corrected.nonzero().tolist() == [[1, 2], [3, 1]]
-        last = loss(logits, observed, epoch=1, epochs=10, index=index)  # epoch 1 corrects nothing, keeps what is stored
+        last = loss(
+            logits, observed, epoch=1, epochs=10, index=index
+        )  # epoch 1 corrects nothing, keeps what is stored
         labels[0, 1] = 1
         assert last.item() == pytest.approx(losses.create("an")(logits, labels).item())
 
@@ -126,13 +144,17 @@ class TestLLCp:
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
         loss = losses.create("ll_cp", delta=0.0, **given(observed))
         value = loss(logits, observed, **CALL, index=torch.arange(6))
-        assert torch.equal(value, losses.create("an")(logits, observed)) and not loss.corrected.any()
+        assert (
+            torch.equal(value, losses.create("an")(logits, observed)) and not loss.corrected.any()
+        )
 
     def test_the_first_step_is_ll_ct_with_the_same_pick(self):
         torch.manual_seed(0)
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
         observed[torch.arange(6), torch.arange(6) % 5] = 1
-        cp = losses.create("ll_cp", delta=0.1, **given(observed))(logits, observed, **CALL, index=torch.arange(6))
+        cp = losses.create("ll_cp", delta=0.1, **given(observed))(
+            logits, observed, **CALL, index=torch.arange(6)
+        )
         ct = losses.create("ll_ct", delta=0.1)(logits, observed, **CALL)
         assert cp.item() == pytest.approx(ct.item())
 
@@ -142,7 +164,8 @@ class TestLLCp:
         for epoch in (1, 2, 5):
             call = {"epoch": epoch, "epochs": 10, "index": torch.arange(6)}
             assert torch.equal(
-                loss(logits, observed, **call), losses.create("ll_ct", delta=0.1)(logits, observed, **call)
+                loss(logits, observed, **call),
+                losses.create("ll_ct", delta=0.1)(logits, observed, **call),
             )
         assert not loss.corrected.any()
 
@@ -152,7 +175,9 @@ class TestRole:
         observed = torch.zeros(300, 4, dtype=torch.int8)
         observed[:, 0], observed[:, 1] = 1, -1
         theta = losses.create("role", **given(observed)).label_logits.detach().sigmoid()
-        assert torch.allclose(theta[:, 0], torch.tensor(0.995)) and torch.allclose(theta[:, 1], torch.tensor(0.005))
+        assert torch.allclose(theta[:, 0], torch.tensor(0.995)) and torch.allclose(
+            theta[:, 1], torch.tensor(0.005)
+        )
         assert theta[:, 2:].min() > 0.4 and theta[:, 2:].max() < 0.6 and theta[:, 2:].std() > 0.04
 
     def test_both_sides_learn_from_each_other(self):
@@ -171,7 +196,9 @@ class TestRole:
         loss = losses.create("role", expected_positives=k, **given(observed))
         z = torch.randn(2, 3, requires_grad=True)
         loss(z, observed, **CALL, index=torch.arange(2)).backward()
-        learner, teacher = (z, loss.label_logits) if side == "classifier" else (loss.label_logits, z)
+        learner, teacher = (
+            (z, loss.label_logits) if side == "classifier" else (loss.label_logits, z)
+        )
         a = learner.detach().clone().requires_grad_()
         p, t = a.sigmoid(), teacher.detach().sigmoid()
         total = torch.zeros(())
@@ -188,7 +215,9 @@ class TestRole:
         sure = torch.tensor([[1.0, 0.0]])
         loss = losses.create("role", estimated=sure)
         assert loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL).isfinite()
-        torch.testing.assert_close(loss.label_logits.detach().sigmoid(), torch.tensor([[1 - 1e-5, 1e-5]]).double())
+        torch.testing.assert_close(
+            loss.label_logits.detach().sigmoid(), torch.tensor([[1 - 1e-5, 1e-5]]).double()
+        )
         for wrong in (sure * 2, sure - 1, sure * math.nan):
             with pytest.raises(ValueError, match="not probabilities"):
                 losses.create("role", estimated=wrong)
@@ -224,16 +253,25 @@ class TestEmApl:
                     chosen = free[: math.floor(0.9 * unknown / (4 - 2))]
                     marked |= {(i, c) for i in chosen}
                     for i in chosen:
-                        assert method.targets[i, c].item() == pytest.approx(scores[i, c].sigmoid().item())
+                        assert method.targets[i, c].item() == pytest.approx(
+                            scores[i, c].sigmoid().item()
+                        )
             assert {tuple(pair) for pair in (method.targets >= 0).nonzero().tolist()} == marked
 
     def test_no_more_than_their_share_have_one_whatever_is_carried_over_or_in_the_table(self):
         observed, scores = torch.zeros(20, 1, dtype=torch.int8), torch.linspace(-1, 1, 20)[:, None]
         carried = self.method(observed, theta=0.6, warmup=1)
         table = losses.create(
-            "em_apl", table=torch.where(torch.arange(20) < 7, -0.5, 0.0)[:, None], theta=0.6, warmup=1
+            "em_apl",
+            table=torch.where(torch.arange(20) < 7, -0.5, 0.0)[:, None],
+            theta=0.6,
+            warmup=1,
         )
-        for method, counts in ((carried, [4, 8, 12]), (carried, [12, 12, 12]), (table, [11, 12, 12])):
+        for method, counts in (
+            (carried, [4, 8, 12]),
+            (carried, [12, 12, 12]),
+            (table, [11, 12, 12]),
+        ):
             for epoch, count in enumerate(counts, start=1):
                 method.take_scores(scores, torch.arange(20))
                 method.end_epoch(epoch, 4)
@@ -241,7 +279,9 @@ class TestEmApl:
 
     def test_the_warm_up_is_an_epoch(self):
         for warmup in (0, -1):
-            with pytest.raises(ValueError, match=f"warmup is an epoch, counted from 1, not {warmup}"):
+            with pytest.raises(
+                ValueError, match=f"warmup is an epoch, counted from 1, not {warmup}"
+            ):
                 self.method(torch.zeros(4, 1), warmup=warmup)
 
     def test_a_score_of_zero_is_a_pseudo_label_too(self):
@@ -266,13 +306,15 @@ class TestEmApl:
         for base, options in {"em": {"alpha": 0.3}, "gr": {}, "an": {}}.items():
             method = self.method(observed, base=base, **options)
             assert torch.equal(
-                method(logits, observed, **call), losses.create(base, **options)(logits, observed, **call)
+                method(logits, observed, **call),
+                losses.create(base, **options)(logits, observed, **call),
             )
 
     def test_beta_weighs_the_pseudo_labels(self):
         logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, 0]])
         values = [
-            losses.create("em_apl", table=[[1, -0.2]], beta=beta)(logits, observed, **CALL).item() for beta in (0, 1)
+            losses.create("em_apl", table=[[1, -0.2]], beta=beta)(logits, observed, **CALL).item()
+            for beta in (0, 1)
         ]
         p = torch.sigmoid(logits[0, 1]).item()
         soft = -(0.2 * math.log(p) + 0.8 * math.log(1 - p))

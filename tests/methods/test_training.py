@@ -20,10 +20,14 @@ MOVED = {  # other options of a method, for pictures that are cut and mirrored
     ],
 }
 CASES = [(name, OPTIONS.get(name, {}), {}) for name in losses.names() if losses.needs(name)] + [
-    (name, options, {"crop": 0.5, "flip": True}) for name, several in MOVED.items() for options in several
+    (name, options, {"crop": 0.5, "flip": True})
+    for name, several in MOVED.items()
+    for options in several
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "changes"), CASES, ids=[f"{name}-{len(o)}" for name, o, _ in CASES])
+@pytest.mark.parametrize(
+    ("name", "options", "changes"), CASES, ids=[f"{name}-{len(o)}" for name, o, _ in CASES]
+)
 def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, name, options, changes):
     assert_resumes(scenes, replace(quick, method=name, **changes), tmp_path, options)

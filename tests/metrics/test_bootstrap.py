@@ -24,7 +24,9 @@ def test_it_is_the_metric_of_the_resampled_items(steps):
     rng = np.random.RandomState(7)
     for value in found:
         rows = rng.randint(len(scores), size=len(scores))
-        assert value == pytest.approx(100 * mean_average_precision(scores[rows], labels[rows]), abs=1e-4)
+        assert value == pytest.approx(
+            100 * mean_average_precision(scores[rows], labels[rows]), abs=1e-4
+        )
 
 
 def test_it_does_not_depend_on_how_much_is_done_at_once(monkeypatch):
@@ -38,7 +40,9 @@ def test_a_resample_without_positives_counts_as_the_metric_does():
     scores, labels = np.arange(8.0)[:, None], -np.ones((8, 1), np.int8)
     labels[3] = 1
     found, rng = resampled_map(scores, labels, 50, seed=1), np.random.RandomState(1)
-    times = np.array([(rng.randint(8, size=8) == 3).sum() for _ in range(50)])  # that the one positive is drawn
+    times = np.array(
+        [(rng.randint(8, size=8) == 3).sum() for _ in range(50)]
+    )  # that the one positive is drawn
     assert {0, 1, 2} <= set(times.tolist()) and ((found > 0) == (times > 0)).all()
 
 
@@ -47,7 +51,11 @@ def test_pairing_takes_out_what_is_common_to_both():
     images = rng.normal(0, 5, 1000)
     own, other = images + 1 + rng.normal(0, 0.1, 1000), images
     sure = compare([own], [other], [61.0], [60.0])
-    assert sure.difference == 1.0 and 0.5 < sure.low < sure.high < 1.5 and sure.p == pytest.approx(2 / 1001)
+    assert (
+        sure.difference == 1.0
+        and 0.5 < sure.low < sure.high < 1.5
+        and sure.p == pytest.approx(2 / 1001)
+    )
     unsure = compare([own], [rng.permutation(other)], [61.0], [60.0])
     assert unsure.low < 0 < unsure.high and unsure.p > 0.5
 

@@ -26,13 +26,17 @@ def make(unknown=0.2):
 
 def worker(rank, folder, shards):
     store, minute = f"file://{folder}/store", timedelta(seconds=60)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=len(shards), timeout=minute)
+    dist.init_process_group(
+        "gloo", init_method=store, rank=rank, world_size=len(shards), timeout=minute
+    )
     logits, truth = make()
     metric = MeanAveragePrecision()
     for _ in range(2):  # a second epoch, after reset, must not see the first
         for rows in torch.tensor(shards[rank], dtype=torch.long).split(6):
             if len(rows):
-                metric.update(logits[rows].double(), truth[rows], index=rows)  # an idle process gathers float32
+                metric.update(
+                    logits[rows].double(), truth[rows], index=rows
+                )  # an idle process gathers float32
         result = metric.compute()
         local = sum(len(part) for part in metric.index)
         metric.reset()
@@ -84,7 +88,9 @@ def test_items_without_index_all_count(metric):
 def test_half_precision(metric, dtype):
     logits, truth = make()
     metric.update(logits.to(dtype), truth.float())
-    np.testing.assert_array_equal(metric.compute()["per_class"], average_precision(logits.to(dtype), truth))
+    np.testing.assert_array_equal(
+        metric.compute()["per_class"], average_precision(logits.to(dtype), truth)
+    )
 
 
 def test_float64_is_kept_when_asked_for(metric):

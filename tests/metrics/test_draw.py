@@ -29,7 +29,8 @@ def by_hand(p, observed):
 
 
 @pytest.mark.parametrize(
-    "marks", [(1, 0, 0, 0, 0), (1, 0, -1, 0, 0), (1, 1, 0, 0, 0), (1, 1, 0, -1, 1), (1, -1, -1, -1, -1)]
+    "marks",
+    [(1, 0, 0, 0, 0), (1, 0, -1, 0, 0), (1, 1, 0, 0, 0), (1, 1, 0, -1, 1), (1, -1, -1, -1, -1)],
 )
 def test_likelihood_and_chances_are_those_of_a_sum_over_all_label_sets(marks):
     z, observed = np.random.default_rng(1).normal(0, 2, 5), np.array(marks, np.int8)
@@ -41,7 +42,9 @@ def test_likelihood_and_chances_are_those_of_a_sum_over_all_label_sets(marks):
 
 def test_a_class_is_drawn_with_its_share_of_the_likelihood():
     z = np.random.default_rng(2).normal(0, 2, (3, 4))
-    single = [draw(z, np.tile(np.eye(4, dtype=np.int8)[c], (3, 1))).log_likelihood for c in range(4)]
+    single = [
+        draw(z, np.tile(np.eye(4, dtype=np.int8)[c], (3, 1))).log_likelihood for c in range(4)
+    ]
     assert drawn_chance(z) == pytest.approx(np.exp(np.array(single).T))
 
 
@@ -78,7 +81,9 @@ def test_a_number_of_positives_that_is_given_is_met():
     z, _, observed = world(1000)
     for positives in (1.2, 2.0, 3.5):
         fit = fit_draw(z, observed, positives=positives)
-        assert draw(fit.logits(z), observed).present.sum(axis=1).mean() == pytest.approx(positives, abs=0.02)
+        assert draw(fit.logits(z), observed).present.sum(axis=1).mean() == pytest.approx(
+            positives, abs=0.02
+        )
     for wrong in (0.5, 9):
         with pytest.raises(UserError, match="from 1 to the number of classes, 8"):
             fit_draw(z, observed, positives=wrong)
@@ -101,7 +106,11 @@ def test_no_other_slope_and_shifts_are_likelier(positives):
     def cost(parameters):
         slope, shifts = np.exp(parameters[0]), parameters[1:]
         level = shifts.sum() / (len(shifts) + (CLASS_SD / LEVEL_SD) ** 2)
-        prior = (parameters[0] / SLOPE_SD) ** 2 + (level / LEVEL_SD) ** 2 + (((shifts - level) / CLASS_SD) ** 2).sum()
+        prior = (
+            (parameters[0] / SLOPE_SD) ** 2
+            + (level / LEVEL_SD) ** 2
+            + (((shifts - level) / CLASS_SD) ** 2).sum()
+        )
         found = draw(slope * z + shifts, observed)
         off = 0 if positives is None else found.present.sum(axis=1).mean() - positives
         return -found.log_likelihood.sum() + prior / 2 + (off / GIVEN_SD) ** 2 / 2
@@ -116,7 +125,10 @@ def test_scores_say_how_each_item_pulls_at_the_fit():
     fit = fit_draw(z, observed)
 
     def difference(slope, shift):
-        ends = [draw(fit.slope * np.exp(slope * side) * z + fit.shifts + shift * side, observed) for side in (1, -1)]
+        ends = [
+            draw(fit.slope * np.exp(slope * side) * z + fit.shifts + shift * side, observed)
+            for side in (1, -1)
+        ]
         return (ends[0].log_likelihood - ends[1].log_likelihood) / 2e-4
 
     moves = [(1e-4, 0.0), (0.0, 1e-4), *((0.0, 1e-4 * one) for one in np.eye(z.shape[1]))]
@@ -129,7 +141,9 @@ def test_logits_of_any_size_and_certain_ones_are_no_trouble():
     z[0], z[1] = 6e4, -6e4
     fit = fit_draw(z, observed)
     found = draw(fit.logits(z), observed)
-    assert all(np.isfinite(values).all() for values in (found.log_likelihood, found.present, found.seen))
+    assert all(
+        np.isfinite(values).all() for values in (found.log_likelihood, found.present, found.seen)
+    )
 
 
 def test_what_cannot_be_fitted_is_said():
@@ -141,7 +155,9 @@ def test_what_cannot_be_fitted_is_said():
 
 def test_two_classes_are_enough():
     z, y, observed = world(4000, classes=2)
-    assert draw(fit_draw(z, observed).logits(z), observed).seen.mean() == pytest.approx(y.mean(), abs=0.05)
+    assert draw(fit_draw(z, observed).logits(z), observed).seen.mean() == pytest.approx(
+        y.mean(), abs=0.05
+    )
 
 
 def test_items_without_a_positive_do_not_count():

@@ -62,7 +62,9 @@ def test_labels_of_0_and_1_are_warned_of_where_a_truth_is_wanted(recwarn, reques
     metric(np.zeros((2, 3)), truth)
     meant = "observed" in request.node.name or "estimated" in request.node.name
     expected = 0 if meant or truth.min() != 0 else 1
-    assert sum("write absent labels as -1" in str(warning.message) for warning in recwarn) == expected
+    assert (
+        sum("write absent labels as -1" in str(warning.message) for warning in recwarn) == expected
+    )
 
 
 def test_place_of_a_wrong_label_is_named():

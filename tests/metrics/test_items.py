@@ -92,8 +92,12 @@ def test_equals_plain_loops_with_unknown_labels(name, case, k):
 @settings(max_examples=150, deadline=None)
 def test_equals_scikit_learn_where_all_is_known(case):
     logits, truth = case
-    np.testing.assert_allclose(coverage(logits, truth), coverage_error(truth == 1, logits), atol=1e-12)
-    np.testing.assert_allclose(ranking_loss(logits, truth), label_ranking_loss(truth == 1, logits), atol=1e-12)
+    np.testing.assert_allclose(
+        coverage(logits, truth), coverage_error(truth == 1, logits), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        ranking_loss(logits, truth), label_ranking_loss(truth == 1, logits), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", [np.float16, torch.float16, torch.bfloat16, torch.float64])
@@ -101,7 +105,9 @@ def test_any_precision_and_blocks_of_items(random_table, monkeypatch, pair, kind
     metric, looped = pair
     monkeypatch.setattr(inputs, "BLOCK", 50)
     logits, truth = random_table(60, 7, unknown=0.3, decimals=0)
-    scores = torch.from_numpy(logits).to(kind) if isinstance(kind, torch.dtype) else logits.astype(kind)
+    scores = (
+        torch.from_numpy(logits).to(kind) if isinstance(kind, torch.dtype) else logits.astype(kind)
+    )
     labels = torch.from_numpy(truth) if isinstance(kind, torch.dtype) else truth
     assert metric(scores, labels, 3) == pytest.approx(np.mean(looped(logits, truth, 3)), abs=1e-12)
 
@@ -109,7 +115,8 @@ def test_any_precision_and_blocks_of_items(random_table, monkeypatch, pair, kind
 def test_infinite_logits(pair):
     metric, looped = pair
     logits = np.array(
-        [[-np.inf, np.inf, 0.0, -np.inf], [np.inf, np.inf, -np.inf, 1.0], [np.inf, 0.0, 1.0, 2.0]], np.float32
+        [[-np.inf, np.inf, 0.0, -np.inf], [np.inf, np.inf, -np.inf, 1.0], [np.inf, 0.0, 1.0, 2.0]],
+        np.float32,
     )
     truth = np.array([[1, -1, 0, -1], [1, 0, 1, -1], [-1, -1, -1, -1]], np.int8)
     assert metric(logits, truth, 2) == pytest.approx(np.mean(looped(logits, truth, 2)), abs=1e-12)

@@ -45,7 +45,9 @@ def test_equals_scikit_learn_under_ties_and_unknown_labels(case):
 @pytest.mark.parametrize("unknown", [0.0, 0.4])
 def test_equals_scikit_learn_at_some_size(random_table, decimals, unknown):
     logits, truth = random_table(2000, 7, unknown=unknown, decimals=decimals)
-    np.testing.assert_allclose(average_precision(logits, truth), oracle(logits, truth), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        average_precision(logits, truth), oracle(logits, truth), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("block", [1, 1000, 2500])
@@ -60,7 +62,9 @@ def test_blocks_of_classes_change_nothing(random_table, monkeypatch, block, item
 def test_order_of_items_changes_nothing(random_table):
     logits, truth = random_table(300, 5, decimals=7)
     order = np.random.default_rng(1).permutation(300)
-    np.testing.assert_array_equal(average_precision(logits, truth), average_precision(logits[order], truth[order]))
+    np.testing.assert_array_equal(
+        average_precision(logits, truth), average_precision(logits[order], truth[order])
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -78,7 +82,9 @@ def test_torch_of_any_precision(random_table, dtype, truth_dtype):
 def test_numpy_of_any_precision(random_table, dtype):
     logits, truth = random_table(200, 4)
     scores = (logits * 10).astype(dtype)
-    np.testing.assert_allclose(average_precision(scores, truth), oracle(scores, truth), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        average_precision(scores, truth), oracle(scores, truth), rtol=0, atol=1e-12
+    )
 
 
 def test_ranks_logits_that_one_probability_would_merge():
@@ -97,9 +103,13 @@ def test_infinite_logits_rank_first_and_last():
 
 
 def test_small_and_empty_tables():
-    np.testing.assert_array_equal(average_precision([[0.3, 0.1, 2.0]], [[1, -1, 0]]), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(
+        average_precision([[0.3, 0.1, 2.0]], [[1, -1, 0]]), [1.0, 0.0, 0.0]
+    )
     np.testing.assert_array_equal(average_precision(np.zeros((5, 2)), np.zeros((5, 2))), [0.0, 0.0])
-    np.testing.assert_array_equal(average_precision(np.zeros((0, 3)), np.zeros((0, 3))), [0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(
+        average_precision(np.zeros((0, 3)), np.zeros((0, 3))), [0.0, 0.0, 0.0]
+    )
     assert average_precision(np.zeros((3, 0)), np.zeros((3, 0))).shape == (0,)
 
 
@@ -118,7 +128,9 @@ def test_observed_is_average_precision_against_all_others(case):
     expected = oracle(logits, np.where(observed == 1, 1, -1))
     np.testing.assert_allclose(result[some], expected[some], rtol=0, atol=1e-12)
     if some.any():
-        np.testing.assert_allclose(estimated_map(logits, observed), expected[some].mean(), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            estimated_map(logits, observed), expected[some].mean(), rtol=0, atol=1e-12
+        )
 
 
 def test_a_known_negative_is_one_of_the_others():
@@ -130,7 +142,9 @@ def test_a_known_negative_is_one_of_the_others():
 def scenes(models, items=40_000, classes=6, seed=3):
     """Complete labels, and the logits of models of growing quality."""
     random = np.random.default_rng(seed)
-    truth = np.where(random.random((items, classes)) < random.uniform(0.05, 0.4, classes), 1, -1).astype(np.int8)
+    truth = np.where(
+        random.random((items, classes)) < random.uniform(0.05, 0.4, classes), 1, -1
+    ).astype(np.int8)
     noise = random.normal(size=(models, items, classes))
     return truth, [noise[i] + (0.4 + 0.3 * i) * truth for i in range(models)]
 
@@ -139,9 +153,9 @@ def scenes(models, items=40_000, classes=6, seed=3):
 def test_observed_at_random_scales_average_precision_by_the_share_observed(c):
     truth, (logits,) = scenes(1)
     seen = np.random.default_rng(7).random(truth.shape) < c
-    ratio = observed_average_precision(logits, np.where(seen, np.maximum(truth, 0), 0)) / average_precision(
-        logits, truth
-    )
+    ratio = observed_average_precision(
+        logits, np.where(seen, np.maximum(truth, 0), 0)
+    ) / average_precision(logits, truth)
     np.testing.assert_allclose(ratio, c, rtol=0.08)
 
 
@@ -158,10 +172,13 @@ def test_observed_at_random_ranks_models_as_complete_labels_do():
 def test_estimate_does_not_depend_on_what_was_not_observed(random_table):
     """Two complete tables that give the same observed one, and a table with its negatives known, score the same."""
     logits, truth = random_table(400, 5)
-    observed = np.where((truth == 1) & (np.random.default_rng(2).random(truth.shape) < 0.5), 1, 0).astype(np.int8)
+    observed = np.where(
+        (truth == 1) & (np.random.default_rng(2).random(truth.shape) < 0.5), 1, 0
+    ).astype(np.int8)
     with_negatives = np.where(truth == -1, -1, observed)
     assert (with_negatives != observed).any()
     np.testing.assert_array_equal(
-        observed_average_precision(logits, observed), observed_average_precision(logits, with_negatives)
+        observed_average_precision(logits, observed),
+        observed_average_precision(logits, with_negatives),
     )
     assert estimated_map(logits, observed) == estimated_map(logits, with_negatives)

@@ -14,7 +14,9 @@ from tests.conftest import outcome
 
 
 def noise(*shape):
-    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
 def twins(backbone):
@@ -26,7 +28,9 @@ def twins(backbone):
     return linear.eval(), boosted.eval()
 
 
-@pytest.mark.parametrize("backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+@pytest.mark.parametrize(
+    "backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
+)
 def test_without_boost_it_is_pooling_and_a_linear_layer(backbone, monkeypatch):
     linear, boosted = (model.double() for model in twins(backbone))
     x = noise(2, 3, 224, 224)
@@ -47,7 +51,9 @@ def test_the_formula_by_loops(training):
             total = 0.0
             for y in range(3):
                 for x in range(5):
-                    value = bias[c] + sum(w * v for w, v in zip(weight[c], maps[item, :, y, x].tolist(), strict=True))
+                    value = bias[c] + sum(
+                        w * v for w, v in zip(weight[c], maps[item, :, y, x].tolist(), strict=True)
+                    )
                     total += 5 * value if value > 0 else value
             assert logits[item, c].item() == pytest.approx(total / 15, abs=1e-4)
 
@@ -58,7 +64,9 @@ def test_channels_last_and_tokens_are_the_same_positions():
     expected = model.positions(maps)
     assert torch.equal(model.positions(maps.permute(0, 2, 3, 1)), expected)
     model.backbone.num_prefix_tokens = 1
-    assert torch.equal(model.positions(torch.cat([torch.zeros(2, 1, 64), expected], dim=1)), expected)
+    assert torch.equal(
+        model.positions(torch.cat([torch.zeros(2, 1, 64), expected], dim=1)), expected
+    )
 
 
 def test_the_gradient_reaches_head_and_backbone():
@@ -68,12 +76,17 @@ def test_the_gradient_reaches_head_and_backbone():
 
 
 def test_what_has_no_map_is_refused_with_what_to_change():
-    with pytest.raises(UserError, match=r"--head boostlu needs a feature map, .*--backbone linear.*--head linear"):
+    with pytest.raises(
+        UserError, match=r"--head boostlu needs a feature map, .*--backbone linear.*--head linear"
+    ):
         Classifier.build("linear", 3, features=4, head="boostlu")
     model = Classifier.build("tiny", 3, head="boostlu")
-    model.backbone = torch.nn.Sequential(model.backbone, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    model.backbone = torch.nn.Sequential(
+        model.backbone, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    )
     with pytest.raises(
-        UserError, match=r"\(2, 64\), which is no feature map; give --head linear or another --backbone"
+        UserError,
+        match=r"\(2, 64\), which is no feature map; give --head linear or another --backbone",
     ):
         model(noise(2, 3, 16, 16))
     with pytest.raises(UserError, match="no head 'boost'; give --head linear or boostlu"):
@@ -81,13 +94,24 @@ def test_what_has_no_map_is_refused_with_what_to_change():
 
 
 def test_the_method_asks_for_the_head_and_is_ll_r_under_it(scenes, quick, tmp_path):
-    assert losses.head("boostlu") == "boostlu" and losses.head("gr") is None and losses.head("role") is None
+    assert (
+        losses.head("boostlu") == "boostlu"
+        and losses.head("gr") is None
+        and losses.head("role") is None
+    )
     z, s = torch.randn(6, 5), torch.eye(6, 5)
     call = {"epoch": 4, "epochs": 5}
     assert torch.equal(
-        losses.create("boostlu", delta=0.1)(z, s, **call), losses.create("ll_r", delta=0.1)(z, s, **call)
+        losses.create("boostlu", delta=0.1)(z, s, **call),
+        losses.create("ll_r", delta=0.1)(z, s, **call),
     )
-    fit(scenes, replace(quick, method="boostlu"), tmp_path / "alone", options={"delta": 0.01}, quiet=True)
+    fit(
+        scenes,
+        replace(quick, method="boostlu"),
+        tmp_path / "alone",
+        options={"delta": 0.01},
+        quiet=True,
+    )
     general = replace(quick, method="ll_r", head="boostlu")
     fit(scenes, general, tmp_path / "general", options={"delta": 0.01}, quiet=True)
     plain = replace(quick, method="boostlu", head="linear")
@@ -100,7 +124,15 @@ def test_the_method_asks_for_the_head_and_is_ll_r_under_it(scenes, quick, tmp_pa
 def test_a_stored_model_has_its_head_and_predicts(pictures, tmp_path):
     from spml.data import load
 
-    quick = Settings(method="em", head="boostlu", backbone="tiny", size=16, epochs=1, batch_size=4, accelerator="cpu")
+    quick = Settings(
+        method="em",
+        head="boostlu",
+        backbone="tiny",
+        size=16,
+        epochs=1,
+        batch_size=4,
+        accelerator="cpu",
+    )
     experiment = load(pictures)
     fit(experiment, quick, tmp_path / "run", quiet=True)
     for name in ("config.json", "best/model.json"):

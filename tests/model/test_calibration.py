@@ -33,8 +33,12 @@ def test_a_line_keeps_its_digits_beyond_steep_steps_and_never_falls() -> None:
         x += [step / 2, step / 2 + 1e-4]
         y += [y[-1], y[-1] + 0.7]
     points = torch.linspace(-6, 5, 3001)
-    got = Calibration([[[*x, 9.0], [*y, 5.0]], [[0.0, 1.0], [0.0, 1.0]]], 2)(points.unsqueeze(1).expand(-1, 2))
-    np.testing.assert_allclose(got[:, 0], np.interp(points.numpy(), [*x, 9.0], [*y, 5.0]), atol=1e-5)
+    got = Calibration([[[*x, 9.0], [*y, 5.0]], [[0.0, 1.0], [0.0, 1.0]]], 2)(
+        points.unsqueeze(1).expand(-1, 2)
+    )
+    np.testing.assert_allclose(
+        got[:, 0], np.interp(points.numpy(), [*x, 9.0], [*y, 5.0]), atol=1e-5
+    )
     assert got[:, 0].diff().min() >= 0
     torch.testing.assert_close(got[:, 1], points)
 

@@ -8,10 +8,14 @@ from spml.model.backbones import PACKAGED, build_backbone
 
 
 def noise(*shape):
-    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
-@pytest.mark.parametrize("backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+@pytest.mark.parametrize(
+    "backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
+)
 def test_any_kind_of_backbone_gives_logits(backbone):
     torch.manual_seed(0)
     model = Classifier.build(backbone, 7).eval()
@@ -26,7 +30,9 @@ def test_the_head_is_the_mean_of_the_map_then_a_linear_layer():
     x = noise(3, 3, 40, 40)
     features = model.backbone((x.float() / 255 - 0.5) / 0.5)
     assert torch.allclose(model.features(x), features, atol=1e-5)
-    assert torch.allclose(model(x), features.mean((2, 3)) @ model.head.weight.T + model.head.bias, atol=1e-4)
+    assert torch.allclose(
+        model(x), features.mean((2, 3)) @ model.head.weight.T + model.head.bias, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("head", ["linear", "boostlu", "query"])
@@ -44,9 +50,9 @@ def test_logits_of_evaluation_are_not_rounded_to_half_precision(head):
 def test_normalisation_is_the_backbones_own():
     model = Classifier.build("resnet50", 2)
     x = noise(1, 3, 8, 8)
-    expected = (x / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(
-        3, 1, 1
-    )
+    expected = (x / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
+        [0.229, 0.224, 0.225]
+    ).view(3, 1, 1)
     assert torch.allclose((x.float() - model.mean) / model.std, expected, atol=1e-6)
 
 
@@ -89,10 +95,17 @@ def test_what_cannot_be_built_is_refused_in_one_line(name, weights, features, me
 def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
     source = build_backbone("tiny", "none").network.state_dict()
     torch.save(source, tmp_path / "named.pth")
-    torch.save({f"x{i}": value for i, value in enumerate(source.values())}, tmp_path / "ordered.pth")
+    torch.save(
+        {f"x{i}": value for i, value in enumerate(source.values())}, tmp_path / "ordered.pth"
+    )
     torch.save({"state_dict": source}, tmp_path / "wrapped.pth")
-    torch.save({"model": {"head.bias": torch.ones(3), **source}}, tmp_path / "whole.pth")  # with a head of its own
-    torch.save({f"x{i}": value for i, value in enumerate([*source.values(), torch.ones(3)])}, tmp_path / "longer.pth")
+    torch.save(
+        {"model": {"head.bias": torch.ones(3), **source}}, tmp_path / "whole.pth"
+    )  # with a head of its own
+    torch.save(
+        {f"x{i}": value for i, value in enumerate([*source.values(), torch.ones(3)])},
+        tmp_path / "longer.pth",
+    )
     save_file(source, tmp_path / "plain.safetensors")
     named = {"named.pth", "wrapped.pth", "whole.pth", "plain.safetensors"}
     for name in [*named, "ordered.pth", "longer.pth"]:
@@ -100,7 +113,8 @@ def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
         backbone = build_backbone("tiny", str(tmp_path / name))
         assert how in backbone.note
         assert all(
-            torch.equal(a, b) for a, b in zip(backbone.network.state_dict().values(), source.values(), strict=True)
+            torch.equal(a, b)
+            for a, b in zip(backbone.network.state_dict().values(), source.values(), strict=True)
         )
 
 
@@ -147,7 +161,9 @@ def test_what_libraries_say_is_kept_quiet_for_that_long_only():
 def test_a_packaged_file_serves_as_pretrained_weights(tmp_path, monkeypatch):
     source = build_backbone("tf_efficientnet_lite0", "none").network.state_dict()
     path = tmp_path / "lite0.pth"
-    torch.save({f"x{i}": torch.full_like(value, 0.5) for i, value in enumerate(source.values())}, path)
+    torch.save(
+        {f"x{i}": torch.full_like(value, 0.5) for i, value in enumerate(source.values())}, path
+    )
     (tmp_path / "lite0_package.py").write_text(
         f"class Holder:\n    @staticmethod\n    def get_model_file_path():\n        return {str(path)!r}\n"
     )
@@ -172,7 +188,12 @@ def test_a_class_map_is_the_linear_layer_at_each_position(backbone, head):
     both = model(x, True)
     assert torch.equal(both[0], logits) and torch.equal(both[1], maps)
     torch.testing.assert_close(model(x), logits)
-    side = {"tiny": 56, "resnet18": 7, "vit_tiny_patch16_224": 14, "swin_tiny_patch4_window7_224": 7}[backbone]
+    side = {
+        "tiny": 56,
+        "resnet18": 7,
+        "vit_tiny_patch16_224": 14,
+        "swin_tiny_patch4_window7_224": 7,
+    }[backbone]
     assert maps.shape == (2, 5, side, side)
     pooled = maps if head == "linear" else torch.where(maps > 0, 5 * maps, maps)
     torch.testing.assert_close(pooled.mean(dim=(2, 3)), logits, rtol=0, atol=1e-5)
@@ -181,7 +202,9 @@ def test_a_class_map_is_the_linear_layer_at_each_position(backbone, head):
         "vit_tiny_patch16_224": lambda: features[1, 1 + y * side + x_],
         "swin_tiny_patch4_window7_224": lambda: features[1, y, x_],
     }.get(backbone, lambda: features[1, :, y, x_])()
-    torch.testing.assert_close(maps[1, :, y, x_], model.head.weight @ at + model.head.bias, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        maps[1, :, y, x_], model.head.weight @ at + model.head.bias, rtol=0, atol=1e-5
+    )
 
 
 def test_maps_that_are_not_square_keep_their_height_and_width():
@@ -196,7 +219,9 @@ def test_maps_that_are_not_square_keep_their_height_and_width():
 
 def test_features_that_cannot_be_pooled_are_refused():
     model = Classifier.build("tiny", 4)
-    with pytest.raises(UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled; choose another"):
+    with pytest.raises(
+        UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled; choose another"
+    ):
         model.head_input(torch.zeros(2, 64, 1, 3, 3))
 
 

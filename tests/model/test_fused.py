@@ -17,13 +17,18 @@ PROGRAM = Path(__file__).with_name("interpreted.py")
 def test_kernels_and_whole_networks_give_what_torch_gives() -> None:
     pytest.importorskip("triton")
     done = subprocess.run(
-        [sys.executable, PROGRAM], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True
+        [sys.executable, PROGRAM],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "as torch has it"
 
 
-@pytest.mark.parametrize("backbone", ["tiny", "test_resnet", "resnet10t", "resnet14t", "test_efficientnet"])
+@pytest.mark.parametrize(
+    "backbone", ["tiny", "test_resnet", "resnet10t", "resnet14t", "test_efficientnet"]
+)
 def test_on_a_cpu_everything_is_as_without(backbone: str) -> None:
     torch.manual_seed(0)
     model = Classifier.build(backbone, 3).eval()

@@ -29,7 +29,9 @@ def positions(*shape, seed=1):
 
 
 def noise(*shape):
-    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
 def normalised(x, norm):
@@ -50,8 +52,12 @@ def layer_by_hand(layer, vectors, seen):
             values = [weights[2] @ x + biases[2] for x in seen[item]]
             found = []
             for part in torch.arange(len(query)).chunk(4):
-                scores = [math.exp((query[part] @ k[part]).item() / math.sqrt(len(part))) for k in keys]
-                found.append(sum(s / sum(scores) * v[part] for s, v in zip(scores, values, strict=True)))
+                scores = [
+                    math.exp((query[part] @ k[part]).item() / math.sqrt(len(part))) for k in keys
+                ]
+                found.append(
+                    sum(s / sum(scores) * v[part] for s, v in zip(scores, values, strict=True))
+                )
             attended = attention.out_proj.weight @ torch.cat(found) + attention.out_proj.bias
             x = normalised(vectors[item, number] + attended, layer.after_attention)
             fed = second.weight @ (first.weight @ x + first.bias).clamp(min=0) + second.bias
@@ -63,13 +69,20 @@ def test_at_the_published_size_it_has_151_million_parameters():
     with torch.device("meta"):
         plain, normal = build_head("query", 2048, 80), build_head("query-normal", 2048, 80)
     width, wide = 2048, 8192
-    one = 4 * (width * width + width) + (width * wide + wide) + (wide * width + width) + 2 * 2 * width
+    one = (
+        4 * (width * width + width) + (width * wide + wide) + (wide * width + width) + 2 * 2 * width
+    )
     for built in (plain, normal):
-        transformer = sum(p.numel() for layer in (built.encoder, *built.decoder) for p in layer.parameters())
+        transformer = sum(
+            p.numel() for layer in (built.encoder, *built.decoder) for p in layer.parameters()
+        )
         assert transformer == 3 * one == pytest.approx(151e6, rel=0.01)
         assert built.queries.shape == (80, 2048)
     assert sum(p.numel() for p in plain.parameters()) == 3 * one + 80 * 2048 + 80 * 2049
-    assert sum(p.numel() for p in normal.parameters()) == 3 * one + 80 * 2048 + 2 * (2049 * 256) + 80 * 257
+    assert (
+        sum(p.numel() for p in normal.parameters())
+        == 3 * one + 80 * 2048 + 2 * (2049 * 256) + 80 * 257
+    )
 
 
 def test_a_layer_by_loops():
@@ -80,7 +93,10 @@ def test_a_layer_by_loops():
 
 
 def test_of_the_positions_a_layer_is_torchs_encoder_layer():
-    layer, theirs = Layer(8).double(), nn.TransformerEncoderLayer(8, 4, 32, 0.1, batch_first=True).double()
+    layer, theirs = (
+        Layer(8).double(),
+        nn.TransformerEncoderLayer(8, 4, 32, 0.1, batch_first=True).double(),
+    )
     pairs = zip(layer.state_dict().values(), theirs.state_dict().items(), strict=True)
     theirs.load_state_dict({name: value for value, (name, _) in pairs})  # in the same order
     x = positions(2, 6, 8)
@@ -116,7 +132,10 @@ def test_deviations_of_embeddings_and_logits_by_loops():
             logs = [min(max(a / 2, -6), 6) for a in raw[item][c]]
             ends += sum(abs(value) == 6 for value in logs)
             assert shown[item, c, 3:6].tolist() == pytest.approx(logs)
-            variance = sum((w * math.exp(s)) ** 2 for w, s in zip(model.read.weight[c].tolist(), logs, strict=True))
+            variance = sum(
+                (w * math.exp(s)) ** 2
+                for w, s in zip(model.read.weight[c].tolist(), logs, strict=True)
+            )
             assert shown[item, c, 6].item() == pytest.approx(math.sqrt(variance / 10))
     assert 0 < ends < 30
 
@@ -157,7 +176,10 @@ def test_one_step_moves_every_parameter(name, training):
 def test_logits_alone_reach_all_but_the_deviations():
     model = head("query-normal:3")
     model(positions(2, 6, 8)).sum().backward()
-    assert {key for key, p in model.named_parameters() if p.grad is None} == {"spread.weight", "spread.bias"}
+    assert {key for key, p in model.named_parameters() if p.grad is None} == {
+        "spread.weight",
+        "spread.bias",
+    }
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -219,8 +241,12 @@ def test_a_stored_model_gives_the_same_logits(name, tmp_path):
     save_model(tmp_path / "best", model, info)
     again, described = load_model(tmp_path)
     x = noise(3, 3, 40, 40)
-    assert described == info and type(again.head) is (QueryHead if name == "query" else QueryNormalHead)
-    model.eval().requires_grad_(False)  # attention takes another path where weights are trained, to the last bits
+    assert described == info and type(again.head) is (
+        QueryHead if name == "query" else QueryNormalHead
+    )
+    model.eval().requires_grad_(
+        False
+    )  # attention takes another path where weights are trained, to the last bits
     assert torch.equal(again(x), model(x))
 
 
@@ -243,7 +269,10 @@ def test_a_name_that_is_none_is_refused(name, message):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_channels_that_cannot_be_shared_out_are_refused(name):
-    with pytest.raises(UserError, match=r"4 equal parts, which 6 channels do not allow; .*--backbone or --head linear"):
+    with pytest.raises(
+        UserError,
+        match=r"4 equal parts, which 6 channels do not allow; .*--backbone or --head linear",
+    ):
         Classifier.build("linear", 3, features=6, head=name)
 
 
@@ -253,7 +282,11 @@ def test_a_feature_vector_is_one_position(name):
     model = Classifier.build("linear", 3, features=8, head=name).eval()
     x = torch.randn(4, 8)
     logits, shown = model(x, True)
-    assert torch.equal(model.head.detailed(x[:, None])[0], logits) and logits.shape == (4, 3) and shown.ndim == 3
+    assert (
+        torch.equal(model.head.detailed(x[:, None])[0], logits)
+        and logits.shape == (4, 3)
+        and shown.ndim == 3
+    )
 
 
 def vectors(folder):
@@ -266,16 +299,31 @@ def vectors(folder):
 
 
 def test_a_run_on_vectors_takes_the_head_too(tmp_path):
-    settings = Settings(method="an", head="query", lr=1e-3, head_lr=1, batch_size=16, epochs=2, accelerator="cpu")
+    settings = Settings(
+        method="an", head="query", lr=1e-3, head_lr=1, batch_size=16, epochs=2, accelerator="cpu"
+    )
     result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
     assert result["head"] == "query" and result["test_map"] > 0
 
 
-def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(pictures, scenes_file, tmp_path, monkeypatch):
+def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(
+    pictures, scenes_file, tmp_path, monkeypatch
+):
     from spml.cli import main
 
     monkeypatch.chdir(tmp_path)
-    words = ["--backbone", "tiny", "--head", "query-normal:4", "--method", "an", "--lr", "1e-3", "--head-lr", "1"]
+    words = [
+        "--backbone",
+        "tiny",
+        "--head",
+        "query-normal:4",
+        "--method",
+        "an",
+        "--lr",
+        "1e-3",
+        "--head-lr",
+        "1",
+    ]
     words += ["--epochs", "1", "--accelerator", "cpu", "--quiet"]
     assert main(["train", str(pictures), *words, "--size", "16", "--out", "run"]) == 0
     for out in ("one.csv", "two.csv"):
@@ -285,7 +333,9 @@ def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(pictures, sce
         assert len(list(csv.DictReader(file))) == 12
     assert main(["train", str(scenes_file), "--labels", "complete", *words, "--out", "scenes"]) == 0
     assert main(["eval", "scenes", "--split", "test"]) == 0
-    result, evaluated = (json.loads((tmp_path / "scenes" / f"{n}.json").read_text()) for n in ("result", "eval-test"))
+    result, evaluated = (
+        json.loads((tmp_path / "scenes" / f"{n}.json").read_text()) for n in ("result", "eval-test")
+    )
     assert evaluated["metrics"]["map"] == pytest.approx(result["test_map"], abs=1e-6)
 
 

@@ -23,7 +23,12 @@ def folder(tmp_path):
 def test_a_model_comes_back_as_it_was(tmp_path):
     model = Classifier.build("linear", 3, features=5)
     model.standardise(torch.randn(20, 5) * 7)
-    info = ModelInfo(["a", "b", "c"], "linear", {**PREPROCESSING, "kind": "features", "features": 5}, [0.1, 0.2, 0.3])
+    info = ModelInfo(
+        ["a", "b", "c"],
+        "linear",
+        {**PREPROCESSING, "kind": "features", "features": 5},
+        [0.1, 0.2, 0.3],
+    )
     save_model(tmp_path, model, info)
     again, described = load_model(tmp_path)
     x = torch.randn(4, 5)
@@ -87,7 +92,10 @@ def test_truncated_or_missing_weights_are_refused(folder):
         ({"preprocessing": {}}, "preprocessing must say"),
         ({"preprocessing": {**PREPROCESSING, "kind": "sounds"}}, "preprocessing must say"),
         ({"preprocessing": {"kind": "pictures", "size": 40}}, "preprocessing must say"),
-        ({"preprocessing": {**PREPROCESSING, "kind": "features"}}, "features must be a whole number"),
+        (
+            {"preprocessing": {**PREPROCESSING, "kind": "features"}},
+            "features must be a whole number",
+        ),
         ({"preprocessing": {**PREPROCESSING, "size": True}}, "size must be a whole number"),
         ({"preprocessing": {**PREPROCESSING, "size": 0}}, "size must be a whole number"),
         ({"format": "first"}, "not a model description"),
@@ -106,7 +114,9 @@ def test_thresholds_may_be_0_and_1(folder):
     assert load_model(folder)[1].thresholds == [0, 1]
 
 
-@pytest.mark.parametrize(("text", "message"), [("[]", "no JSON object"), ('{"format": 1}', "no 'classes'")])
+@pytest.mark.parametrize(
+    ("text", "message"), [("[]", "no JSON object"), ('{"format": 1}', "no 'classes'")]
+)
 def test_what_is_no_description_says_what_is_missing(folder, text, message):
     (folder / "best" / "model.json").write_text(text)
     with pytest.raises(UserError, match=f"not a model description .{message}"):
@@ -122,7 +132,13 @@ def test_a_folder_that_is_not_there_differs_from_one_without_a_model(folder, tmp
 
 
 def test_a_class_reaches_its_threshold_at_its_cut():
-    info = ModelInfo(["a", "b"], "tiny", PREPROCESSING, [0.5, 0.25], calibration=[[[0, 1], [-1, 1]], [[0, 1], [0, 1]]])
+    info = ModelInfo(
+        ["a", "b"],
+        "tiny",
+        PREPROCESSING,
+        [0.5, 0.25],
+        calibration=[[[0, 1], [-1, 1]], [[0, 1], [0, 1]]],
+    )
     cuts = info.cuts()
     torch.testing.assert_close(info.calibrate()(cuts).sigmoid(), torch.tensor([0.5, 0.25]))
     assert cuts[0].item() == pytest.approx(0.5)

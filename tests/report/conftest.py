@@ -45,9 +45,15 @@ def fabricate(
     width, (train, val, test) = len(classes), items
     shares = np.clip(0.35 / np.arange(1, width + 1) ** 0.7, 0.01, 1)
     hard = labels.normal(0, 0.6, width)
-    truth = [np.where(labels.random((n, width)) < shares, 1, -1).astype(np.int8) for n in (train + val, val, test)]
+    truth = [
+        np.where(labels.random((n, width)) < shares, 1, -1).astype(np.int8)
+        for n in (train + val, val, test)
+    ]
     observed = np.zeros((train + val, width), np.int8)
-    observed[np.arange(train + val), np.where(truth[0] == 1, labels.random(truth[0].shape), -1).argmax(axis=1)] = 1
+    observed[
+        np.arange(train + val),
+        np.where(truth[0] == 1, labels.random(truth[0].shape), -1).argmax(axis=1),
+    ] = 1
     rows = labels.permutation(train + val)
     train_rows, val_rows = np.sort(rows[:train]), np.sort(rows[train:])
     val_truth = truth[0][val_rows] if selection == "complete" else observed[val_rows]
@@ -72,9 +78,15 @@ def fabricate(
     positives = (observed == 1).astype(np.uint8)
     sha256 = hashlib.sha256(positives.tobytes()).hexdigest()
     np.savez_compressed(
-        folder / "observed.npz", observed=observed, train_rows=train_rows, val_rows=val_rows, sha256=np.array(sha256)
+        folder / "observed.npz",
+        observed=observed,
+        train_rows=train_rows,
+        val_rows=val_rows,
+        sha256=np.array(sha256),
     )
-    np.savez_compressed(folder / "labels.npz", classes=np.array(classes), val_truth=val_truth, test_truth=truth[2])
+    np.savez_compressed(
+        folder / "labels.npz", classes=np.array(classes), val_truth=val_truth, test_truth=truth[2]
+    )
     settings: dict[str, Any] = {
         "data": data, "method": method, "options": OPTIONS.get(method, {}), "backbone": "tiny", "weights": "none",
         "size": 40, "epochs": epochs, "batch_size": 32, "lr": 0.001, "seed": seed, "observe_seed": observe_seed,
@@ -83,12 +95,21 @@ def fabricate(
         "versions": {"spml": "0.1.0", "torch": "2.14.1", "numpy": "2.4.6"},
         "command": f"spml train {data} --method {method} --seed {seed} --out runs/{method}-{seed}",
     } | config  # fmt: skip
-    result = {key: settings[key] for key in ("method", "options", "data", "backbone", "seed", "epochs", "selection")}
-    result |= {"best_epoch": best[0], "val_map": best[1], "test_map": float(np.mean(list(ap.values())))}
+    result = {
+        key: settings[key]
+        for key in ("method", "options", "data", "backbone", "seed", "epochs", "selection")
+    }
+    result |= {
+        "best_epoch": best[0],
+        "val_map": best[1],
+        "test_map": float(np.mean(list(ap.values()))),
+    }
     result |= {"per_class_ap": ap, "images_per_second": 5321.4 + seed, "seconds": 95.25}
     write(folder / "config.json", settings)
     write(folder / "result.json", result)
-    (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history), encoding="utf-8")
+    (folder / "history.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in history), encoding="utf-8"
+    )
     return folder
 
 

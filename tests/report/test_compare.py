@@ -37,7 +37,9 @@ def cells(found: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in ("label", *names)) for row in found["rows"]]
 
 
-def test_the_best_is_marked_where_it_can_be_printed_apart_and_the_bound_does_not_compete(groups: list[Group]) -> None:
+def test_the_best_is_marked_where_it_can_be_printed_apart_and_the_bound_does_not_compete(
+    groups: list[Group],
+) -> None:
     found = results(groups, comparable=True, one_selection=True)
     assert cells(found, "test", "test_best", "val_best", "bound", "difference") == [
         ("full", "90.00", False, False, True, "+39.00"),
@@ -46,7 +48,12 @@ def test_the_best_is_marked_where_it_can_be_printed_apart_and_the_bound_does_not
         ("an", "51.00 ± 1.41", False, False, False, "–"),
     ]
     assert cells(found, "seeds", "open")[-1] == ("an", "2", 1)
-    assert found["has_base"] and found["ranked"] and found["key"] == "test" and not found["mixed_selection"]
+    assert (
+        found["has_base"]
+        and found["ranked"]
+        and found["key"] == "test"
+        and not found["mixed_selection"]
+    )
 
 
 def test_what_does_not_compare_is_not_ranked(groups: list[Group]) -> None:
@@ -54,19 +61,28 @@ def test_what_does_not_compare_is_not_ranked(groups: list[Group]) -> None:
     assert not found["has_base"] and not found["ranked"] and found["mixed_selection"]
     assert not any(best for row in cells(found, "test_best", "val_best") for best in row[1:])
     mixed = results(groups, comparable=True, one_selection=False)
-    assert [row[1:] for row in cells(mixed, "test_best", "val_best")][1:3] == [(True, False), (True, False)]
-    assert not results(groups[1:2], comparable=True, one_selection=True)["ranked"]  # one alone is not the best
+    assert [row[1:] for row in cells(mixed, "test_best", "val_best")][1:3] == [
+        (True, False),
+        (True, False),
+    ]
+    assert not results(groups[1:2], comparable=True, one_selection=True)[
+        "ranked"
+    ]  # one alone is not the best
 
 
 def test_without_test_figures_validation_is_compared(groups: list[Group], edit: Any) -> None:
     folders = [run.folder for group in groups for run in group.finished]
     for folder in folders:
         edit(folder / "result.json", test_map=None)
-    found = results(group_runs([read_run(folder) for folder in folders]), comparable=True, one_selection=True)
+    found = results(
+        group_runs([read_run(folder) for folder in folders]), comparable=True, one_selection=True
+    )
     assert found["key"] == "val" and ("gr", "+6.00", "–") in cells(found, "difference", "test")
 
 
-def test_notes_name_the_runs_and_warnings_tell_of_seeds(groups: list[Group], make_run: Make, small: Any) -> None:
+def test_notes_name_the_runs_and_warnings_tell_of_seeds(
+    groups: list[Group], make_run: Make, small: Any
+) -> None:
     runs = [run for group in groups for run in group.runs]
     (note,) = _notes(runs)
     assert note.startswith("an-2: This run has not finished")
@@ -76,7 +92,9 @@ def test_notes_name_the_runs_and_warnings_tell_of_seeds(groups: list[Group], mak
     assert warning.startswith("gr: several runs have the same seed")
 
 
-def test_the_ap_of_a_class_is_the_mean_of_its_runs(make_run: Make, small: dict[str, Any], edit: Any) -> None:
+def test_the_ap_of_a_class_is_the_mean_of_its_runs(
+    make_run: Make, small: dict[str, Any], edit: Any
+) -> None:
     folders = [make_run(f"an-{s}", "an", s, classes=("cat", "dog"), **small) for s in range(2)]
     for folder, value in zip(folders, (10.0, 30.0), strict=True):
         edit(folder / "result.json", per_class_ap={"cat": value, "dog": 2 * value})
@@ -88,7 +106,9 @@ def test_the_ap_of_a_class_is_the_mean_of_its_runs(make_run: Make, small: dict[s
     assert _classes([*groups, *group_runs([other])]) is None
 
 
-def test_a_run_that_is_not_done_hides_no_class(groups: list[Group], make_run: Make, small: dict[str, Any]) -> None:
+def test_a_run_that_is_not_done_hides_no_class(
+    groups: list[Group], make_run: Make, small: dict[str, Any]
+) -> None:
     for folder in (groups[-1].runs[-1].folder, make_run("asl", "asl", **small)):
         (folder / "result.json").unlink(missing_ok=True)
         (folder / "scores" / "test.npz").unlink()

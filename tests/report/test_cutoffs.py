@@ -38,7 +38,9 @@ def test_each_class_at_its_own_threshold(run: Path) -> None:
     model = Model(np.array([0.5, 0.8, 0.5]))
     found = threshold_effects(read_run(run), model)
     assert found is not None and found["kind"] == "complete" and found["marked"]
-    assert all(COLOURS[2] in figure for figure in found["figures"])  # the ticks of stored thresholds
+    assert all(
+        COLOURS[2] in figure for figure in found["figures"]
+    )  # the ticks of stored thresholds
     assert found["classes"]["rows"] == [  # best F1 first
         ("cat", ["0.500", "66.7", "100.0", "80.0", "3", "2"]),
         ("dog", ["0.800", "50.0", "50.0", "50.0", "2", "2"]),
@@ -68,7 +70,11 @@ def test_of_known_positives_alone_recall_and_tags_are_told(run: Path) -> None:
 def test_missed_classes_are_ordered_and_counted(run: Path) -> None:
     given = read_run(run)
     found = most_missed(given, Model(np.array([0.9, 0.7, 0.5])))
-    assert found is not None and (found["missed"], found["total"], found["classes"]) == ("3", "4", "2")
+    assert found is not None and (found["missed"], found["total"], found["classes"]) == (
+        "3",
+        "4",
+        "2",
+    )
     cat, dog = found["rows"]
     assert (cat["name"], cat["share"], cat["width"], cat["instead"], cat["nothing"]) == (
         "cat", "100.0", 100.0, "dog (1)", "1",

@@ -25,7 +25,9 @@ Make = Callable[..., Path]
 
 
 def test_label_facts_count_what_training_saw() -> None:
-    train = np.array([[1, 0, 0, -1], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]], np.int8)
+    train = np.array(
+        [[1, 0, 0, -1], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]], np.int8
+    )
     facts = dict(measures.label_facts(Observed(train, train[:2], np.arange(2), "ab12")))
     assert facts == {
         "Items in training": "5",
@@ -39,12 +41,17 @@ def test_label_facts_count_what_training_saw() -> None:
     }
 
 
-def test_class_precision_names_the_labels_it_was_measured_on(make_run: Make, small: dict[str, Any]) -> None:
+def test_class_precision_names_the_labels_it_was_measured_on(
+    make_run: Make, small: dict[str, Any]
+) -> None:
     run = read_run(make_run(classes=("cat", "dog"), **small))
     assert run.result is not None
     recorded = run.result | {"per_class_ap": {"cat": 50, "dog": None}}
     of = measures.class_precision
-    assert vars(of(replace(run, result=recorded))) == {"values": {"cat": 50.0}, "basis": measures.ON_TEST}
+    assert vars(of(replace(run, result=recorded))) == {
+        "values": {"cat": 50.0},
+        "basis": measures.ON_TEST,
+    }
     recorded["test_map"] = None
     assert of(replace(run, result=recorded)).basis == measures.ON_VAL  # type: ignore[union-attr]
     recorded["selection"] = "observed"
@@ -75,19 +82,33 @@ def test_numbers_as_they_are_printed() -> None:
     assert [text.setting(value) for value in (None, "", "a", True, False, 0, [1, "é"])] == [
         "none", "none", "a", "yes", "no", "0", '[1, "é"]',
     ]  # fmt: skip
-    assert text.brief({"q3": 1.5, "w": [0, 10]}) == "q3 = 1.5, w = [0, 10]" and text.brief({}) == "–"
+    assert (
+        text.brief({"q3": 1.5, "w": [0, 10]}) == "q3 = 1.5, w = [0, 10]" and text.brief({}) == "–"
+    )
     assert text.short("a" * 26) == "a" * 26 and len(text.short("a" * 27)) == 26
     assert text.file_name("x" * 18) == "x" * 18 and len(text.file_name("x" * 19)) == 18
-    assert text.chosen_by(["observed", "complete"]) == "figure" and text.chosen_by(["complete"]) == "mAP"
+    assert (
+        text.chosen_by(["observed", "complete"]) == "figure"
+        and text.chosen_by(["complete"]) == "mAP"
+    )
     assert text.selection(None) == "labels not recorded"
 
 
-def test_groups_are_ordered_by_test_and_their_runs_by_seed(make_run: Make, small: dict[str, Any], edit: Any) -> None:
-    folders = [make_run(f"{m}-{s}", m, s, **small) for m, s in (("an", 10), ("an", 9), ("gr", 0), ("role", 0))]
+def test_groups_are_ordered_by_test_and_their_runs_by_seed(
+    make_run: Make, small: dict[str, Any], edit: Any
+) -> None:
+    folders = [
+        make_run(f"{m}-{s}", m, s, **small)
+        for m, s in (("an", 10), ("an", 9), ("gr", 0), ("role", 0))
+    ]
     for folder, value in zip(folders, (50.0, 52.0, 80.0, None), strict=True):
         edit(folder / "result.json", test_map=value)
     groups = group_runs([read_run(folder) for folder in folders])
-    assert [group.label for group in groups] == ["gr", "an", "role"]  # what was not measured comes last
+    assert [group.label for group in groups] == [
+        "gr",
+        "an",
+        "role",
+    ]  # what was not measured comes last
     assert [run.fact("seed") for run in groups[1].runs] == [9, 10]
     assert groups[1].test == Summary(51.0, pytest.approx(2**0.5), 2)  # type: ignore[arg-type]
     assert groups[0].test == Summary(80.0, None, 1) and groups[2].test == Summary(None, None, 0)
@@ -100,26 +121,43 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(make_run: Make, small
     assert groups[1].band("val_map").mean[-1] == curves[1][2]
 
 
-def test_the_reference_is_the_named_the_baseline_or_the_first(make_run: Make, small: dict[str, Any]) -> None:
-    runs = [read_run(make_run(f"{m}-{lr}", m, lr=lr, **small)) for m, lr in (("gr", 1), ("gr", 2), ("an", 1))]
+def test_the_reference_is_the_named_the_baseline_or_the_first(
+    make_run: Make, small: dict[str, Any]
+) -> None:
+    runs = [
+        read_run(make_run(f"{m}-{lr}", m, lr=lr, **small))
+        for m, lr in (("gr", 1), ("gr", 2), ("an", 1))
+    ]
     groups = group_runs(runs)
     assert reference(groups, runs[0], None, "an").method == "an"
-    assert reference(groups, runs[1], None, "gr").runs == [runs[1]]  # two of that name: that of the first run
+    assert reference(groups, runs[1], None, "gr").runs == [
+        runs[1]
+    ]  # two of that name: that of the first run
     assert reference(groups, runs[2], "gr, lr = 2", "an").runs == [runs[1]]
-    with pytest.raises(UserError, match="several methods of that name; give one of 'gr, lr") as refused:
+    with pytest.raises(
+        UserError, match="several methods of that name; give one of 'gr, lr"
+    ) as refused:
         reference(groups, runs[0], "gr", "an")
     assert "'an'" not in str(refused.value)
 
 
-def test_scores_that_are_not_numbers_are_not_compared(make_run: Make, small: dict[str, Any]) -> None:
+def test_scores_that_are_not_numbers_are_not_compared(
+    make_run: Make, small: dict[str, Any]
+) -> None:
     runs = [make_run(method, method, **small) for method in ("an", "gr")]
     np.savez(runs[1] / "scores" / "test.npz", logits=np.full((40, 10), np.nan, np.float16))
     groups = group_runs([read_run(run) for run in runs])
-    assert significance(groups, groups[0].runs[0], None, "an")["why_not"] == "gr: its scores hold NaN"
+    assert (
+        significance(groups, groups[0].runs[0], None, "an")["why_not"] == "gr: its scores hold NaN"
+    )
 
 
-@pytest.mark.parametrize("shape,shown", [((24, 12), (60, 120)), ((150, 90), (90, 150)), ((448, 112), (56, 224))])
-def test_pictures_are_of_a_size_that_can_be_seen(shape: tuple[int, int], shown: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape,shown", [((24, 12), (60, 120)), ((150, 90), (90, 150)), ((448, 112), (56, 224))]
+)
+def test_pictures_are_of_a_size_that_can_be_seen(
+    shape: tuple[int, int], shown: tuple[int, int]
+) -> None:
     from PIL import Image
 
     x = np.zeros((1, 3, *shape), np.uint8)

@@ -36,7 +36,11 @@ def outcome(run: Path, key: str) -> float:
 
 @pytest.fixture
 def runs(make_run: Make, small: dict[str, Any]) -> list[Path]:
-    return [make_run(f"{method}-{seed}", method, seed, **small) for method in ("an", "gr", "role") for seed in range(3)]
+    return [
+        make_run(f"{method}-{seed}", method, seed, **small)
+        for method in ("an", "gr", "role")
+        for seed in range(3)
+    ]
 
 
 def test_means_and_deviations(runs: list[Path]) -> None:
@@ -49,7 +53,10 @@ def test_means_and_deviations(runs: list[Path]) -> None:
         means[method] = np.mean(test)
         gap = "–" if method == "an" else signed(np.mean(test) - means["an"])
         cells = [f"{np.mean(test):.2f} ± {np.std(test, ddof=1):.2f}", gap]
-        assert " ".join([method, *cells, f"{np.mean(val):.2f} ± {np.std(val, ddof=1):.2f}", "3"]) in seen
+        assert (
+            " ".join([method, *cells, f"{np.mean(val):.2f} ± {np.std(val, ddof=1):.2f}", "3"])
+            in seen
+        )
     best = max(means, key=lambda name: means[name])
     bold = re.findall(r'class="num best">([^<]*)<', page)
     assert bold[0].startswith(f"{means[best]:.2f}")
@@ -60,7 +67,9 @@ def test_means_and_deviations(runs: list[Path]) -> None:
     )
 
 
-def test_what_observed_labels_choose_by_is_not_called_a_map(make_run: Make, small: dict[str, Any], edit: Any) -> None:
+def test_what_observed_labels_choose_by_is_not_called_a_map(
+    make_run: Make, small: dict[str, Any], edit: Any
+) -> None:
     runs = [make_run(method, method, selection="observed", **small) for method in ("an", "gr")]
     for run in runs:
         edit(run / "result.json", test_map=None, per_class_ap=None)
@@ -125,7 +134,15 @@ def test_any_other_setting_is_another_row(make_run: Make, small: dict[str, Any])
 def test_mixed_data_and_labels_are_told(make_run: Make, small: dict[str, Any]) -> None:
     runs = [
         make_run("one", "an", **small),
-        make_run("two", "gr", data="voc", backbone="resnet50", observe_seed=7, selection="observed", **small),
+        make_run(
+            "two",
+            "gr",
+            data="voc",
+            backbone="resnet50",
+            observe_seed=7,
+            selection="observed",
+            **small,
+        ),
     ]
     page = document(runs)
     seen = text(page)
@@ -166,7 +183,9 @@ def test_many_classes_show_where_methods_differ(make_run: Make) -> None:
 @pytest.mark.parametrize("class_name", ["cat", "a rather long name of a class"])
 def test_long_names_of_variants_fit_above_the_classes(number: int, class_name: str) -> None:
     names = [f"{class_name} {c}" for c in range(4)]
-    values = [(f"gr, q2 = 0.01, mu = [0.5, {i}]", dict.fromkeys(names, 50.0 + i)) for i in range(number)]
+    values = [
+        (f"gr, q2 = 0.01, mu = [0.5, {i}]", dict.fromkeys(names, 50.0 + i)) for i in range(number)
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as where the layout finds no room for the axes
         figure = dots(names, values, dict.fromkeys(names, 3), name="dots")
@@ -182,13 +201,22 @@ def test_labels_keep_apart() -> None:
 
 
 def test_words() -> None:
-    assert (signed(1.0), signed(-0.5), signed(0.001), signed(None)) == ("+1.00", "−0.50", "0.00", "–")
+    assert (signed(1.0), signed(-0.5), signed(0.001), signed(None)) == (
+        "+1.00",
+        "−0.50",
+        "0.00",
+        "–",
+    )
     assert short("a" * 30, 11) == "aaaaa…aaaaa"
     assert (file_name("a/b.jpg"), file_name("a picture 017.jpg", 8)) == ("b.jpg", "…017.jpg")
 
 
 def section(page: str, heading: str) -> str:
-    (found,) = [part for part in re.findall(r"<section>.*?</section>", page, re.DOTALL) if f"<h2>{heading}" in part]
+    (found,) = [
+        part
+        for part in re.findall(r"<section>.*?</section>", page, re.DOTALL)
+        if f"<h2>{heading}" in part
+    ]
     return text(found)
 
 
@@ -200,41 +228,69 @@ def resampled(runs: Sequence[Path]) -> Any:
     rng = np.random.RandomState(1200)
     rows = [rng.randint(len(truth), size=len(truth)) for _ in range(1000)]
     logits = [np.load(run / "scores" / "test.npz")["logits"].astype(np.float32) for run in runs]
-    return np.array([np.mean([100 * mean_average_precision(z[r], truth[r]) for z in logits]) for r in rows])
+    return np.array(
+        [np.mean([100 * mean_average_precision(z[r], truth[r]) for z in logits]) for r in rows]
+    )
 
 
 @pytest.mark.parametrize("shared", [2, 0])
-def test_significance_is_a_paired_bootstrap_of_the_means(make_run: Make, small: dict[str, Any], shared: int) -> None:
+def test_significance_is_a_paired_bootstrap_of_the_means(
+    make_run: Make, small: dict[str, Any], shared: int
+) -> None:
     """Over the seeds that both methods have, here two of three; over all where they have none in common."""
     shape = {**small, "classes": ("cat", "dog", "owl")}
     ours = range(3) if shared else range(5, 8)
-    base, own = ([make_run(f"{m}-{s}", m, s, **shape) for s in of] for m, of in (("an", range(2)), ("gr", ours)))
+    base, own = (
+        [make_run(f"{m}-{s}", m, s, **shape) for s in of]
+        for m, of in (("an", range(2)), ("gr", ours))
+    )
     seen = section(document([*base, *own]), "Significance")
     compared = own[:shared] or own
     low, high = np.quantile(resampled(compared) - resampled(base), (0.025, 0.975))
     means = [np.mean([outcome(run, "test_map") for run in part]) for part in (compared, base)]
-    won = sum(outcome(own[seed], "test_map") > outcome(base[seed], "test_map") for seed in range(shared))
+    won = sum(
+        outcome(own[seed], "test_map") > outcome(base[seed], "test_map") for seed in range(shared)
+    )
     assert "Against an, by 1,000 resamples of the 40 test items" in seen
     assert f"gr {signed(means[0] - means[1])} {signed(low)} to {signed(high)}" in seen
     assert (f"{won} of 2" in seen) == bool(shared)
-    ap = [np.mean([list(outcome(run, "per_class_ap").values()) for run in part], axis=0) for part in (compared, base)]  # type: ignore[attr-defined]
+    ap = [
+        np.mean([list(outcome(run, "per_class_ap").values()) for run in part], axis=0)
+        for part in (compared, base)
+    ]  # type: ignore[attr-defined]
     assert f"{(ap[0] > ap[1]).sum()}, {(ap[0] < ap[1]).sum()}" in seen
 
 
 def test_the_reference_can_be_chosen(runs: list[Path], capsys: Any) -> None:
     from spml.cli import main
 
-    chosen = write_report(runs, runs[0].parent / "x.html", against="role").read_text(encoding="utf-8")
-    assert "Against role" in section(chosen, "Significance") and "mAP − role" in section(chosen, "Significance")
-    assert "Against gr" in section(document(runs[3:]), "Significance")  # without an, that of the first run
-    assert main(["report", *map(str, runs), "--out", str(runs[0].parent / "y.html"), "--against", "asl"]) == 2
-    assert "--against asl: no method of that name; give one of 'role', " in capsys.readouterr().err.replace(
-        "'gr', 'role'", "'role', 'gr'"
+    chosen = write_report(runs, runs[0].parent / "x.html", against="role").read_text(
+        encoding="utf-8"
+    )
+    assert "Against role" in section(chosen, "Significance") and "mAP − role" in section(
+        chosen, "Significance"
+    )
+    assert "Against gr" in section(
+        document(runs[3:]), "Significance"
+    )  # without an, that of the first run
+    assert (
+        main(
+            ["report", *map(str, runs), "--out", str(runs[0].parent / "y.html"), "--against", "asl"]
+        )
+        == 2
+    )
+    assert (
+        "--against asl: no method of that name; give one of 'role', "
+        in capsys.readouterr().err.replace("'gr', 'role'", "'role', 'gr'")
     )
 
 
 def test_seeds_that_disagree_make_no_winner(make_run: Make, edit: Callable[..., None]) -> None:
-    runs = [make_run(f"{m}-{s}", m, s, items=(60, 30, 400), epochs=1) for m in ("an", "gr") for s in range(2)]
+    runs = [
+        make_run(f"{m}-{s}", m, s, items=(60, 30, 400), epochs=1)
+        for m in ("an", "gr")
+        for s in range(2)
+    ]
     seen = section(document(runs), "Significance")
     assert "better 2 of 2" in seen
     edit(runs[3] / "result.json", test_map=1.0)
@@ -244,12 +300,20 @@ def test_seeds_that_disagree_make_no_winner(make_run: Make, edit: Callable[..., 
     assert 'class="num sure"' not in page
 
 
-def test_other_draws_of_the_observed_labels_are_seeds_too(make_run: Make, edit: Callable[..., None]) -> None:
-    runs = [make_run(f"{m}-{s}", m, 0, items=(60, 30, 400), epochs=1) for m in ("an", "gr") for s in range(2)]
+def test_other_draws_of_the_observed_labels_are_seeds_too(
+    make_run: Make, edit: Callable[..., None]
+) -> None:
+    runs = [
+        make_run(f"{m}-{s}", m, 0, items=(60, 30, 400), epochs=1)
+        for m in ("an", "gr")
+        for s in range(2)
+    ]
     for run in runs:
         draw = int(run.name[-1])
         model = {"model": "uniform", "positives": 1, "seed": draw}
-        edit(run / "config.json", observe_seed=draw, observation=model, data_sha256=f"of draw {draw}")
+        edit(
+            run / "config.json", observe_seed=draw, observation=model, data_sha256=f"of draw {draw}"
+        )
         np.savez(run / "observed.npz", **{**np.load(run / "observed.npz"), "sha256": str(draw)})
     seen = text(document(runs))
     assert "2 methods on digits" in seen and "different observed labels" not in seen
@@ -275,14 +339,26 @@ def test_runs_of_before_a_sample_and_names_were_noted_are_in_the_same_row(
 
 
 def test_labels_that_have_changed_are_another_row(make_run: Make, small: dict[str, Any]) -> None:
-    runs = [make_run(f"{name}-{seed}", "gr", seed, data_sha256=name, **small) for name in "ab" for seed in range(2)]
+    runs = [
+        make_run(f"{name}-{seed}", "gr", seed, data_sha256=name, **small)
+        for name in "ab"
+        for seed in range(2)
+    ]
     seen = text(document(runs))
-    assert "2 variants on digits" in seen and "gr, data_sha256 = a" in seen and "gr, data_sha256 = b" in seen
+    assert (
+        "2 variants on digits" in seen
+        and "gr, data_sha256 = a" in seen
+        and "gr, data_sha256 = b" in seen
+    )
 
 
-def test_where_it_cannot_be_told_it_is_said(make_run: Make, small: dict[str, Any], edit: Callable[..., None]) -> None:
+def test_where_it_cannot_be_told_it_is_said(
+    make_run: Make, small: dict[str, Any], edit: Callable[..., None]
+) -> None:
     runs = [make_run("one", "an", **small), make_run("two", "gr", observe_seed=7, **small)]
-    assert "cannot be computed: gr: other test labels than an" in section(document(runs), "Significance")
+    assert "cannot be computed: gr: other test labels than an" in section(
+        document(runs), "Significance"
+    )
     third = make_run("three", "role", **small)
     seen = section(document([*runs, third]), "Significance")
     assert "not compared: other test labels than an" in seen and "role +" in seen

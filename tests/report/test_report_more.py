@@ -37,7 +37,11 @@ def text(document: str) -> str:
 
 def section(document: str, heading: str) -> str:
     """What a reader sees of one section, in one line."""
-    (found,) = [part for part in re.findall(r"<section>.*?</section>", document, re.DOTALL) if f"<h2>{heading}" in part]
+    (found,) = [
+        part
+        for part in re.findall(r"<section>.*?</section>", document, re.DOTALL)
+        if f"<h2>{heading}" in part
+    ]
     return text(found)
 
 
@@ -57,7 +61,10 @@ def observed_alone(run: Path, edit: Callable[..., None]) -> None:
 
 def test_without_calibration_the_true_curve_and_how_to_calibrate(run: Path) -> None:
     seen = section(page(run), "Calibration")
-    truth, logits = np.load(run / "labels.npz")["test_truth"], np.load(run / "scores" / "test.npz")["logits"]
+    truth, logits = (
+        np.load(run / "labels.npz")["test_truth"],
+        np.load(run / "scores" / "test.npz")["logits"],
+    )
     error = 100 * calibration_error(logits, truth)
     assert f"not calibrated: spml calibrate {run}" in seen
     assert f"Calibration error, as the network gives them {error:.2f} %" in seen
@@ -73,7 +80,10 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
     calibrate(run, labels="observed", aim="recall=0.8")
     document = page(run)
     seen = section(document, "Calibration")
-    truth, logits = np.load(run / "labels.npz")["test_truth"], np.load(run / "scores" / "test.npz")["logits"]
+    truth, logits = (
+        np.load(run / "labels.npz")["test_truth"],
+        np.load(run / "scores" / "test.npz")["logits"],
+    )
     calibrated = read_info(run).calibrate()(torch.from_numpy(logits.astype(np.float32))).numpy()
     for name, scores in (("as the network gives them", logits), ("calibrated", calibrated)):
         assert f"Calibration error, {name} {100 * calibration_error(scores, truth):.2f} %" in seen
@@ -87,7 +97,9 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
     assert all(f" {threshold:.3f} " in cuts for threshold in info.thresholds)
 
 
-def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit: Callable[..., None]) -> None:
+def test_observed_labels_alone_give_estimates_that_are_called_so(
+    run: Path, edit: Callable[..., None]
+) -> None:
     from spml.use.calibrate.calibrate import calibrate
 
     observed_alone(run, edit)
@@ -99,7 +111,9 @@ def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit
     seen = section(document, "Calibration")
     assert "An estimate: only observed labels" in seen and "complete labels" not in seen
     for name, key in (("as the network gives them", "logits"), ("calibrated", "calibrated")):
-        assert f"Calibration error, {name} {100 * record['reliability'][key]['error']:.2f} %" in seen
+        assert (
+            f"Calibration error, {name} {100 * record['reliability'][key]['error']:.2f} %" in seen
+        )
     cuts = section(document, "Thresholds")
     assert "Estimates: the labels of these validation items are not all known" in cuts
     one = record["classes"][0]["precision"]
@@ -107,7 +121,9 @@ def test_observed_labels_alone_give_estimates_that_are_called_so(run: Path, edit
     assert "known positives of the validation set" in section(document, "Most missed")
 
 
-def test_classes_that_miss_the_aim_of_calibration_are_named(run: Path, edit: Callable[..., None]) -> None:
+def test_classes_that_miss_the_aim_of_calibration_are_named(
+    run: Path, edit: Callable[..., None]
+) -> None:
     from spml.use.calibrate.calibrate import calibrate
 
     observed_alone(run, edit)
@@ -123,7 +139,9 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(run: Path, edit: Cal
     assert f"{first} {threshold:.3f} –" in section(document, "Thresholds")
 
 
-def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Callable[..., None]) -> None:
+def test_a_calibration_of_other_thresholds_is_not_believed(
+    run: Path, edit: Callable[..., None]
+) -> None:
     from spml.use.calibrate.calibrate import calibrate
 
     record = calibrate(run)
@@ -131,7 +149,12 @@ def test_a_calibration_of_other_thresholds_is_not_believed(run: Path, edit: Call
     assert "not by spml calibrate" in section(page(run), "Calibration")
     edit(run / "best" / "model.json", **record["after"])
     sound = (run / "calibration.json").read_bytes()
-    lists = ({"few_positives": 3}, {"few_positives": [None]}, {"untagged": "cat"}, {"below_aim": [3]})
+    lists = (
+        {"few_positives": 3},
+        {"few_positives": [None]},
+        {"untagged": "cat"},
+        {"below_aim": [3]},
+    )
     for wrong in ({"reliability": {"logits": {}}}, {"items": "many"}, *lists):
         (run / "calibration.json").write_bytes(sound)
         edit(run / "calibration.json", **wrong)
@@ -152,11 +175,17 @@ def test_one_threshold_moves_as_the_metrics_do() -> None:
     found = sweep(1 / (1 + np.exp(-logits)), (truth == 1).astype(float))
     for place in (0, 20, 49, 98):
         metrics = threshold_metrics(logits, truth, threshold=GRID[place])
-        assert [part[place] for part in found.macro()] == pytest.approx([metrics.CP, metrics.CR, metrics.macro_f1])
-        assert [part[place] for part in found.micro()] == pytest.approx([metrics.OP, metrics.OR, metrics.OF1])
+        assert [part[place] for part in found.macro()] == pytest.approx(
+            [metrics.CP, metrics.CR, metrics.macro_f1]
+        )
+        assert [part[place] for part in found.micro()] == pytest.approx(
+            [metrics.OP, metrics.OR, metrics.OF1]
+        )
 
 
-def test_most_missed_counts_positives_and_what_stands_in_their_place(make_run: Make, small: dict[str, Any]) -> None:
+def test_most_missed_counts_positives_and_what_stands_in_their_place(
+    make_run: Make, small: dict[str, Any]
+) -> None:
     run = make_run(classes=("cat", "dog", "owl"), **small)
     truth = np.full((6, 3), -1, np.int8)
     truth[:4, 0], truth[3, 1], truth[4:, 2] = 1, 1, 1
@@ -167,7 +196,9 @@ def test_most_missed_counts_positives_and_what_stands_in_their_place(make_run: M
     np.savez(run / "scores" / "test.npz", logits=logits)
     seen = section(page(run), "Most missed")
     assert "3 of 7 positives of the test set get no tag" in seen
-    assert "cat 3 4 75.0 dog (2) 0" in seen  # in the fourth item dog is right, so it stands in nothing's place
+    assert (
+        "cat 3 4 75.0 dog (2) 0" in seen
+    )  # in the fourth item dog is right, so it stands in nothing's place
     assert "owl" not in seen
     np.savez(run / "scores" / "test.npz", logits=np.full((6, 3), 9, np.float16))
     assert "Every one of 7 positives" in section(page(run), "Most missed")
@@ -182,7 +213,9 @@ def test_pictures_stand_in_the_page(run: Path, scenes: Any) -> None:
     assert len(found) == 8 + suspected
     assert [seen.count(f"{kind} row") for kind in ("best", "typical", "worst")] == [2, 2, 4]
     for uri in found:
-        picture = Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))))
+        picture = Image.open(
+            io.BytesIO(base64.b64decode(uri.removeprefix("data:image/jpeg;base64,")))
+        )
         assert picture.format == "JPEG" and picture.size == (120, 120)  # 24 px, five times as large
     row = int(re.findall(r"worst row (\d+)", seen)[0])
     names = [scenes.classes[c] for c in np.flatnonzero(scenes.test.labels[row] == 1)]
@@ -201,7 +234,9 @@ def test_pictures_that_are_gone_or_others_are_told_in_a_line(
     moved = tmp_path / "moved.npz"
     edit(run / "config.json", data=str(moved))
     document = page(run)
-    assert f"The pictures cannot be read again: {moved}: no such file" in section(document, "Pictures")
+    assert f"The pictures cannot be read again: {moved}: no such file" in section(
+        document, "Pictures"
+    )
     assert not images(document) and "row" in section(document, "Labels that may be missing")
     with np.load(scenes_file) as file:
         arrays = dict(file)
@@ -221,14 +256,30 @@ def test_pictures_in_another_order_are_others_though_their_labels_are_the_same(
     np.savez(tmp_path / "others.npz", **arrays | {"items": np.array(items[::-1])})
     edit(run / "config.json", data=str(tmp_path / "others.npz"))
     document = page(run)
-    assert "The data have changed since training" in section(document, "Pictures") and not images(document)
+    assert "The data have changed since training" in section(document, "Pictures") and not images(
+        document
+    )
 
 
-def test_a_table_of_pictures(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_pictures(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Observed labels alone; one file is broken and one class has an awkward name."""
     monkeypatch.chdir(tmp_path)
     pictures.write_text(pictures.read_text().replace("blue", '"b<i>lue"'))
-    words = ["--method", "an", "--backbone", "tiny", "--weights", "none", "--size", "16", "--epochs", "1", "--quiet"]
+    words = [
+        "--method",
+        "an",
+        "--backbone",
+        "tiny",
+        "--weights",
+        "none",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+        "--quiet",
+    ]
     assert main(["train", "photos.csv", *words, "--out", "run", "--accelerator", "cpu"]) == 0
     document = Path("run/report.html").read_text(encoding="utf-8")  # as training leaves it
     seen = section(document, "Pictures")
@@ -249,12 +300,28 @@ def test_feature_vectors_have_no_pictures(tmp_path: Path, monkeypatch: pytest.Mo
     rng = np.random.default_rng(0)
     labels = (rng.random((40, 3)) < 0.4).astype(np.int8)
     labels[np.arange(40), rng.integers(0, 3, 40)] = 1
-    np.savez("data.npz", x=rng.normal(size=(40, 4)), labels=labels, classes=np.array(["a", "b", "c"]))
-    words = ["--method", "an", "--epochs", "1", "--lr", "0.01", "--quiet", "--out", "run", "--accelerator", "cpu"]
+    np.savez(
+        "data.npz", x=rng.normal(size=(40, 4)), labels=labels, classes=np.array(["a", "b", "c"])
+    )
+    words = [
+        "--method",
+        "an",
+        "--epochs",
+        "1",
+        "--lr",
+        "0.01",
+        "--quiet",
+        "--out",
+        "run",
+        "--accelerator",
+        "cpu",
+    ]
     assert main(["train", "data.npz", *words]) == 0
     document = page(Path("run"))
     assert "The items are feature vectors" in section(document, "Pictures") and not images(document)
-    assert "validation item label probability observed" in section(document, "Labels that may be missing")
+    assert "validation item label probability observed" in section(
+        document, "Labels that may be missing"
+    )
 
 
 def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
@@ -263,8 +330,13 @@ def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
     found = choose(surprise(logits, truth), truth, 8)
     assert [kind for kind, _ in found] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
     assert len({row for _, row in found}) == 8
-    assert [row for kind, row in found if kind == "best"] == [0, 6]  # the second best has other labels
-    assert next(row for kind, row in found if kind == "worst") == 10  # the last has no positive to judge by
+    assert [row for kind, row in found if kind == "best"] == [
+        0,
+        6,
+    ]  # the second best has other labels
+    assert (
+        next(row for kind, row in found if kind == "worst") == 10
+    )  # the last has no positive to judge by
     assert surprise(np.zeros((1, 2)), np.array([[1, 0]], np.int8)) == pytest.approx(np.log(2))
     assert np.isnan(surprise(np.zeros((1, 2)), np.zeros((1, 2), np.int8))).all()
     assert len(choose(surprise(logits[:3], truth[:3]), truth[:3], 8)) == 3

@@ -19,7 +19,13 @@ from spml.errors import UserError
 from spml.report import write_report
 
 Make = Callable[..., Path]
-HOSTILE = ("<script>alert(1)</script>", "cost $5 & $6_x", 'a "b" d="1.23456" name', "naïve — 猫", "tab\tname")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "cost $5 & $6_x",
+    'a "b" d="1.23456" name',
+    "naïve — 猫",
+    "tab\tname",
+)
 
 
 def page(run: Path) -> str:
@@ -40,7 +46,9 @@ def test_headline_and_details(make_run: Make) -> None:
     run = make_run()
     seen, result = text(page(run)), record(run / "result.json")
     assert f"Test mAP {result['test_map']:.2f}" in seen
-    assert f"Validation mAP {result['val_map']:.2f} epoch chosen on complete validation labels" in seen
+    assert (
+        f"Validation mAP {result['val_map']:.2f} epoch chosen on complete validation labels" in seen
+    )
     assert f"Best epoch {result['best_epoch']} of 8" in seen
     assert "Training items 3,000 750 validation · 2,000 test" in seen
     assert "Classes 10" in seen
@@ -54,7 +62,9 @@ def test_that_the_last_epoch_is_the_best_is_said(make_run: Make) -> None:
     said = "It is the last epoch: with more of them, or a higher learning rate, the model may get better still."
     run = make_run()
     for chosen in (8, 7):
-        (run / "result.json").write_text(json.dumps({**record(run / "result.json"), "best_epoch": chosen}))
+        (run / "result.json").write_text(
+            json.dumps({**record(run / "result.json"), "best_epoch": chosen})
+        )
         assert (said in text(page(run))) == (chosen == 8)
 
 
@@ -101,7 +111,10 @@ def test_names_are_data(make_run: Make, small: dict[str, Any]) -> None:
     seen = text(document)
     for name in HOSTILE:
         assert " ".join(name.split()) in seen
-        assert html.escape(name, quote=False) in document or html.escape(name).replace("&quot;", "&#34;") in document
+        assert (
+            html.escape(name, quote=False) in document
+            or html.escape(name).replace("&quot;", "&#34;") in document
+        )
     assert "<script" not in document
     assert "<img" not in document
     figures = "".join(re.findall(r"<svg.*?</svg>", document, flags=re.DOTALL))
@@ -154,13 +167,18 @@ def test_observed_selection_without_test_labels(make_run: Make, edit: Callable[.
     seen = text(page(run))
     assert "Test mAP – not measured" in seen
     assert "Validation estimate" in seen and "epoch chosen on observed validation labels" in seen
-    assert "validation estimate, %" in seen and "is not a mAP" in seen and "alidation mAP" not in seen
+    assert (
+        "validation estimate, %" in seen and "is not a mAP" in seen and "alidation mAP" not in seen
+    )
     assert "observed positive unknown" in seen
     assert "need complete labels" in seen
     best = record(run / "result.json")["best_epoch"]
     logits = np.load(run / "scores" / f"val-{best:02d}.npz")["logits"]
     expected = 100 * observed_average_precision(logits, labels["val_truth"])
-    assert all(f"{name} {value:.1f}" in seen for name, value in zip(labels["classes"], expected, strict=True))
+    assert all(
+        f"{name} {value:.1f}" in seen
+        for name, value in zip(labels["classes"], expected, strict=True)
+    )
 
 
 def test_unfinished_run(make_run: Make) -> None:
@@ -197,7 +215,9 @@ def test_no_scores_and_diverged_scores(make_run: Make, small: dict[str, Any]) ->
 def test_odd_numbers(make_run: Make, small: dict[str, Any], edit: Callable[..., None]) -> None:
     run = make_run(**small)
     edit(run / "result.json", seconds=7305.0, images_per_second=3.25, device="NVIDIA H200")
-    (run / "history.jsonl").write_text('{"epoch": 1, "loss": NaN, "val_map": null}\n', encoding="utf-8")
+    (run / "history.jsonl").write_text(
+        '{"epoch": 1, "loss": NaN, "val_map": null}\n', encoding="utf-8"
+    )
     seen = text(page(run))
     assert "2 h 01 min 3.2 images per second on NVIDIA H200" in seen
 
@@ -226,7 +246,9 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
         ("scores/test.npz", "not a zip", "is not a readable"),
     ],
 )
-def test_broken_files_are_named(make_run: Make, small: dict[str, Any], file: str, content: str, complaint: str) -> None:
+def test_broken_files_are_named(
+    make_run: Make, small: dict[str, Any], file: str, content: str, complaint: str
+) -> None:
     run = make_run(**small)
     (run / file).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=complaint) as caught:
@@ -270,18 +292,33 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_nothing_is_replaced_unasked(make_run: Make, small: dict[str, Any], tmp_path: Path, capsys: Any) -> None:
-    run, other, mine = make_run("run", **small), make_run("other", seed=1, **small), tmp_path / "mine.html"
+def test_nothing_is_replaced_unasked(
+    make_run: Make, small: dict[str, Any], tmp_path: Path, capsys: Any
+) -> None:
+    run, other, mine = (
+        make_run("run", **small),
+        make_run("other", seed=1, **small),
+        tmp_path / "mine.html",
+    )
     assert main(["report", str(run)]) == 0 and main(["report", str(run)]) == 0  # its own page
     assert main(["report", str(run), "--out", str(run / "." / "report.html")]) == 0
     mine.write_text("mine")
     capsys.readouterr()
-    for words in ([str(run), "--out", str(mine)], [str(run), str(other), "--out", str(run / "report.html")]):
+    for words in (
+        [str(run), "--out", str(mine)],
+        [str(run), str(other), "--out", str(run / "report.html")],
+    ):
         before = Path(words[-1]).read_bytes()
         assert main(["report", *words]) == 2
-        assert capsys.readouterr().err == f"spml: {words[-1]} is already there; give --overwrite or another --out\n"
+        assert (
+            capsys.readouterr().err
+            == f"spml: {words[-1]} is already there; give --overwrite or another --out\n"
+        )
         assert Path(words[-1]).read_bytes() == before
-    assert main(["report", str(run), "--out", str(mine), "--overwrite"]) == 0 and "<html" in mine.read_text()
+    assert (
+        main(["report", str(run), "--out", str(mine), "--overwrite"]) == 0
+        and "<html" in mine.read_text()
+    )
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "page"])
@@ -295,7 +332,9 @@ def test_a_page_has_the_name_of_one(
     assert main(["report", str(run), "--out", str(tmp_path / "page.HTM")]) == 0
 
 
-def test_labels_that_training_did_not_see_are_not_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_that_training_did_not_see_are_not_in_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two runs whose complete labels differ where they were not observed; the pages differ in the timings only."""
     from spml.data import observe
 
@@ -310,11 +349,32 @@ def test_labels_that_training_did_not_see_are_not_in_the_page(tmp_path: Path, mo
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         np.savez("data.npz", labels=unseen, **arrays)
-        words = ["--labels", "complete", "--observe", "file:../seen.npz", "--selection", "observed", "--out", "run"]
-        small = ["--backbone", "linear", "--epochs", "1", "--lr", "0.01", "--accelerator", "cpu", "--quiet"]
+        words = [
+            "--labels",
+            "complete",
+            "--observe",
+            "file:../seen.npz",
+            "--selection",
+            "observed",
+            "--out",
+            "run",
+        ]
+        small = [
+            "--backbone",
+            "linear",
+            "--epochs",
+            "1",
+            "--lr",
+            "0.01",
+            "--accelerator",
+            "cpu",
+            "--quiet",
+        ]
         assert main(["train", "data.npz", "--method", "an", *words, *small]) == 0
         result = record(Path("run/result.json"))
-        Path("run/result.json").write_text(json.dumps(result | {"seconds": 1.0, "images_per_second": 1.0}))
+        Path("run/result.json").write_text(
+            json.dumps(result | {"seconds": 1.0, "images_per_second": 1.0})
+        )
         pages.append(page(Path("run")))
     assert pages[0] == pages[1]
 

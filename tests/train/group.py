@@ -29,7 +29,14 @@ OPTIONS = {  # what makes a method do all it can within two epochs, with nothing
 
 def run_all(scenes: str, names: list[str]) -> dict[str, dict[str, list[float]]]:
     settings = Settings(
-        backbone="tiny", epochs=2, batch_size=6, lr=0.01, head_lr=1, optimizer="sgd", flip=False, frozen_norm=True
+        backbone="tiny",
+        epochs=2,
+        batch_size=6,
+        lr=0.01,
+        head_lr=1,
+        optimizer="sgd",
+        flip=False,
+        frozen_norm=True,
     )
     settings = replace(settings, accelerator="cpu", eval_batch_size=10)
     experiment = load(Path(scenes), labels="complete")
@@ -44,7 +51,13 @@ def run_all(scenes: str, names: list[str]) -> dict[str, dict[str, list[float]]]:
 
         Guard.watch = noted
         folder = Path(os.environ["RUNS"]) / name
-        result = fit(experiment, replace(settings, method=name), folder, options=OPTIONS.get(name), quiet=True)
+        result = fit(
+            experiment,
+            replace(settings, method=name),
+            folder,
+            options=OPTIONS.get(name),
+            quiet=True,
+        )
         outcome[name] = {"losses": seen, "maps": [result["val_map"], result["test_map"]]}
     return outcome
 

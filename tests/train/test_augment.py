@@ -32,7 +32,9 @@ def test_mirror_turns_the_chosen_pictures_left_to_right():
     index = torch.tensor([9, 1, 7, 3, 12, 40])
     flips = coin(index, 0, 1)
     assert 0 < flips.sum() < 6
-    for picture, result, flipped in zip(pictures, mirror(pictures, index, 0, 1), flips, strict=True):
+    for picture, result, flipped in zip(
+        pictures, mirror(pictures, index, 0, 1), flips, strict=True
+    ):
         assert (result == (picture.flip(-1) if flipped else picture)).all()
 
 
@@ -50,7 +52,9 @@ def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
     seen = boxes(INDEX, 3, 5, crop=crop, flip=flip)
     assert seen.shape == (5000, 4) and seen.dtype == torch.float32
     shuffled = torch.randperm(5000)[:33]
-    torch.testing.assert_close(boxes(shuffled, 3, 5, crop=crop, flip=flip), seen[shuffled], rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        boxes(shuffled, 3, 5, crop=crop, flip=flip), seen[shuffled], rtol=0, atol=1e-6
+    )
     for seed, epoch in ((3, 6), (4, 5)):
         same = torch.equal(boxes(INDEX, seed, epoch, crop=crop, flip=flip), seen)
         assert same == (crop is None and not flip)
@@ -60,14 +64,18 @@ def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
 def test_boxes_lie_inside_and_are_as_large_as_was_asked(crop):
     left, top, right, bottom = boxes(INDEX, 0, 1, crop=crop, flip=False).unbind(dim=1)
     width, height = right - left, bottom - top
-    assert left.min() >= 0 and top.min() >= 0 and right.max() <= 1 + 1e-6 and bottom.max() <= 1 + 1e-6
+    assert (
+        left.min() >= 0 and top.min() >= 0 and right.max() <= 1 + 1e-6 and bottom.max() <= 1 + 1e-6
+    )
     area = width * height
     assert area.min() > crop - 1e-5 and area.max() < 1 + 1e-5
     assert area.mean() == pytest.approx((1 + crop) / 2, abs=0.02)
     ratio = width / height
     assert ratio.min() > 3 / 4 - 1e-4 and ratio.max() < 4 / 3 + 1e-4
     if crop == 0.08:
-        assert ratio.max() > 1.3 and ratio.min() < 0.77 and (left.max() > 0.6) and (left.min() < 0.01)
+        assert (
+            ratio.max() > 1.3 and ratio.min() < 0.77 and (left.max() > 0.6) and (left.min() < 0.01)
+        )
 
 
 def test_mirrored_boxes_are_those_whose_coin_says_so():
@@ -79,7 +87,9 @@ def test_mirrored_boxes_are_those_whose_coin_says_so():
 
 
 def noise(*shape):
-    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
 def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
@@ -95,14 +105,18 @@ def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
 
 def test_a_part_is_resized_to_the_pictures_size():
     pictures = noise(2, 3, 8, 8)
-    quarter = torch.tensor([[0.5, 0.0, 1.0, 0.5], [1.0, 0.0, 0.5, 0.5]])  # upper right; the same mirrored
+    quarter = torch.tensor(
+        [[0.5, 0.0, 1.0, 0.5], [1.0, 0.0, 0.5, 0.5]]
+    )  # upper right; the same mirrored
     found = cut(pictures, quarter)
     assert found.shape == pictures.shape and found.dtype == torch.uint8
     corner = pictures[0, :, :4, 4:].float()
     expected = torch.nn.functional.interpolate(corner[None], size=(8, 8), mode="bilinear")[0]
     inner = (slice(None), slice(1, 7), slice(1, 7))  # at its edges a part sees beyond itself
     assert (found[0][inner].float() - expected[inner]).abs().max() <= 1
-    assert torch.equal(cut(pictures[:1], quarter[:1])[0], cut(pictures[:1], quarter[1:])[0].flip(-1))
+    assert torch.equal(
+        cut(pictures[:1], quarter[:1])[0], cut(pictures[:1], quarter[1:])[0].flip(-1)
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -114,12 +128,18 @@ def test_maps_keep_their_type(dtype):
 
 def test_a_crop_is_seen_by_the_model_and_told_to_the_method(scenes, quick, tmp_path):
     TOLD.clear()
-    settings = replace(quick, method="tests.train.test_augment:Listening", crop=0.5, flip=True, epochs=1)
+    settings = replace(
+        quick, method="tests.train.test_augment:Listening", crop=0.5, flip=True, epochs=1
+    )
     fit(scenes, settings, tmp_path / "run", quiet=True)
     assert sum(map(len, TOLD)) == 128
     seen = torch.cat(TOLD)
     area = ((seen[:, 2] - seen[:, 0]) * (seen[:, 3] - seen[:, 1])).abs()
-    assert area.min() >= 0.5 - 1e-5 and (seen[:, 0] > seen[:, 2]).any() and (seen[:, 0] < seen[:, 2]).any()
+    assert (
+        area.min() >= 0.5 - 1e-5
+        and (seen[:, 0] > seen[:, 2]).any()
+        and (seen[:, 0] < seen[:, 2]).any()
+    )
     losses_of = {}
     for name, crop in {"cut": 0.3, "whole": None}.items():
         fit(scenes, replace(quick, crop=crop, epochs=1), tmp_path / name, quiet=True)

@@ -26,7 +26,12 @@ def scalars(run):
 def expected(run):
     lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     result = json.loads((run / "result.json").read_text())
-    known = {(name, line["epoch"]): value for line in lines for name, value in line.items() if name != "epoch"}
+    known = {
+        (name, line["epoch"]): value
+        for line in lines
+        for name, value in line.items()
+        if name != "epoch"
+    }
     at = result["best_epoch"]
     tested = {(f"test_ap/{name}", at): value for name, value in result["per_class_ap"].items()}
     return {**known, **tested, ("test_map", at): result["test_map"]}
@@ -35,14 +40,20 @@ def expected(run):
 def check(run):
     found = scalars(run)
     assert {key: len(values) for key, values in found.items()} == dict.fromkeys(expected(run), 1)
-    assert {key: values[0] for key, values in found.items()} == pytest.approx(expected(run), rel=1e-6)
+    assert {key: values[0] for key, values in found.items()} == pytest.approx(
+        expected(run), rel=1e-6
+    )
 
 
 def test_every_number_of_the_history_stands_there_once(scenes, quick, finished, tmp_path):
     fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     check(tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(finished)
-    own = {name: value for name, value in contents(tmp_path / "run").items() if not name.startswith("tensorboard")}
+    own = {
+        name: value
+        for name, value in contents(tmp_path / "run").items()
+        if not name.startswith("tensorboard")
+    }
     assert own == contents(finished)
 
 
@@ -67,7 +78,9 @@ def test_going_on_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
-def test_without_the_package_one_line_says_so_and_nothing_is_written(scenes, quick, tmp_path, monkeypatch):
+def test_without_the_package_one_line_says_so_and_nothing_is_written(
+    scenes, quick, tmp_path, monkeypatch
+):
     monkeypatch.setattr("spml.train.tensorboard.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'spml\[tensorboard\]'"):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)

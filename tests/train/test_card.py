@@ -21,10 +21,22 @@ def change(path, **values):
 
 def test_every_run_leaves_a_card_with_its_facts(finished):
     text, result = card(finished), json.loads((finished / "result.json").read_text())
-    for title in ("Data", "Method", "Protocol", "Figures", "Side information", "Limits", "Use", "Versions"):
+    for title in (
+        "Data",
+        "Method",
+        "Protocol",
+        "Figures",
+        "Side information",
+        "Limits",
+        "Use",
+        "Versions",
+    ):
         assert f"\n## {title}\n" in text
     assert text.startswith("---\nlibrary_name: spml\n")
-    assert "128 items to train on, 48 to choose the epoch with; 1.00 known positives and 0.00 known" in text
+    assert (
+        "128 items to train on, 48 to choose the epoch with; 1.00 known positives and 0.00 known"
+        in text
+    )
     assert (
         f"Epoch {result['best_epoch']} of 3, chosen by complete validation labels: {result['val_map']:.2f} % mAP"
         in text
@@ -34,11 +46,16 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
     assert "validation\\_labels: complete" in text
     for name, ap in result["per_class_ap"].items():
         assert re.search(rf"^\| {name} \| \d+ \| {ap:.2f} \| 0.5 \|$", text, re.MULTILINE)
-    assert "90.0 % are unknown" in text and "not calibrated" in text and "squeezed to 24 × 24" in text
+    assert (
+        "90.0 % are unknown" in text and "not calibrated" in text and "squeezed to 24 × 24" in text
+    )
 
 
 def test_how_long_a_run_took_is_not_on_its_card(run):
-    timings = {"seconds": 864209.7531, "images_per_second": 975318.642}  # which stand nowhere by chance
+    timings = {
+        "seconds": 864209.7531,
+        "images_per_second": 975318.642,
+    }  # which stand nowhere by chance
     write_card(run)
     text = card(run)
     change(run / "result.json", **timings)
@@ -63,7 +80,9 @@ def test_it_is_rewritten_after_calibration(run):
 
     lines = [[[-1.0, 1.0], [-2.0, 2.0]]] * 10
     write_info(run, replace(info, thresholds=[0.25] * 10, calibration=lines))
-    (run / "calibration.json").write_text(json.dumps({"aim": "f1", "labels": "observed", "method": "temperature"}))
+    (run / "calibration.json").write_text(
+        json.dumps({"aim": "f1", "labels": "observed", "method": "temperature"})
+    )
     write_card(run)
     assert "| 0.25 |" in card(run) and "Probabilities are calibrated" in card(run)
     assert "aim f1, labels observed, method temperature" in card(run)
@@ -74,11 +93,17 @@ def test_what_is_missing_is_said(run):
     change(run / "result.json", test_map=None, per_class_ap=None)
     (run / "observed.npz").unlink()
     write_card(run)
-    assert "It was not tested" in card(run) and "has not been measured against complete labels" in card(run)
-    assert "| class | known positives in training | threshold |\n|---|---|---|\n| zero | " in card(run)
+    assert "It was not tested" in card(
+        run
+    ) and "has not been measured against complete labels" in card(run)
+    assert "| class | known positives in training | threshold |\n|---|---|---|\n| zero | " in card(
+        run
+    )
     change(run / "config.json", observation={"model": "given"})
     write_card(run)
-    assert "- Labels are observed as they were given; none was hidden." in card(run) and "came to be" not in card(run)
+    assert "- Labels are observed as they were given; none was hidden." in card(
+        run
+    ) and "came to be" not in card(run)
     (run / "result.json").unlink()
     write_card(run)
     assert "The run was not finished" in card(run)
@@ -95,9 +120,16 @@ def test_rare_classes_are_named_long_lists_cut_and_marks_taken_as_text(tmp_path)
     table = LabelTable([str(i) for i in range(600)], classes, labels, x=x)
     rows = np.arange(600)
     experiment = Experiment("my\ndata_", classes, table, None, rows, rows[:0], None, "observed")
-    fit(experiment, Settings(epochs=1, selection="observed", accelerator="cpu"), tmp_path / "run", quiet=True)
+    fit(
+        experiment,
+        Settings(epochs=1, selection="observed", accelerator="cpu"),
+        tmp_path / "run",
+        quiet=True,
+    )
     text = card(tmp_path / "run")
-    assert "# my data\\_: 60 classes by gr" in text and "| a\\|b | 5 |" in text and "\\*c\\*" in text
+    assert (
+        "# my data\\_: 60 classes by gr" in text and "| a\\|b | 5 |" in text and "\\*c\\*" in text
+    )
     assert "And 10 more" in text and "class 47 " in text and "class 48 " not in text
     assert "fewer than 10 known positives in training, hardly learned: a\\|b." in text
     assert "the last of 1: there were no validation rows" in text

@@ -21,7 +21,12 @@ from spml.train import fit
 from spml.train.step import Step
 from tests.conftest import contents, outcome
 
-STATE = {"epoch": 3, "model": {"w": torch.arange(6.0).view(2, 3)}, "history": [{"epoch": 0, "loss": 1.5}], "best": {}}
+STATE = {
+    "epoch": 3,
+    "model": {"w": torch.arange(6.0).view(2, 3)},
+    "history": [{"epoch": 0, "loss": 1.5}],
+    "best": {},
+}
 RAN = []
 
 
@@ -64,7 +69,9 @@ PROGRAMS = {
     "a pickle with its checksum": sealed(pickle.dumps(Program())),
     "a torch file": saved({**STATE, "best": Program()}),
     "a torch file with its checksum": sealed(saved({**STATE, "best": Program()})),
-    "an old torch file": sealed(pickle.dumps(0x1950A86A20F9469CFC6C) + pickle.dumps(1001) + pickle.dumps(Program())),
+    "an old torch file": sealed(
+        pickle.dumps(0x1950A86A20F9469CFC6C) + pickle.dumps(1001) + pickle.dumps(Program())
+    ),
 }
 
 
@@ -140,13 +147,17 @@ def test_one_that_lacks_something_or_does_not_fit_is_refused(scenes, quick, stop
     ]
     for other in wrong:
         write_checkpoint(stopped / "last.ckpt", other)
-        with pytest.raises(UserError, match=r"last.ckpt does not fit this run \(.*\); give --overwrite"):
+        with pytest.raises(
+            UserError, match=r"last.ckpt does not fit this run \(.*\); give --overwrite"
+        ):
             fit(scenes, quick, stopped, resume=True, quiet=True)
 
 
 def test_one_that_does_not_name_its_run_is_older_and_taken(scenes, quick, stopped, finished):
     state = read_checkpoint(stopped / "last.ckpt")
-    write_checkpoint(stopped / "last.ckpt", {name: value for name, value in state.items() if name != "run"})
+    write_checkpoint(
+        stopped / "last.ckpt", {name: value for name, value in state.items() if name != "run"}
+    )
     fit(scenes, quick, stopped, resume=True, quiet=True)
     assert outcome(stopped) == outcome(finished)
 
@@ -179,7 +190,9 @@ def rising(monkeypatch):
     monkeypatch.setattr("spml.train.loop.score", lambda *given: float(next(figures)))
 
 
-def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(scenes, quick, tmp_path, monkeypatch, rising):
+def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(
+    scenes, quick, tmp_path, monkeypatch, rising
+):
     save = RunFolder.save_checkpoint
 
     def killed(self, state):
@@ -193,7 +206,9 @@ def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(scenes
     assert load_model(tmp_path / "run")[1].training["epoch"] == 1
 
 
-def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(scenes, quick, tmp_path, rising):
+def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(
+    scenes, quick, tmp_path, rising
+):
     run = tmp_path / "run"
     fit(scenes, quick, run, quiet=True)
     whole, result = contents(run), outcome(run)
@@ -204,7 +219,9 @@ def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(scene
     assert contents(run) == whole and outcome(run) == result
 
 
-@pytest.mark.parametrize("name", ["last.ckpt", "config.json", "best/model.safetensors", "scores/val-02.npz"])
+@pytest.mark.parametrize(
+    "name", ["last.ckpt", "config.json", "best/model.safetensors", "scores/val-02.npz"]
+)
 def test_what_a_killed_process_left_unfinished_is_removed(scenes, quick, stopped, finished, name):
     path = stopped / name
     path.with_name(f".{path.name}.123.part").write_bytes(b"half")
@@ -221,7 +238,9 @@ def test_a_run_that_was_killed_before_it_had_a_name_can_begin(scenes, quick, tmp
 
 
 @pytest.mark.parametrize("moved", [0, 1, 4])
-def test_stopped_while_the_old_run_is_moved_aside_it_is_there_again(scenes, quick, stopped, monkeypatch, moved):
+def test_stopped_while_the_old_run_is_moved_aside_it_is_there_again(
+    scenes, quick, stopped, monkeypatch, moved
+):
     before = contents(stopped, without=())
     rename, left = type(stopped).rename, [moved]
 
@@ -234,7 +253,9 @@ def test_stopped_while_the_old_run_is_moved_aside_it_is_there_again(scenes, quic
     monkeypatch.setattr(type(stopped), "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit(scenes, quick, stopped, overwrite=True, quiet=True)
-    assert contents(stopped, without=()) == before and [path.name for path in stopped.parent.iterdir()] == ["run"]
+    assert contents(stopped, without=()) == before and [
+        path.name for path in stopped.parent.iterdir()
+    ] == ["run"]
 
 
 def test_abandoning_says_whether_the_run_is_gone(tmp_path):
@@ -272,7 +293,10 @@ def test_a_model_that_was_changed_is_refused(finished, scenes_file, tmp_path, ca
     np.savez(tmp_path / "new.npz", x=np.zeros((2, 3, 24, 24), np.uint8))
     out = tmp_path / "tags.csv"
     capsys.readouterr()
-    words = (["eval", tmp_path / "run"], ["predict", tmp_path / "run", tmp_path / "new.npz", "--out", out])
+    words = (
+        ["eval", tmp_path / "run"],
+        ["predict", tmp_path / "run", tmp_path / "new.npz", "--out", out],
+    )
     for command in words:
         assert main([str(word) for word in command]) == 2
         error = capsys.readouterr().err

@@ -56,7 +56,9 @@ def test_a_run_in_hand_is_left_alone(finished, scenes, quick, tmp_path, way, beg
         assert outcome(tmp_path / "run") == outcome(finished)
 
 
-def test_one_that_another_process_begins_meanwhile_is_left_alone(scenes, quick, tmp_path, monkeypatch):
+def test_one_that_another_process_begins_meanwhile_is_left_alone(
+    scenes, quick, tmp_path, monkeypatch
+):
     other, init = RunFolder(tmp_path / "run"), Training.__init__
 
     def meanwhile(self, *given):

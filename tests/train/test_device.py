@@ -1,5 +1,7 @@
 import pytest
-from lightning.fabric import Fabric  # here, since it looks into what the test replaces when it is imported
+from lightning.fabric import (
+    Fabric,
+)  # here, since it looks into what the test replaces when it is imported
 
 from spml.errors import UserError
 from spml.train import Settings
@@ -11,6 +13,10 @@ from spml.train.device import make_fabric
 def test_float16_is_refused_on_a_cpu_rather_than_replaced(monkeypatch, precision, accelerator):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
-    with pytest.raises(UserError, match=f"--precision {precision} needs a GPU; on a CPU give 32-true"):
+    with pytest.raises(
+        UserError, match=f"--precision {precision} needs a GPU; on a CPU give 32-true"
+    ):
         make_fabric(Settings(accelerator=accelerator, precision=precision), unused=False)
-    assert isinstance(make_fabric(Settings(accelerator="cpu", precision="bf16-mixed"), unused=False), Fabric)
+    assert isinstance(
+        make_fabric(Settings(accelerator="cpu", precision="bf16-mixed"), unused=False), Fabric
+    )

@@ -49,13 +49,20 @@ def run_group(count, scenes, folder, program="tests.train.group", *more):
     common = {
         **os.environ,
         **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)},
-        **{"LOCAL_WORLD_SIZE": str(count), "TORCHELASTIC_RUN_ID": "test", "RUNS": str(folder / f"runs{count}")},
+        **{
+            "LOCAL_WORLD_SIZE": str(count),
+            "TORCHELASTIC_RUN_ID": "test",
+            "RUNS": str(folder / f"runs{count}"),
+        },
         **{"OMP_NUM_THREADS": "1", "GROUP_RANK": "0"},
     }
     command = [sys.executable, "-m", program, str(scenes), str(folder / f"{count}.json"), *more]
     group = [
         subprocess.Popen(
-            command, cwd=ROOT, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE
+            command,
+            cwd=ROOT,
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
         )
         for rank in range(count)
     ]
@@ -96,11 +103,15 @@ def test_shares_make_up_the_batch(count, length):
 @pytest.mark.parametrize("count", [2, 3])
 def test_an_item_is_mirrored_and_cut_alike_whoever_sees_it(count, crop):
     rows = torch.tensor([40, 7, 19, 3, 28, 11, 5])
-    x = torch.randint(0, 256, (len(rows), 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    x = torch.randint(
+        0, 256, (len(rows), 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
     def seen(rank, count):
         processes = Processes(rank, count)
-        step = Step(lambda x: x, losses.create("an"), Settings(flip=True, crop=crop, epochs=2), processes)
+        step = Step(
+            lambda x: x, losses.create("an"), Settings(flip=True, crop=crop, epochs=2), processes
+        )
         return step._seen(processes.share_of(x), rows, epoch=2)
 
     alone, together = seen(0, 1), torch.cat([seen(rank, count) for rank in range(count)])
@@ -114,12 +125,18 @@ def test_batch_statistics_can_be_those_of_all_processes(backbone):
     state = model.state_dict()
     parts = dict(synchronised(model).named_modules())
     assert norms and all(isinstance(parts[name], torch.nn.SyncBatchNorm) for name in norms)
-    assert all(torch.equal(state[name], value) for name, value in synchronised(model).state_dict().items())
+    assert all(
+        torch.equal(state[name], value) for name, value in synchronised(model).state_dict().items()
+    )
 
 
 @pytest.mark.parametrize("way", ["graphs", "compile"])
-@pytest.mark.parametrize("devices,started", [(2, {}), (1, {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})])
-def test_what_would_not_average_gradients_over_processes_is_refused(monkeypatch, way, devices, started):
+@pytest.mark.parametrize(
+    "devices,started", [(2, {}), (1, {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})]
+)
+def test_what_would_not_average_gradients_over_processes_is_refused(
+    monkeypatch, way, devices, started
+):
     for name, value in {"LOCAL_WORLD_SIZE": "2", **started}.items():
         monkeypatch.setenv(name, value)
     settings = Settings(accelerator="cpu", devices=devices, compile=way)

@@ -29,7 +29,9 @@ def test_what_is_not_there_says_how_far_the_run_is(tmp_path):
             read_json(path)
         return str(error.value)
 
-    assert "gone is not a folder; give the folder of a finished run" in told(tmp_path / "gone" / "config.json")
+    assert "gone is not a folder; give the folder of a finished run" in told(
+        tmp_path / "gone" / "config.json"
+    )
     assert "is not a run (no config.json); give" in told(tmp_path / "config.json")
     assert "is not a run (no result.json); give" in told(tmp_path / "result.json")
     (tmp_path / "config.json").write_text("{}")

@@ -55,7 +55,9 @@ def test_a_recorded_step_is_replayed_for_batches_of_its_shape_and_leaves_no_trac
     before = [buffer.clone() for buffer in model.buffers()]
     step = forward(model)
     step.prepare(X)
-    assert all(map(torch.equal, before, model.buffers()))  # running statistics of the recording are taken back
+    assert all(
+        map(torch.equal, before, model.buffers())
+    )  # running statistics of the recording are taken back
     assert all(parameter.grad is None for parameter in model.parameters()) and not changed(model)
     assert step(X)[0] == "replayed" and isinstance(step(X[:1].repeat(3, 1, 1, 1)), torch.Tensor)
     assert recorder["ours"] == [True] and "recorded in" in step.display.lines[0]
@@ -72,7 +74,9 @@ def test_scoring_is_by_our_kernels_once_they_are_recorded(model, recorder):
 
 
 @pytest.mark.parametrize(("failures", "lines"), [(1, 2), (2, 2)])
-def test_where_our_kernels_fail_torchs_are_recorded_and_where_these_do_nothing_is(model, recorder, failures, lines):
+def test_where_our_kernels_fail_torchs_are_recorded_and_where_these_do_nothing_is(
+    model, recorder, failures, lines
+):
     recorder["failures"] = failures
     step = forward(model)
     outcome = step(X)

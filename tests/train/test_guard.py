@@ -69,10 +69,16 @@ def test_such_a_run_can_go_on_without_the_batch_as_its_message_says(scenes, quic
 
 def test_the_bar_is_given_the_last_loss_that_has_come(train, monkeypatch):
     shown = []
-    monkeypatch.setattr("spml.train.display.Display.advance", lambda self, count, loss=None: shown.append(loss))
+    monkeypatch.setattr(
+        "spml.train.display.Display.advance", lambda self, count, loss=None: shown.append(loss)
+    )
     result = train("broken", {"step": -1}, epochs=1)
     losses = [loss for loss in shown if loss is not None]
-    assert len(losses) == STEPS and all(isinstance(loss, float) for loss in losses) and result["epochs"] == 1
+    assert (
+        len(losses) == STEPS
+        and all(isinstance(loss, float) for loss in losses)
+        and result["epochs"] == 1
+    )
 
 
 def test_one_that_ends_the_first_epoch_leaves_nothing(train, tmp_path):
@@ -166,7 +172,9 @@ def test_nothing_that_is_nan_reaches_a_method(which):
 
 
 def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):
-    with pytest.raises(UserError, match="weights are not finite after epoch 2, batch 2, though its loss was; try"):
+    with pytest.raises(
+        UserError, match="weights are not finite after epoch 2, batch 2, though its loss was; try"
+    ):
         train("broken_gradient", SIXTH, checkpoint_minutes=1e-9)
     state = finite(tmp_path / "run")
     assert (state["epoch"], state["within"]["step"]) == (1, 1)
@@ -186,7 +194,9 @@ def test_the_next_loss_tells_of_it_otherwise(train, tmp_path):
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
 def test_the_linear_start_is_watched_too(train, tmp_path, method):
-    with pytest.raises(UserError, match=r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"):
+    with pytest.raises(
+        UserError, match=r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"
+    ):
         train(method, SIXTH, linear_init=2)
     assert not (tmp_path / "run").exists()
     train(method, SIXTH, linear_init=2, on_nan="skip")
@@ -214,8 +224,13 @@ def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved()
     waited = []
     event = SimpleNamespace(synchronize=lambda: waited.append(1), query=lambda: False)
     for number, loss in enumerate((0.5, float("nan")), start=1):
-        guard.on_their_way.append((event, torch.tensor([loss, -1.0, 2.0]), np.array([7, 3]), f"step {number}"))
-    with pytest.raises(UserError, match=r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split"):
+        guard.on_their_way.append(
+            (event, torch.tensor([loss, -1.0, 2.0]), np.array([7, 3]), f"step {number}")
+        )
+    with pytest.raises(
+        UserError,
+        match=r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split",
+    ):
         guard.finish()
     assert len(waited) == 2
 
@@ -223,7 +238,9 @@ def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved()
 @pytest.mark.parametrize(("count", "told"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
 def test_a_long_list_of_rows_is_cut_short(count, told):
     with pytest.raises(UserError, match=told):
-        Guard(torch.nn.Linear(2, 2)).watch(torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1")
+        Guard(torch.nn.Linear(2, 2)).watch(
+            torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1"
+        )
 
 
 def test_a_model_without_weights_is_finite():
@@ -240,7 +257,9 @@ too_large.needs = frozenset({"index"})
 
 def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_path):
     settings = replace(quick, method="tests.train.test_guard:too_large")
-    with pytest.raises(UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"):
+    with pytest.raises(
+        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
+    ):
         fit(scenes, settings, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -258,8 +277,12 @@ def test_every_device_has_its_own_words_for_that(scenes, quick, tmp_path, monkey
     def full(*given):
         raise error
 
-    monkeypatch.setattr("spml.train.loop.optimizer_for", full)  # the model may not fit, before any batch
-    with pytest.raises(UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"):
+    monkeypatch.setattr(
+        "spml.train.loop.optimizer_for", full
+    )  # the model may not fit, before any batch
+    with pytest.raises(
+        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
+    ):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

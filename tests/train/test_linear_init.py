@@ -52,7 +52,9 @@ def after_stage(scenes, settings, folder, monkeypatch, options=None):
 def test_the_head_alone_changes(scenes, init, tmp_path, monkeypatch):
     models = []
     build = Classifier.build
-    monkeypatch.setattr(Classifier, "build", lambda *given: models.append(build(*given)) or models[-1])
+    monkeypatch.setattr(
+        Classifier, "build", lambda *given: models.append(build(*given)) or models[-1]
+    )
     before = {}
     run = LinearInit.run
 
@@ -62,12 +64,21 @@ def test_the_head_alone_changes(scenes, init, tmp_path, monkeypatch):
 
     monkeypatch.setattr(LinearInit, "run", watched)
     after = after_stage(scenes, init, tmp_path / "run", monkeypatch)["model"]
-    assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
-    assert any("running_mean" in name for name in before)  # statistics of batch norm are among what stays
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {
+        "head.weight",
+        "head.bias",
+    }
+    assert any(
+        "running_mean" in name for name in before
+    )  # statistics of batch norm are among what stays
 
 
-def test_it_is_training_of_a_linear_model_on_the_backbones_features(scenes, init, tmp_path, monkeypatch):
-    settings = replace(init, method="an", linear_lr=0.01, linear_batch_size=10**6, optimizer="sgd", linear_init=1)
+def test_it_is_training_of_a_linear_model_on_the_backbones_features(
+    scenes, init, tmp_path, monkeypatch
+):
+    settings = replace(
+        init, method="an", linear_lr=0.01, linear_batch_size=10**6, optimizer="sgd", linear_init=1
+    )
     state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["model"]
     from spml.keyed import key
     from spml.train.setup import make_model
@@ -79,7 +90,9 @@ def test_it_is_training_of_a_linear_model_on_the_backbones_features(scenes, init
         features = model.features(torch.from_numpy(train.x)).mean(dim=(2, 3))
     logits = features @ model.head.weight.T + model.head.bias
     losses.create("an")(logits, torch.from_numpy(train.labels)).backward()
-    torch.testing.assert_close(state["head.weight"], model.head.weight - 0.01 * model.head.weight.grad)
+    torch.testing.assert_close(
+        state["head.weight"], model.head.weight - 0.01 * model.head.weight.grad
+    )
     torch.testing.assert_close(state["head.bias"], model.head.bias - 0.01 * model.head.bias.grad)
 
 
@@ -99,10 +112,17 @@ def test_history_tells_of_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_
     monkeypatch.setattr("spml.train.linear_init.score", scored)
     monkeypatch.setattr(LinearInit, "_train_epoch", kept)
     state = after_stage(scenes, init, tmp_path / "run", monkeypatch)
-    assert torch.equal(state["model"]["head.weight"], heads[1]) and not torch.equal(heads[1], heads[2])
-    assert state["epoch"] == 0 and state["history"][0]["linear_init"] == {"epoch": 2, "val_map": 60.0}
+    assert torch.equal(state["model"]["head.weight"], heads[1]) and not torch.equal(
+        heads[1], heads[2]
+    )
+    assert state["epoch"] == 0 and state["history"][0]["linear_init"] == {
+        "epoch": 2,
+        "val_map": 60.0,
+    }
     fit(scenes, init, tmp_path / "run", resume=True, quiet=True)
-    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    ]
     assert [line["epoch"] for line in lines] == [0, 1, 2] and "linear_init" not in lines[1]
 
 
@@ -144,7 +164,9 @@ CALLS = []
 
 def test_the_method_lives_through_both_stages(scenes, init, tmp_path):
     CALLS.clear()
-    settings = replace(init, method="tests.train.test_linear_init:Watching", linear_init=2, epochs=1)
+    settings = replace(
+        init, method="tests.train.test_linear_init:Watching", linear_init=2, epochs=1
+    )
     fit(scenes, settings, tmp_path / "run", quiet=True)
     stage = [("begin", 1, 2), ("end", 1, 2, [1]), ("begin", 2, 2), ("end", 2, 2, [2])]
     assert CALLS[:5] == [*stage, ("carry",)] and CALLS[5] == ("begin", 1, 1)
@@ -159,10 +181,14 @@ def test_roles_labels_are_carried_over_within_bounds(scenes, init, tmp_path, mon
 
 @pytest.mark.parametrize("method", ["gr", "role", "ll_cp", "em_apl", "boostlu"])
 @pytest.mark.parametrize("moment", ["during", "after", "later"])
-def test_an_interrupted_run_goes_on_to_the_same_bytes(scenes, init, tmp_path, monkeypatch, method, moment):
+def test_an_interrupted_run_goes_on_to_the_same_bytes(
+    scenes, init, tmp_path, monkeypatch, method, moment
+):
     settings, options = replace(init, method=method), OPTIONS.get(method)
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
-    owner, epoch = {"during": (LinearInit, 2), "after": (Training, 1), "later": (Training, 2)}[moment]
+    owner, epoch = {"during": (LinearInit, 2), "after": (Training, 1), "later": (Training, 2)}[
+        moment
+    ]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_before(patch, owner, "_train_epoch", epoch)
         fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
@@ -203,7 +229,9 @@ def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path
         original = getattr(LinearInit, name)
 
         def watched(self, part, original=original, seen=seen):
-            seen.add((self.model.head.training, self.model.backbone.training, torch.is_grad_enabled()))
+            seen.add(
+                (self.model.head.training, self.model.backbone.training, torch.is_grad_enabled())
+            )
             return original(self, part)
 
         monkeypatch.setattr(LinearInit, name, watched)
@@ -219,7 +247,9 @@ def stage(model, method, settings):
     return LinearInit(model, method, settings, fabric, None, None, None)
 
 
-def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_elsewhere(scenes, init):
+def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_elsewhere(
+    scenes, init
+):
     settings = resolve(replace(init, linear_lr=0.02, head_lr=7.0), scenes)
     model = Classifier.build("tiny", 3)
     given = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
@@ -230,7 +260,9 @@ def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_e
     assert len(both) == 2 and isinstance(both[1], torch.optim.SGD)
 
 
-def test_the_wish_to_stop_is_heard_even_where_every_batch_is_left_out(scenes, init, tmp_path, monkeypatch):
+def test_the_wish_to_stop_is_heard_even_where_every_batch_is_left_out(
+    scenes, init, tmp_path, monkeypatch
+):
     begun = []
     original = LinearInit._train_epoch
 
@@ -268,7 +300,9 @@ def noting(logits, observed):
 
 def test_a_loss_of_ones_own_is_given_logits_as_wide_as_in_later_epochs(scenes, init, tmp_path):
     SEEN.clear()
-    settings = replace(init, method="tests.train.test_linear_init:noting", precision="bf16-mixed", epochs=1)
+    settings = replace(
+        init, method="tests.train.test_linear_init:noting", precision="bf16-mixed", epochs=1
+    )
     fit(scenes, settings, tmp_path / "run", quiet=True)
     assert set(SEEN) == {torch.float32}
 
@@ -281,18 +315,32 @@ def test_defaults_are_those_of_the_head(scenes, init):
     assert resolve(replace(init, linear_init=0), scenes).linear_lr is None
 
 
-def test_what_cannot_be_done_is_refused_before_anything_is_written(scenes, init, tmp_path, monkeypatch):
+def test_what_cannot_be_done_is_refused_before_anything_is_written(
+    scenes, init, tmp_path, monkeypatch
+):
     labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(["a", "b"]))
     with pytest.raises(UserError, match="backbone 'linear' has no rest: leave it out"):
-        fit(load(tmp_path / "f.npz"), Settings(linear_init=5, accelerator="cpu"), tmp_path / "run", quiet=True)
+        fit(
+            load(tmp_path / "f.npz"),
+            Settings(linear_init=5, accelerator="cpu"),
+            tmp_path / "run",
+            quiet=True,
+        )
     with pytest.raises(UserError, match="linear_init must not be negative, as -1 is"):
         fit(scenes, replace(init, linear_init=-1), tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match="two_views needs two: leave it out"):
-        fit(scenes, replace(init, method="tests.train.test_linear_init:two_views"), tmp_path / "run", quiet=True)
+        fit(
+            scenes,
+            replace(init, method="tests.train.test_linear_init:two_views"),
+            tmp_path / "run",
+            quiet=True,
+        )
     monkeypatch.setattr("spml.train.linear_init.free_memory", lambda device: 1000)
-    with pytest.raises(UserError, match=r"keeps features of 64, 45 kB in all, and 1 kB of memory are free"):
+    with pytest.raises(
+        UserError, match=r"keeps features of 64, 45 kB in all, and 1 kB of memory are free"
+    ):
         fit(scenes, init, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -300,4 +348,6 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(scenes, init,
 def test_the_size_is_told_first(scenes, init, tmp_path, capsys):
     fit(scenes, replace(init, linear_init=1, epochs=1, head="boostlu"), tmp_path / "run")
     lines = capsys.readouterr().out.splitlines()
-    assert "features of 36 x 64 for each item take" in lines[1] and lines[2].startswith("linear init: epoch 1 of 1")
+    assert "features of 36 x 64 for each item take" in lines[1] and lines[2].startswith(
+        "linear init: epoch 1 of 1"
+    )

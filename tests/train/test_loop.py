@@ -22,10 +22,16 @@ RESULT_KEYS = {
 
 def test_the_run_folder_holds_what_the_contract_says(finished, scenes):
     result = json.loads((finished / "result.json").read_text())
-    assert set(result) >= RESULT_KEYS and (result["device"], result["precision"]) == ("cpu", "32-true")
+    assert set(result) >= RESULT_KEYS and (result["device"], result["precision"]) == (
+        "cpu",
+        "32-true",
+    )
     lines = [json.loads(line) for line in (finished / "history.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
-    assert sorted(p.name for p in (finished / "scores").iterdir()) == ["test.npz", *(f"val-0{i}.npz" for i in range(4))]
+    assert sorted(p.name for p in (finished / "scores").iterdir()) == [
+        "test.npz",
+        *(f"val-0{i}.npz" for i in range(4)),
+    ]
     with np.load(finished / "observed.npz") as file:
         assert (file["observed"] == scenes.observed.labels).all()
         assert len(file["train_rows"]) == 128 and len(file["val_rows"]) == 48
@@ -43,7 +49,9 @@ def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, sc
     assert (result["best_epoch"], result["val_map"]) == (best["epoch"], best["val_map"])
     with np.load(finished / "scores" / "test.npz") as file:
         again = 100 * metrics.mean_average_precision(file["logits"], scenes.test.labels)
-    assert result["test_map"] == pytest.approx(again, abs=1)  # scores are kept as float16, and 64 items are few
+    assert result["test_map"] == pytest.approx(
+        again, abs=1
+    )  # scores are kept as float16, and 64 items are few
     assert np.mean(list(result["per_class_ap"].values())) == pytest.approx(result["test_map"])
 
 
@@ -59,7 +67,9 @@ def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["_train_epoch", "_validate", "_save", "_finish"])
-def test_an_interrupted_run_goes_on_to_the_same_result(finished, scenes, quick, tmp_path, monkeypatch, moment):
+def test_an_interrupted_run_goes_on_to_the_same_result(
+    finished, scenes, quick, tmp_path, monkeypatch, moment
+):
     original = getattr(Training, moment)
 
     def interrupted(self, *given):
@@ -95,7 +105,9 @@ def stopped(finished, tmp_path):
 
 
 @pytest.mark.parametrize("way,left", [("resume", True), ("overwrite", False)])
-def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(scenes, quick, stopped, monkeypatch, way, left):
+def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(
+    scenes, quick, stopped, monkeypatch, way, left
+):
     """As while pictures are decoded; one that was to be replaced is not the command's own."""
     before = contents(stopped, without=())
 
@@ -108,11 +120,15 @@ def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(scenes, q
     assert isinstance(ended.value, Interruption) == left and contents(stopped, without=()) == before
 
 
-def test_the_log_says_what_was_chosen_whenever_training_begins(scenes, quick, stopped, tmp_path, capsys):
+def test_the_log_says_what_was_chosen_whenever_training_begins(
+    scenes, quick, stopped, tmp_path, capsys
+):
     for number, run in enumerate((tmp_path / "new", stopped)):
         fit(scenes, quick, run, resume=True)
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].endswith("10 classes; gr on tiny; cpu, 32-true, eager, adam, 128 scored at a time")
+        assert lines[0].endswith(
+            "10 classes; gr on tiny; cpu, 32-true, eager, adam, 128 scored at a time"
+        )
         assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
 
 
@@ -120,7 +136,10 @@ def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, c
     said = []
     for epochs in (1, 2, 3, 4):
         result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
-        said.append("the last epoch is the best: with more --epochs or a higher --lr" in capsys.readouterr().out)
+        said.append(
+            "the last epoch is the best: with more --epochs or a higher --lr"
+            in capsys.readouterr().out
+        )
         assert said[-1] == (result["best_epoch"] == epochs > 1)
     assert any(said) and not all(said)
 
@@ -129,7 +148,9 @@ def noisy(experiment, seed):
     """The experiment with every label of the train list that was not observed replaced by a coin."""
     observed = experiment.observed.labels
     coins = np.random.default_rng(seed).choice([-1, 1], observed.shape).astype(np.int8)
-    return replace(experiment, complete=experiment.complete.with_labels(np.where(observed == 1, 1, coins)))
+    return replace(
+        experiment, complete=experiment.complete.with_labels(np.where(observed == 1, 1, coins))
+    )
 
 
 @pytest.mark.parametrize("method", ["gr", "ll_r"])
@@ -172,7 +193,12 @@ def test_full_trains_on_complete_labels_and_says_so(scenes, quick, tmp_path):
 
 def test_complete_selection_without_complete_labels_is_refused(scenes, quick, tmp_path):
     with pytest.raises(UserError, match="use 'observed'"):
-        fit(replace(scenes, complete=None), replace(quick, selection="complete"), tmp_path / "run", quiet=True)
+        fit(
+            replace(scenes, complete=None),
+            replace(quick, selection="complete"),
+            tmp_path / "run",
+            quiet=True,
+        )
 
 
 def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_path, monkeypatch):
@@ -186,7 +212,10 @@ def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_
 def test_an_unreadable_picture_names_file_and_line_and_leaves_nothing(pictures, quick, tmp_path):
     (pictures.parent / "photos" / "2.jpg").write_bytes(b"not a picture")
     settings = replace(quick, size=16, batch_size=4)
-    with pytest.raises(UserError, match=r"photos.csv, line 4: .*photos/2.jpg: not a picture that can be read.*remove"):
+    with pytest.raises(
+        UserError,
+        match=r"photos.csv, line 4: .*photos/2.jpg: not a picture that can be read.*remove",
+    ):
         fit(load(pictures), settings, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -195,17 +224,28 @@ def test_pictures_train_end_to_end(pictures, quick, tmp_path):
     settings = replace(quick, size=16, batch_size=4, epochs=6, flip=True, method="an")
     result = fit(load(pictures), settings, tmp_path / "run", quiet=True)
     assert result["selection"] == "observed"
-    assert result["test_map"] is None and 0 < result["test_estimate"] <= 100  # positives alone cannot be ranked
+    assert (
+        result["test_map"] is None and 0 < result["test_estimate"] <= 100
+    )  # positives alone cannot be ranked
 
 
 def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
     lines = pictures.read_text().splitlines()
-    header, rows = lines[0].replace("label", "label,negative"), [line.split(",") for line in lines[1:]]
+    header, rows = (
+        lines[0].replace("label", "label,negative"),
+        [line.split(",") for line in lines[1:]],
+    )
     others = {"red": "green|blue", "green": "red|blue", "blue": "red|green"}
     table = [",".join([image, label, others[label], split]) for image, label, split in rows]
     pictures.write_text("\n".join([header, *table]) + "\n")
-    result = fit(load(pictures), replace(quick, size=16, batch_size=4), tmp_path / "run", quiet=True)
-    assert result["selection"] == "complete" and result["test_map"] is not None and "test_known" not in result
+    result = fit(
+        load(pictures), replace(quick, size=16, batch_size=4), tmp_path / "run", quiet=True
+    )
+    assert (
+        result["selection"] == "complete"
+        and result["test_map"] is not None
+        and "test_known" not in result
+    )
 
 
 def test_a_figure_over_some_of_the_test_labels_says_over_how_many(tmp_path, capsys):
@@ -217,27 +257,45 @@ def test_a_figure_over_some_of_the_test_labels_says_over_how_many(tmp_path, caps
     x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
     split = np.repeat(["train", "val", "test"], 40)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(list("abcd")), split=split)
-    words = ["train", str(tmp_path / "f.npz"), "--epochs", "1", "--accelerator", "cpu", "--out", str(tmp_path / "run")]
+    words = [
+        "train",
+        str(tmp_path / "f.npz"),
+        "--epochs",
+        "1",
+        "--accelerator",
+        "cpu",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(words) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["test_known"] == pytest.approx(known) and 0.3 < known < 0.5
     assert f"over the {known:.1%} of test labels that are known" in capsys.readouterr().out
     assert f"over the {known:.1%} of test labels" in (tmp_path / "run/best/README.md").read_text()
     assert main(["eval", str(tmp_path / "run"), "--split", "test"]) == 0
-    assert f"{known:.1%} of the labels are known: figures are over these alone" in capsys.readouterr().err
-    assert json.loads((tmp_path / "run/eval-test.json").read_text())["known"] == result["test_known"]
+    assert (
+        f"{known:.1%} of the labels are known: figures are over these alone"
+        in capsys.readouterr().err
+    )
+    assert (
+        json.loads((tmp_path / "run/eval-test.json").read_text())["known"] == result["test_known"]
+    )
 
 
 def test_features_are_standardised_and_learned(tmp_path):
     rng = np.random.default_rng(0)
     labels = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
-    x = (labels @ rng.normal(size=(4, 12)) * 1000 + rng.normal(size=(300, 12)) * 200 + 5e4).astype(np.float32)
+    x = (labels @ rng.normal(size=(4, 12)) * 1000 + rng.normal(size=(300, 12)) * 200 + 5e4).astype(
+        np.float32
+    )
     split = np.repeat(["train", "val", "test"], 100)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(list("abcd")), split=split)
     from spml.train import Settings
 
     settings = Settings(method="full", lr=1e-3, batch_size=16, epochs=10, accelerator="cpu")
-    result = fit(load(tmp_path / "f.npz", labels="complete"), settings, tmp_path / "run", quiet=True)
+    result = fit(
+        load(tmp_path / "f.npz", labels="complete"), settings, tmp_path / "run", quiet=True
+    )
     assert result["backbone"] == "linear" and result["test_map"] > 90
 
 
@@ -254,7 +312,9 @@ def test_ones_own_loss_trains_by_its_path(scenes, quick, tmp_path):
 def test_the_first_losses_are_those_recorded(scenes, quick, tmp_path):
     """A change of code that is meant to change no number must keep these."""
     fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
-    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()][1:]
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    ][1:]
     assert [line["loss"] for line in lines] == pytest.approx(RECORDED, rel=1e-3)
 
 

@@ -49,13 +49,19 @@ def test_the_optimiser_is_the_one_named(name, kind):
 def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
     made = []
     monkeypatch.setattr(
-        "spml.train.setup.make_optimizer", lambda *given: made.append(make_optimizer(*given)) or made[-1]
+        "spml.train.setup.make_optimizer",
+        lambda *given: made.append(make_optimizer(*given)) or made[-1],
     )
     settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
     fit(scenes, settings, tmp_path / "run", quiet=True)
     assert type(made[0]).__name__.lower() == name
     state = read_checkpoint(tmp_path / "run" / "last.ckpt")["optimizers"][0]["state"]
-    kept = {"adam": "exp_avg_sq", "adamw": "exp_avg_sq", "adamax": "exp_inf", "sgd": "momentum_buffer"}[name]
+    kept = {
+        "adam": "exp_avg_sq",
+        "adamw": "exp_avg_sq",
+        "adamax": "exp_inf",
+        "sgd": "momentum_buffer",
+    }[name]
     assert state and all(kept in values for values in state.values())
     assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"] == name
 
@@ -71,7 +77,9 @@ def test_a_cycle_rises_over_a_fifth_and_falls_to_nothing():
     assert rate(ONE_CYCLE, 0.6) == pytest.approx(0.5)
     assert rate(ONE_CYCLE, 1.0) == pytest.approx(0, abs=1e-12)
     steps = [rate(ONE_CYCLE, i / 1000) for i in range(1001)]
-    assert all(a < b for a, b in pairwise(steps[:201])) and all(a > b for a, b in pairwise(steps[200:]))
+    assert all(a < b for a, b in pairwise(steps[:201])) and all(
+        a > b for a, b in pairwise(steps[200:])
+    )
 
 
 def test_it_is_torchs_cycle():
@@ -79,9 +87,13 @@ def test_it_is_torchs_cycle():
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     steps = 5000
-    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=steps, pct_start=0.2, cycle_momentum=False)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 1.0, total_steps=steps, pct_start=0.2, cycle_momentum=False
+    )
     for step in range(steps):
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate(ONE_CYCLE, step / steps), abs=2e-3)
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(
+            rate(ONE_CYCLE, step / steps), abs=2e-3
+        )
         optimizer.step()
         cycle.step()
 
@@ -100,7 +112,9 @@ def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
 
 def watch_rates(monkeypatch):
     seen = []
-    monkeypatch.setattr("spml.train.optimizer.rate", lambda *given: seen.append(rate(*given)) or seen[-1])
+    monkeypatch.setattr(
+        "spml.train.optimizer.rate", lambda *given: seen.append(rate(*given)) or seen[-1]
+    )
     return seen
 
 
@@ -113,7 +127,9 @@ def test_a_run_goes_through_one_cycle(scenes, quick, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamax"])
-def test_an_interrupted_cycle_goes_on_to_the_same_bytes(scenes, quick, tmp_path, monkeypatch, optimizer):
+def test_an_interrupted_cycle_goes_on_to_the_same_bytes(
+    scenes, quick, tmp_path, monkeypatch, optimizer
+):
     settings = replace(quick, schedule="one-cycle", optimizer=optimizer)
     fit(scenes, settings, tmp_path / "whole", quiet=True)
     original = Training._train_epoch
@@ -137,18 +153,28 @@ def test_a_run_does_not_go_on_under_another_schedule(scenes, quick, tmp_path):
     settings = replace(quick, epochs=1)
     fit(scenes, settings, tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match="begun with schedule = 'constant', not 'one-cycle'"):
-        fit(scenes, replace(settings, schedule="one-cycle"), tmp_path / "run", resume=True, quiet=True)
+        fit(
+            scenes,
+            replace(settings, schedule="one-cycle"),
+            tmp_path / "run",
+            resume=True,
+            quiet=True,
+        )
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(scenes, quick, tmp_path, monkeypatch, frozen):
+def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(
+    scenes, quick, tmp_path, monkeypatch, frozen
+):
     built, build = [], Classifier.build
 
     def noticed(*given):
         model = build(*given)
         for name, value in model.backbone.state_dict().items():
             if "running" in name or value.ndim == 1:
-                value.add_(torch.rand(value.shape, generator=torch.Generator().manual_seed(len(name))) / 10)
+                value.add_(
+                    torch.rand(value.shape, generator=torch.Generator().manual_seed(len(name))) / 10
+                )
         built.append({name: value.clone() for name, value in model.state_dict().items()})
         return model
 
@@ -159,7 +185,11 @@ def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(scenes, quick, t
     after = load_model(tmp_path / "run")[0].state_dict()
     changed = {name for name in after if not torch.equal(after[name], built[0][name])}
     layers = (1, 4, 7, 10)
-    norms = {f"backbone.{i}.{part}" for i in layers for part in ("weight", "bias", "running_mean", "running_var")}
+    norms = {
+        f"backbone.{i}.{part}"
+        for i in layers
+        for part in ("weight", "bias", "running_mean", "running_var")
+    }
     norms |= {f"backbone.{i}.num_batches_tracked" for i in layers}
     assert norms <= set(after)
     assert not changed & norms if frozen else norms <= changed
@@ -169,12 +199,18 @@ def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(scenes, quick, t
 def test_frozen_batch_norm_stays_so_from_mode_to_mode():
     model = Classifier.build("resnet18", 2)
     model.frozen_norm = True
-    norms = [module for module in model.backbone.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    norms = [
+        module for module in model.backbone.modules() if isinstance(module, torch.nn.BatchNorm2d)
+    ]
     for mode in (model.train, model.eval, model.train):
         mode()
         assert norms and all(not norm.training for norm in norms)
         assert all(not p.requires_grad for norm in norms for p in norm.parameters())
-    assert model.training and model.head.training and all(p.requires_grad for p in model.head.parameters())
+    assert (
+        model.training
+        and model.head.training
+        and all(p.requires_grad for p in model.head.parameters())
+    )
 
 
 def in_half(*_, **__):
@@ -183,12 +219,16 @@ def in_half(*_, **__):
 
 
 @pytest.mark.parametrize("linear_init", [0, 1])
-def test_float16_does_not_scale_what_a_methods_own_optimiser_does(scenes, quick, tmp_path, monkeypatch, linear_init):
+def test_float16_does_not_scale_what_a_methods_own_optimiser_does(
+    scenes, quick, tmp_path, monkeypatch, linear_init
+):
     settings = replace(quick, method="gr_learnable", epochs=1, linear_init=linear_init)
     fit(scenes, settings, tmp_path / "whole", quiet=True)
     monkeypatch.setattr("spml.train.fitting.make_fabric", in_half)
     fit(scenes, settings, tmp_path / "half", quiet=True)
-    whole, half = (read_checkpoint(tmp_path / name / "last.ckpt")["method"] for name in ("whole", "half"))
+    whole, half = (
+        read_checkpoint(tmp_path / name / "last.ckpt")["method"] for name in ("whole", "half")
+    )
     for name, learned in whole.items():
         assert (learned - learned[0]).any() and torch.allclose(half[name], learned, atol=2e-3), name
 

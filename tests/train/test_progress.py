@@ -34,5 +34,7 @@ def test_an_epoch_that_was_broken_off_begins_with_its_own_draws_and_goes_on():
     weights = second.classifier.state_dict(), first.classifier.state_dict()
     assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
     assert (
-        second.optimizers[0].state_dict()["state"].keys() == first.optimizers[0].state_dict()["state"].keys() != set()
+        second.optimizers[0].state_dict()["state"].keys()
+        == first.optimizers[0].state_dict()["state"].keys()
+        != set()
     )

@@ -16,7 +16,11 @@ def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):
     assert fingerprint(replace(scenes, observed=other_pixels)) == same
     changes = {
         "order": {"observed": table.take(np.arange(len(table))[::-1])},
-        "an item": {"observed": LabelTable(["new", *table.items[1:]], table.classes, table.sparse, x=table.x)},
+        "an item": {
+            "observed": LabelTable(
+                ["new", *table.items[1:]], table.classes, table.sparse, x=table.x
+            )
+        },
         "labels": {"observed": scenes.complete},
         "rows": {"train_rows": scenes.train_rows[1:]},
         "no test": {"test": None},
@@ -30,7 +34,11 @@ def test_a_sample_is_of_what_items_hold_wherever_they_lie(scenes, pictures, tmp_
     table = scenes.observed
     other = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
     assert sample(replace(scenes, observed=table.take(np.arange(len(table))))) == sample(scenes)
-    assert sample(replace(scenes, observed=other)) != sample(scenes) != sample(replace(scenes, test=None))
+    assert (
+        sample(replace(scenes, observed=other))
+        != sample(scenes)
+        != sample(replace(scenes, test=None))
+    )
     before = sample(load(pictures))
     shutil.copytree(pictures.parent, tmp_path / "there")
     moved = load(tmp_path / "there" / pictures.name)

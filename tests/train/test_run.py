@@ -27,38 +27,70 @@ def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
     assert contents(finished, without=()) == before
 
 
-def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(scenes, quick, tmp_path, monkeypatch):
-    file, text = tmp_path / "edited.py", "def loss(logits, observed):\n    return (logits * logits).mean()\n"
+def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(
+    scenes, quick, tmp_path, monkeypatch
+):
+    file, text = (
+        tmp_path / "edited.py",
+        "def loss(logits, observed):\n    return (logits * logits).mean()\n",
+    )
     file.write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     own = replace(quick, method="edited:loss", epochs=1)
     fit(scenes, own, tmp_path / "run", quiet=True)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["method_sha256"] == losses.code("edited:loss")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())[
+        "method_sha256"
+    ] == losses.code("edited:loss")
     fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
     file.write_text(text.replace("logits * logits", "logits.exp()"))
     losses.code.cache_clear()  # as another process
-    with pytest.raises(UserError, match="was begun with other code of its method; resume it with the same"):
+    with pytest.raises(
+        UserError, match="was begun with other code of its method; resume it with the same"
+    ):
         fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
 
 
-def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them_there(pictures, quick, tmp_path):
+def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them_there(
+    pictures, quick, tmp_path
+):
     here, there, run = pictures.parent, tmp_path / "elsewhere", tmp_path / "run"
     settings = replace(quick, backbone="tiny", size=16, batch_size=4, epochs=1)
     fit(load(pictures), settings, run, quiet=True, extra_config={"root": str(here), "val": None})
-    told = ("config.json", "model.json", "README.md", "result.json", "last.ckpt", "report.html")  # places and timings
+    told = (
+        "config.json",
+        "model.json",
+        "README.md",
+        "result.json",
+        "last.ckpt",
+        "report.html",
+    )  # places and timings
     before = contents(run, without=told)
     (run / "result.json").unlink()  # as one that was stopped
     shutil.copytree(here / "photos", there / "photos")
     shutil.copy(pictures, there)
     moved = load(there / pictures.name)
-    fit(moved, settings, run, quiet=True, resume=True, extra_config={"root": str(there), "val": None})
+    fit(
+        moved,
+        settings,
+        run,
+        quiet=True,
+        resume=True,
+        extra_config={"root": str(there), "val": None},
+    )
     config = json.loads((run / "config.json").read_text())
     assert (config["root"], config["data"]) == (str(there), moved.name)
     assert contents(run, without=told) == before and (run / "result.json").exists()
     text = (there / pictures.name).read_text().splitlines()
     (there / pictures.name).write_text("\n".join([*text[:1], *text[2:]]) + "\n")
     with pytest.raises(UserError, match="was begun with other data"):
-        fit(load(there / pictures.name), settings, run, quiet=True, resume=True, extra_config={"root": str(there)})
+        fit(
+            load(there / pictures.name),
+            settings,
+            run,
+            quiet=True,
+            resume=True,
+            extra_config={"root": str(there)},
+        )
 
 
 def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes, quick, tmp_path):
@@ -76,7 +108,9 @@ def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes
     assert outcome(run) == before
     config = read_json(run / "config.json")
     assert (config["observe"], config["observation"]) == (extra["observe"], data.observation)
-    drawn = replace(scenes, observation={"model": "uniform", "positives": 1, "negatives": 0, "seed": 1})
+    drawn = replace(
+        scenes, observation={"model": "uniform", "positives": 1, "negatives": 0, "seed": 1}
+    )
     with pytest.raises(UserError, match=r"begun with observation.model = 'file', not 'uniform'"):
         fit(drawn, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
 
@@ -101,11 +135,18 @@ def test_a_run_does_not_go_on_with_other_content_that_lies_elsewhere(scenes, qui
     before = contents(run, without=())
     pixels = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
     others = replace(scenes, name="new.npz", observed=pixels)
-    with pytest.raises(UserError, match=r"begun with other pictures or features than those of new.npz; resume it with"):
+    with pytest.raises(
+        UserError,
+        match=r"begun with other pictures or features than those of new.npz; resume it with",
+    ):
         fit(others, quick, run, quiet=True, resume=True)
     assert contents(run, without=()) == before
-    fit(replace(scenes, name="new.npz"), quick, run, quiet=True, resume=True)  # the same, only moved
-    fit(others, quick, run, quiet=True, resume=True)  # mended where they lie, which is not looked into
+    fit(
+        replace(scenes, name="new.npz"), quick, run, quiet=True, resume=True
+    )  # the same, only moved
+    fit(
+        others, quick, run, quiet=True, resume=True
+    )  # mended where they lie, which is not looked into
     assert read_json(run / "config.json")["data"] == "new.npz"
 
 
@@ -159,10 +200,14 @@ def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
     with monkeypatch.context() as patch, pytest.raises(UserError):
         patch.setattr(Training, moment, broken)
         fit(scenes, quick, run, overwrite=True, quiet=True)
-    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == [
+        "run"
+    ]
 
 
-def test_a_run_that_was_killed_while_replacing_another_gives_it_back(finished, scenes, quick, tmp_path):
+def test_a_run_that_was_killed_while_replacing_another_gives_it_back(
+    finished, scenes, quick, tmp_path
+):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     before = contents(run, without=())
@@ -185,7 +230,9 @@ def test_resuming_with_another_option_names_it(finished, scenes, quick):
 
 
 @pytest.mark.parametrize("moves", [1, 3, 6])
-def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(finished, scenes, quick, tmp_path, monkeypatch, moves):
+def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(
+    finished, scenes, quick, tmp_path, monkeypatch, moves
+):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     before = contents(run, without=())
@@ -198,7 +245,10 @@ def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(finished, scene
             raise KeyboardInterrupt
         return original(self, target)
 
-    away, back = (lambda: RunFolder(run).begin({})), (lambda: RunFolder(run).check({}, resume=False, overwrite=True))
+    away, back = (
+        (lambda: RunFolder(run).begin({})),
+        (lambda: RunFolder(run).check({}, resume=False, overwrite=True)),
+    )
     for work, allowed in ((away, moves), (back, moves - 1)):
         left = allowed
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -206,14 +256,20 @@ def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(finished, scene
             work()
     with pytest.raises(UserError, match="already holds a run"):
         fit(scenes, quick, run, quiet=True)
-    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert contents(run, without=()) == before and [path.name for path in tmp_path.iterdir()] == [
+        "run"
+    ]
 
 
-def test_a_run_is_replaced_in_the_folder_where_one_is(finished, scenes, quick, tmp_path, monkeypatch):
+def test_a_run_is_replaced_in_the_folder_where_one_is(
+    finished, scenes, quick, tmp_path, monkeypatch
+):
     shutil.copytree(finished, tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
     fit(scenes, replace(quick, epochs=1), ".", overwrite=True, quiet=True)
-    assert read_json(Path("result.json"))["epochs"] == 1 and [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert read_json(Path("result.json"))["epochs"] == 1 and [
+        path.name for path in tmp_path.iterdir()
+    ] == ["run"]
 
 
 def test_a_run_on_a_disk_of_its_own_is_replaced(finished, scenes, quick, tmp_path, monkeypatch):

@@ -26,18 +26,33 @@ def experiment(name, x=None):
 
 def test_digits_take_the_small_backbone_at_their_own_size(digits):
     settings = resolve(Settings(), digits)
-    assert (settings.backbone, settings.weights, settings.size, settings.flip) == ("tiny", "none", None, False)
+    assert (settings.backbone, settings.weights, settings.size, settings.flip) == (
+        "tiny",
+        "none",
+        None,
+        False,
+    )
     assert settings.selection == "complete"
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("voc", (8, 8, 1e-5)), ("coco", (8, 16, 1e-5)), ("nuswide", (10, 16, 1e-5)), ("cub", (10, 8, 5e-5))],
+    [
+        ("voc", (8, 8, 1e-5)),
+        ("coco", (8, 16, 1e-5)),
+        ("nuswide", (10, 16, 1e-5)),
+        ("cub", (10, 8, 5e-5)),
+    ],
 )
 def test_benchmarks_take_the_papers_protocol(name, expected):
     settings = resolve(Settings(method="an"), experiment(name))
     assert (settings.epochs, settings.batch_size, settings.lr) == expected
-    assert (settings.backbone, settings.weights, settings.size, settings.head_lr) == ("resnet50", "pretrained", 448, 10)
+    assert (settings.backbone, settings.weights, settings.size, settings.head_lr) == (
+        "resnet50",
+        "pretrained",
+        448,
+        10,
+    )
     assert settings.flip and settings.optimizer == "adam" and settings.weight_decay == 0
     assert (settings.observe_seed, settings.split_seed) == (1200, 1200)
 
@@ -47,15 +62,22 @@ def test_pictures_of_ones_own_are_trained_at_a_rate_that_moves_them_in_few_steps
     assert (settings.epochs, settings.batch_size, settings.lr, settings.size) == (10, 16, 5e-5, 448)
 
 
-@pytest.mark.parametrize(("given", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)])
+@pytest.mark.parametrize(
+    ("given", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)]
+)
 def test_on_ones_own_data_a_transformer_learns_no_faster_than_the_backbone(given, times):
     assert resolve(Settings(**given), experiment("mine.csv")).head_lr == times
     assert resolve(Settings(**given, head_lr=3.0), experiment("mine.csv")).head_lr == 3
-    assert resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr == times
+    assert (
+        resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr
+        == times
+    )
     assert resolve(Settings(**given), experiment("voc")).head_lr == 10  # the protocol's
 
 
-@pytest.mark.parametrize(("method", "rates"), [("gr", (3e-3, 10)), ("mime", (1e-3, 1)), ("lagc", (1e-3, 1))])
+@pytest.mark.parametrize(
+    ("method", "rates"), [("gr", (3e-3, 10)), ("mime", (1e-3, 1)), ("lagc", (1e-3, 1))]
+)
 def test_digits_rates_fit_the_head(digits, method, rates):
     settings = resolve(Settings(method=method), digits)
     assert (settings.lr, settings.head_lr) == rates
@@ -63,42 +85,77 @@ def test_digits_rates_fit_the_head(digits, method, rates):
 
 def test_features_take_a_linear_model():
     settings = resolve(Settings(), experiment("mine.npz", np.zeros((3, 5), np.float32)))
-    assert (settings.backbone, settings.weights, settings.selection) == ("linear", "none", "observed")
-    assert (settings.epochs, settings.batch_size, settings.lr, settings.head_lr) == (30, 64, 1e-4, 10)
+    assert (settings.backbone, settings.weights, settings.selection) == (
+        "linear",
+        "none",
+        "observed",
+    )
+    assert (settings.epochs, settings.batch_size, settings.lr, settings.head_lr) == (
+        30,
+        64,
+        1e-4,
+        10,
+    )
     assert settings.flip is False and settings.size is None
 
 
 @pytest.mark.parametrize("given", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
 def test_what_is_done_to_pictures_is_refused_for_features(given):
-    with pytest.raises(UserError, match=f"^{next(iter(given))} is for pictures, and these data are feature vectors"):
+    with pytest.raises(
+        UserError, match=f"^{next(iter(given))} is for pictures, and these data are feature vectors"
+    ):
         resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 5), np.float32)))
-    assert resolve(Settings(flip=False), experiment("mine.npz", np.zeros((3, 5), np.float32))).flip is False
+    assert (
+        resolve(Settings(flip=False), experiment("mine.npz", np.zeros((3, 5), np.float32))).flip
+        is False
+    )
 
 
 def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_wants():
     own = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
     settings = resolve(Settings(method="boostlu"), own)
-    assert (settings.backbone, settings.size, settings.head, settings.flip) == ("resnet50", None, "boostlu", True)
+    assert (settings.backbone, settings.size, settings.head, settings.flip) == (
+        "resnet50",
+        None,
+        "boostlu",
+        True,
+    )
     assert resolve(Settings(method="boostlu", head="query"), own).head == "query"
     assert resolve(Settings(method="smile"), own).head == "query-normal:128"
-    assert resolve(Settings(method="smile"), experiment("mine.npz", np.zeros((3, 5), np.float32))).head == "linear"
+    assert (
+        resolve(Settings(method="smile"), experiment("mine.npz", np.zeros((3, 5), np.float32))).head
+        == "linear"
+    )
 
 
 def test_pictures_in_an_array_that_are_not_square_take_their_longer_side():
     for shape in ((3, 3, 8, 12), (3, 3, 12, 8)):
         assert resolve(Settings(), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 12
-        assert resolve(Settings(size=6), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 6
+        assert (
+            resolve(Settings(size=6), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 6
+        )
 
 
 def test_the_small_backbone_has_no_pretrained_weights_to_begin_with():
     assert resolve(Settings(backbone="tiny"), experiment("voc")).weights == "none"
     assert resolve(Settings(backbone="resnet18"), experiment("voc")).weights == "pretrained"
-    assert resolve(Settings(backbone="tiny", weights="mine.pth"), experiment("voc")).weights == "mine.pth"
+    assert (
+        resolve(Settings(backbone="tiny", weights="mine.pth"), experiment("voc")).weights
+        == "mine.pth"
+    )
 
 
 def test_what_is_given_stays_given():
     given = Settings(
-        backbone="tiny", size=32, epochs=2, batch_size=3, lr=0.5, flip=False, weights="none", head="linear", head_lr=3.0
+        backbone="tiny",
+        size=32,
+        epochs=2,
+        batch_size=3,
+        lr=0.5,
+        flip=False,
+        weights="none",
+        head="linear",
+        head_lr=3.0,
     )
     assert resolve(given, experiment("voc")) == replace(given, selection="observed")
 
@@ -119,7 +176,9 @@ def test_impossible_values_are_refused(digits, name):
 
 
 def test_numbers_of_numpy_are_written_as_pythons_own(digits):
-    settings = resolve(Settings(epochs=np.int64(3), lr=np.float32(0.5), flip=np.bool_(True)), digits)
+    settings = resolve(
+        Settings(epochs=np.int64(3), lr=np.float32(0.5), flip=np.bool_(True)), digits
+    )
     assert json.dumps([settings.epochs, settings.lr, settings.flip]) == "[3, 0.5, true]"
     options = {"q2": np.int64(1), "q3": (np.float32(0.5), 1), "mu": [np.float64(0.5)] * 3}
     chosen = method_options("gr", "digits", options)
@@ -128,7 +187,9 @@ def test_numbers_of_numpy_are_written_as_pythons_own(digits):
 
 @pytest.mark.parametrize("value", [np.zeros(3), (np.zeros(3), np.ones(3)), torch.ones(2)], ids=str)
 def test_options_that_cannot_be_written_are_refused(value):
-    with pytest.raises(UserError, match=r"option w cannot be kept in config.json as it is; give .* lists"):
+    with pytest.raises(
+        UserError, match=r"option w cannot be kept in config.json as it is; give .* lists"
+    ):
         method_options("gr", "digits", {"w": value})
 
 
@@ -143,15 +204,23 @@ def test_a_benchmark_takes_the_methods_published_options():
     assert method_options("gr", "coco", {})["w"] == (0.0, 10.0)
     assert method_options("gr", "coco", {"w": 3})["w"] == 3
     assert method_options("gr", "digits", {"q3": 2})["w"] == (0.0, 2.0)
-    assert set(method_options("gr", "digits", {})) == {option.name for option in losses.options("gr")}
+    assert set(method_options("gr", "digits", {})) == {
+        option.name for option in losses.options("gr")
+    }
 
 
 def test_completely_labelled_validation_rows_of_ones_own_choose_the_epoch():
-    table = LabelTable(["a", "b", "c"], ["one", "two"], np.array([[1, 0], [0, 1], [1, -1]], np.int8))
-    own = Experiment("my.csv", table.classes, table, None, np.array([0, 1]), np.array([2]), None, "observed")
+    table = LabelTable(
+        ["a", "b", "c"], ["one", "two"], np.array([[1, 0], [0, 1], [1, -1]], np.int8)
+    )
+    own = Experiment(
+        "my.csv", table.classes, table, None, np.array([0, 1]), np.array([2]), None, "observed"
+    )
     assert resolve(Settings(), own).selection == "complete"
     assert own.validation_labels("complete").tolist() == [[1, -1]]
-    known = table.with_labels(np.array([[-1, -1], [-1, 1], [1, -1]], np.int8))  # kept sparse as all but the negatives
+    known = table.with_labels(
+        np.array([[-1, -1], [-1, 1], [1, -1]], np.int8)
+    )  # kept sparse as all but the negatives
     assert replace(own, observed=known).validates_completely
     other = replace(own, train_rows=np.array([0, 2]), val_rows=np.array([1]))
     assert resolve(Settings(), other).selection == "observed"

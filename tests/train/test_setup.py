@@ -22,7 +22,9 @@ def test_an_example_is_an_item_as_training_is_given_it(scenes):
         (1, 5): example(vectors, resolve(Settings(), vectors)),
         (1, 3, 8, 8): example(array, resolve(Settings(), array)),
         (1, 3, 6, 6): example(array, resolve(Settings(size=6), array)),
-        (1, 3, 448, 448): example(experiment("mine.csv"), resolve(Settings(), experiment("mine.csv"))),
+        (1, 3, 448, 448): example(
+            experiment("mine.csv"), resolve(Settings(), experiment("mine.csv"))
+        ),
     }
     assert all(tuple(item.shape) == shape for shape, item in shapes.items())
     assert [item.dtype for item in shapes.values()] == [torch.float32] + [torch.uint8] * 3
@@ -53,7 +55,12 @@ def test_a_method_is_told_of_the_training_rows_and_only_where_it_asks(scenes):
 
 
 def test_complete_labels_are_for_the_method_that_wants_them(scenes):
-    observed, complete = (train_labels(scenes, losses.create(name), name).labels for name in ("an", "full"))
+    observed, complete = (
+        train_labels(scenes, losses.create(name), name).labels for name in ("an", "full")
+    )
     assert (observed == 1).sum() == len(scenes.train_rows) < (complete == 1).sum()
-    with pytest.raises(UserError, match="full trains on complete labels, which these data lack; give another --method"):
+    with pytest.raises(
+        UserError,
+        match="full trains on complete labels, which these data lack; give another --method",
+    ):
         train_labels(replace(scenes, complete=None), losses.create("full"), "full")

@@ -57,7 +57,9 @@ def step(method, model, x=PICTURES, **settings):
 def test_a_method_is_told_the_epoch_and_the_rows_and_nothing_that_it_does_not_need():
     given = step(Noting(), model := Model())
     assert (given["epoch"], given["epochs"], given["index"].tolist()) == (5, 8, ROWS.tolist())
-    assert set(given) == {"logits", "index", "epoch", "epochs"} and torch.equal(model.shown, PICTURES)
+    assert set(given) == {"logits", "index", "epoch", "epochs"} and torch.equal(
+        model.shown, PICTURES
+    )
     assert torch.equal(model.prepared, PICTURES)
 
 
@@ -65,7 +67,9 @@ def test_a_method_is_told_the_epoch_and_the_rows_and_nothing_that_it_does_not_ne
 def test_two_views_go_through_the_model_together_and_come_back_apart(detailed):
     given = step(Noting({"views"}), model := Model(detailed))
     assert len(model.shown) == len(model.prepared) == 6 and torch.equal(model.shown[:3], PICTURES)
-    assert given["logits"].flatten().tolist() == [0, 1, 2] and given["views"].flatten().tolist() == [3, 4, 5]
+    assert given["logits"].flatten().tolist() == [0, 1, 2] and given[
+        "views"
+    ].flatten().tolist() == [3, 4, 5]
     assert not detailed or given["features"].flatten().tolist() == [0, 10, 20, 30, 40, 50]
 
 

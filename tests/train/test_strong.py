@@ -40,7 +40,9 @@ def test_the_first_view_stays_as_it_is(pictures):
 
 def chosen(number, sign):
     """Random numbers that pick an operation and its direction."""
-    return Mock(choice=lambda signs: signs[signs.index(sign)], integers=lambda count: range(count)[number])
+    return Mock(
+        choice=lambda signs: signs[signs.index(sign)], integers=lambda count: range(count)[number]
+    )
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
@@ -55,7 +57,11 @@ def test_operations_are_those_of_randaugment_at_magnitude_9(pictures, sign):
         distances = []
         for way in (1, -1) if signed else (1,):
             expected = reference._apply_image_or_video_transform(
-                pictures[0], name, way * magnitude, interpolation=v2.InterpolationMode.NEAREST, fill={}
+                pictures[0],
+                name,
+                way * magnitude,
+                interpolation=v2.InterpolationMode.NEAREST,
+                fill={},
             )
             distances.append((view.int() - expected.int()).abs().max().item())
         assert min(distances) <= 1, name
@@ -70,8 +76,12 @@ def test_both_directions_differ(pictures):
 def test_a_picture_that_is_not_square_is_moved_by_its_own_sides():
     picture = torch.zeros(3, 20, 100, dtype=torch.uint8)
     picture[:, 10, 50] = 255
-    across, down = (strong._operation(picture, chosen(number, 1.0))[0].nonzero().tolist() for number in (3, 4))
-    assert across == [[10, 50 + round(0.3 * 150 / 331 * 100)]] and down == [[10 + round(0.3 * 150 / 331 * 20), 50]]
+    across, down = (
+        strong._operation(picture, chosen(number, 1.0))[0].nonzero().tolist() for number in (3, 4)
+    )
+    assert across == [[10, 50 + round(0.3 * 150 / 331 * 100)]] and down == [
+        [10 + round(0.3 * 150 / 331 * 20), 50]
+    ]
 
 
 def test_half_of_the_side_is_cut_out_about_any_point(pictures):
@@ -90,12 +100,24 @@ def test_half_of_the_side_is_cut_out_about_any_point(pictures):
 def test_colours_are_jittered_within_bounds_and_in_any_order(pictures, monkeypatch):
     calls = []
     for name in ("brightness", "contrast", "saturation", "hue"):
-        monkeypatch.setattr(tv, f"adjust_{name}", lambda x, amount, name=name: calls.append((name, amount)) or x)
+        monkeypatch.setattr(
+            tv, f"adjust_{name}", lambda x, amount, name=name: calls.append((name, amount)) or x
+        )
     for seed in range(200):
         strong._jittered(pictures[0], np.random.default_rng(seed))
-    for name, middle, bound in (("brightness", 1, 0.4), ("contrast", 1, 0.4), ("saturation", 1, 0.4), ("hue", 0, 0.1)):
+    for name, middle, bound in (
+        ("brightness", 1, 0.4),
+        ("contrast", 1, 0.4),
+        ("saturation", 1, 0.4),
+        ("hue", 0, 0.1),
+    ):
         off = [amount - middle for called, amount in calls if called == name]
-        assert len(off) == 200 and max(map(abs, off)) <= bound and min(off) < -0.9 * bound and max(off) > 0.9 * bound
+        assert (
+            len(off) == 200
+            and max(map(abs, off)) <= bound
+            and min(off) < -0.9 * bound
+            and max(off) > 0.9 * bound
+        )
     assert len({tuple(name for name, _ in calls[i : i + 4]) for i in range(0, 800, 4)}) == 24
 
 
@@ -103,7 +125,9 @@ def test_parts_come_as_often_as_they_should_and_in_order(pictures, monkeypatch):
     calls = []
     for name in ("_cut_out", "_operation", "_jittered"):
         monkeypatch.setattr(strong, name, lambda x, random, name=name: calls.append(name) or x)
-    monkeypatch.setattr(tv, "rgb_to_grayscale", lambda x, num_output_channels: calls.append("grey") or x)
+    monkeypatch.setattr(
+        tv, "rgb_to_grayscale", lambda x, num_output_channels: calls.append("grey") or x
+    )
     runs = []
     for seed in range(1000):
         calls.clear()

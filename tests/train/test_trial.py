@@ -39,12 +39,17 @@ def test_memory_is_told_from_a_gigabyte_on_and_refused_where_it_is_not_free(monk
     for free in (None, 2**40):
         monkeypatch.setattr(trial, "free_memory", lambda device, free=free: free)
         assert memory_note("ll_cp", 2**20 - 1, 2**10, {}) is None
-        assert memory_note("ll_cp", 2**20, 2**10, {}) == "ll_cp keeps 1.1 GB for 1,048,576 items of 1,024 classes"
+        assert (
+            memory_note("ll_cp", 2**20, 2**10, {})
+            == "ll_cp keeps 1.1 GB for 1,048,576 items of 1,024 classes"
+        )
         assert "9.7 GB" in memory_note("em_apl", 2**20, 2**10, {"beta": 0.1})
     size = losses.memory("ll_cp", 100, 10)
     monkeypatch.setattr(trial, "free_memory", lambda device: size / trial.MEMORY_SHARE)
     assert memory_note("ll_cp", 100, 10, {}) is None
-    with pytest.raises(UserError, match="of memory are free; give other options or another --method"):
+    with pytest.raises(
+        UserError, match="of memory are free; give other options or another --method"
+    ):
         memory_note("ll_cp", 101, 10, {})
 
 
@@ -62,7 +67,9 @@ def test_every_method_must_give_one_number_and_remembers_nothing_of_a_trial(name
     known = {"items": 5, "classes": 3, "observed": torch.eye(5, 3, dtype=torch.int8)}
     told = known if "items" in losses.needs(name) else {}
     method = losses.create(name, reduction="sum", **told)
-    kept = {key: value.clone() for key, value in method.state_dict().items() if "projection" not in key}
+    kept = {
+        key: value.clone() for key, value in method.state_dict().items() if "projection" not in key
+    }
     try_method(method, name, 3, 5)
     assert method.training
     for key, value in kept.items():
@@ -80,14 +87,18 @@ def test_a_warm_up_that_is_all_of_training_is_told(name):
 
 
 def test_no_other_method_is_said_to_warm_up():
-    table = losses.create("smile", items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8), x=torch.rand(5, 4))
+    table = losses.create(
+        "smile", items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8), x=torch.rand(5, 4)
+    )
     assert warmup_note(table, "smile", {"warmup": 4}, 1) is None
     assert warmup_note(losses.create("gr"), "gr", {}, 1) is None
     assert warmup_note(Noting(), "noting", {"warmup": 4}, 1) is None
 
 
 @pytest.mark.parametrize(("linear_init", "told"), [(0, True), (6, False)])
-def test_a_run_says_that_its_method_only_warms_up(scenes, quick, tmp_path, capsys, linear_init, told):
+def test_a_run_says_that_its_method_only_warms_up(
+    scenes, quick, tmp_path, capsys, linear_init, told
+):
     settings = replace(quick, method="em_apl", epochs=1, linear_init=linear_init)
     fit(scenes, settings, tmp_path / "run")
     assert ("em_apl does no more than warm up in 1 epoch, since" in capsys.readouterr().out) == told
@@ -95,8 +106,12 @@ def test_a_run_says_that_its_method_only_warms_up(scenes, quick, tmp_path, capsy
 
 def test_options_of_a_method_with_memory_that_do_not_fit_the_classes_are_refused():
     told = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
-    with pytest.raises(UserError, match="gr_learnable cannot be used with these options on 3 classes"):
-        try_method(losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **told), "gr_learnable", 3, 5)
+    with pytest.raises(
+        UserError, match="gr_learnable cannot be used with these options on 3 classes"
+    ):
+        try_method(
+            losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **told), "gr_learnable", 3, 5
+        )
 
 
 def test_a_method_that_needs_features_is_shown_those_of_an_item_and_may_refuse_them():
@@ -116,7 +131,9 @@ def test_two_views_are_of_pictures():
     method.needs = frozenset({"views"})
     try_model(Classifier.build("tiny", 4), method, PICTURE, "noting", "tiny")
     with pytest.raises(UserError, match="noting needs views: two looks at each picture"):
-        try_model(Classifier.build("linear", 4, features=5), method, torch.zeros(1, 5), "noting", "linear")
+        try_model(
+            Classifier.build("linear", 4, features=5), method, torch.zeros(1, 5), "noting", "linear"
+        )
 
 
 def test_one_picture_of_which_batch_norm_sees_one_value_is_refused_and_another_leaves_no_trace():
@@ -126,7 +143,10 @@ def test_one_picture_of_which_batch_norm_sees_one_value_is_refused_and_another_l
     with pytest.raises(UserError, match=told):
         try_alone(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
     try_alone(model, torch.zeros(1, 3, 64, 64, dtype=torch.uint8), "resnet18")
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()) and not model.training
+    assert (
+        all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        and not model.training
+    )
     model.frozen_norm = True
     try_alone(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
 
@@ -142,14 +162,18 @@ def test_one_picture_of_which_batch_norm_sees_one_value_is_refused_and_another_l
         (33, 16, 2, "cuda", 2),  # statistics are over all processes
     ],
 )
-def test_the_smallest_share_is_a_processs_of_the_last_batch(items, batch, devices, accelerator, share):
+def test_the_smallest_share_is_a_processs_of_the_last_batch(
+    items, batch, devices, accelerator, share
+):
     settings = Settings(batch_size=batch, devices=devices, accelerator=accelerator)
     assert smallest_share(items, settings) == share
 
 
 def test_a_last_batch_of_one_is_refused_before_anything_is_written(pictures, tmp_path):
     few = replace(load(pictures), train_rows=load(pictures).train_rows[:5])
-    settings = Settings(backbone="resnet18", weights="none", size=32, epochs=1, batch_size=4, accelerator="cpu")
+    settings = Settings(
+        backbone="resnet18", weights="none", size=32, epochs=1, batch_size=4, accelerator="cpu"
+    )
     with pytest.raises(UserError, match="the last batch, or a process's share of it, has one"):
         fit(few, settings, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

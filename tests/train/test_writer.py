@@ -28,7 +28,11 @@ def test_what_is_copied_stays_as_it_was():
     copied = Writer(beside=True).copy(state)
     state["weights"] += 1
     state["history"].append({"epoch": 2})
-    assert copied["weights"].tolist() == [0, 0] and copied["history"] == [{"epoch": 1}] and copied["rate"] == 0.1
+    assert (
+        copied["weights"].tolist() == [0, 0]
+        and copied["history"] == [{"epoch": 1}]
+        and copied["rate"] == 0.1
+    )
     assert Writer(beside=False).copy(state) is state
 
 
@@ -78,7 +82,9 @@ def test_after_a_failure_nothing_more_is_written():
     assert not done
 
 
-def test_a_run_that_writes_beside_leaves_the_same_files(finished, scenes, quick, tmp_path, monkeypatch):
+def test_a_run_that_writes_beside_leaves_the_same_files(
+    finished, scenes, quick, tmp_path, monkeypatch
+):
     monkeypatch.setattr("spml.train.loop.Writer", lambda beside: _LoopWriter(beside=True))
     fit(scenes, quick, tmp_path / "beside", quiet=True)
     assert outcome(tmp_path / "beside") == outcome(finished)

@@ -16,8 +16,20 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 QUIET = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    ),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    ),
 )
 KEYS = {" ": ("Space", 32), "ArrowRight": ("ArrowRight", 39), "ArrowLeft": ("ArrowLeft", 37)}
 
@@ -38,19 +50,34 @@ def _high(ends: tuple[int, int]) -> list[int]:
 class Browser:
     """One page of a browser; `requests` has every address that it asked for."""
 
-    def __init__(self, program: str, folder: Path, size: tuple[int, int] = (1200, 1000), downloads: Path | None = None):
+    def __init__(
+        self,
+        program: str,
+        folder: Path,
+        size: tuple[int, int] = (1200, 1000),
+        downloads: Path | None = None,
+    ):
         (out, self._write), (self._read, back) = (_high(os.pipe()) for _ in range(2))
-        command = [program, *QUIET, f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
+        command = [
+            program,
+            *QUIET,
+            f"--user-data-dir={folder}",
+            f"--window-size={size[0]},{size[1]}",
+        ]
         command += ["--remote-debugging-pipe", "about:blank"]
         shell = f'exec "$@" 3<&{out} 4>&{back} {out}<&- {back}>&-'
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(["bash", "-c", shell, "bash", *command], pass_fds=(out, back), **quiet)
+        self._process = subprocess.Popen(
+            ["bash", "-c", shell, "bash", *command], pass_fds=(out, back), **quiet
+        )
         os.close(out)
         os.close(back)
         self._number, self._rest, self._session = 0, b"", None
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Network", "DOM", "Runtime"):
             self.call(f"{domain}.enable")
         if downloads is not None:
@@ -83,7 +110,9 @@ class Browser:
 
     def value(self, script: str) -> Any:
         """What an expression comes to in the page."""
-        done = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        done = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in done:
             raise RuntimeError(f"{script}: {done['exceptionDetails']}")
         return done["result"].get("value")
@@ -102,7 +131,9 @@ class Browser:
         """Open a page, and leave the one that is open, which may have the same address."""
         self.value("window.left = true")
         self.call("Page.navigate", url=address)
-        self.until("!window.left && document.readyState === 'complete' && location.href !== 'about:blank'")
+        self.until(
+            "!window.left && document.readyState === 'complete' && location.href !== 'about:blank'"
+        )
 
     def click(self, selector: str) -> None:
         """Press the left button over the middle of an element, once it is in view."""
@@ -111,7 +142,10 @@ class Browser:
         middle = f"(b => ({{x: b.x + b.width / 2, y: b.y + b.height / 2}}))({what}.getBoundingClientRect())"
         box, last = self.value(middle), None
         while box != last:  # pictures that arrive move it
-            box, last = self.value(f"new Promise(done => setTimeout(() => done({middle}), 30))"), box
+            box, last = (
+                self.value(f"new Promise(done => setTimeout(() => done({middle}), 30))"),
+                box,
+            )
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, **box, button="left", clickCount=1)
 
@@ -119,7 +153,13 @@ class Browser:
         """A key, down and up."""
         code, number = KEYS.get(key, (f"Key{key.upper()}", ord(key.upper()[0])))
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number)
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=code,
+                windowsVirtualKeyCode=number,
+            )
 
     def choose(self, selector: str, *files: Path) -> None:
         """Put files into a file field, as a person does."""
@@ -130,7 +170,9 @@ class Browser:
     def screenshot(self, path: Path, **clip: float) -> None:
         """The page as a PNG."""
         given = {"clip": {"x": 0, "y": 0, "scale": 1, **clip}} if clip else {}
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **given)["data"]))
+        path.write_bytes(
+            base64.b64decode(self.call("Page.captureScreenshot", format="png", **given)["data"])
+        )
 
     def close(self) -> None:
         """End the browser."""

@@ -17,10 +17,16 @@ PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
 NAMES = ["red", "green", "blue"]
 
 
-def write_model(folder: Path, classes=NAMES, *, backbone="tiny", head="linear", features=None, **info) -> Path:
+def write_model(
+    folder: Path, classes=NAMES, *, backbone="tiny", head="linear", features=None, **info
+) -> Path:
     """A model of untrained weights."""
     torch.manual_seed(2)
-    how = {"kind": "features", "size": None, "upright": True, "features": features} if features else PICTURES
+    how = (
+        {"kind": "features", "size": None, "upright": True, "features": features}
+        if features
+        else PICTURES
+    )
     values = {"thresholds": [0.5] * len(classes), "head": head} | info
     backbone = "linear" if features else backbone
     model = Classifier.build(backbone, len(classes), features=features, head=head)
@@ -58,7 +64,10 @@ def noisy(monkeypatch):
         table, rng = found.complete.labels, np.random.default_rng(6)
         noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
         loaded.append(given)
-        return replace(found, complete=found.complete.with_labels(np.where(found.observed.labels == 1, 1, noise)))
+        return replace(
+            found,
+            complete=found.complete.with_labels(np.where(found.observed.labels == 1, 1, noise)),
+        )
 
     def start():
         monkeypatch.setattr(room, "load", with_noise)
@@ -71,10 +80,14 @@ def huge_png(path: Path, side: int = 20_000) -> None:
     """A PNG whose header says it is that large, and whose pixels are missing."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b""))
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    )
 
 
 def rows(path):

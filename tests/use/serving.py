@@ -29,7 +29,9 @@ def served(run, hosts=LOOPBACK, limits=LIMITS):
     import uvicorn
 
     with listening("127.0.0.1", 0) as at, own_folder():
-        server = uvicorn.Server(uvicorn.Config(application(Tagger(run, limits), hosts), log_level="error"))
+        server = uvicorn.Server(
+            uvicorn.Config(application(Tagger(run, limits), hosts), log_level="error")
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [at]}, daemon=True)
         thread.start()
         while not server.started:
@@ -41,7 +43,9 @@ def served(run, hosts=LOOPBACK, limits=LIMITS):
 
 def ask(address, data=None, **headers):
     """Status and JSON, or text, of an answer."""
-    request = urllib.request.Request(address, data, {name.replace("_", "-"): value for name, value in headers.items()})
+    request = urllib.request.Request(
+        address, data, {name.replace("_", "-"): value for name, value in headers.items()}
+    )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             status, body = answer.status, answer.read()
@@ -54,5 +58,7 @@ def ask(address, data=None, **headers):
 
 
 def form(data, name="photo.png", field="file"):
-    head = f'--x\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n\r\n'.encode()
+    head = (
+        f'--x\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n\r\n'.encode()
+    )
     return head + data + b"\r\n--x--\r\n", {"Content_Type": "multipart/form-data; boundary=x"}

@@ -19,16 +19,22 @@ def test_classes_of_fewer_than_five_known_positives_are_named(run):
     names, seen = [one["name"] for one in record["classes"]], (observed[rows] == 1).sum(axis=0)
     assert names == read_info(run).classes and seen[3:5].tolist() == [4, 5]
     assert [one["known_positives"] for one in record["classes"]] == seen.tolist()
-    assert record["few_positives"] == [name for name, count in zip(names, seen, strict=True) if count < 5]
+    assert record["few_positives"] == [
+        name for name, count in zip(names, seen, strict=True) if count < 5
+    ]
     assert record["positives_per_item_given"] == 1.5
     for one, count in zip(record["classes"], seen, strict=True):
-        assert one["propensity"] == pytest.approx(min(count / record["items"] / one["prior"]["value"], 1))
+        assert one["propensity"] == pytest.approx(
+            min(count / record["items"] / one["prior"]["value"], 1)
+        )
         for figure in ("threshold", "precision", "recall", "f1", "ap"):
             assert one[figure]["low"] <= one[figure]["high"]
 
 
 def test_classes_that_miss_the_aim_are_named_apart_from_those_that_no_item_is_sure_enough_of(run):
-    with np.load(scores := run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz") as file:
+    with np.load(
+        scores := run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
+    ) as file:
         logits = file["logits"].copy()
     logits[:, 3] = 0  # says nothing, so that no item reaches more than the share of positives
     np.savez(scores, logits=logits)
@@ -36,12 +42,16 @@ def test_classes_that_miss_the_aim_are_named_apart_from_those_that_no_item_is_su
     by_name = {one["name"]: one for one in record["classes"]}
     assert record["classes"][3]["name"] in record["untagged"]
     assert all(by_name[name]["recall"]["value"] == 0 for name in record["untagged"])
-    assert all(by_name[name]["threshold"]["value"] == pytest.approx(0.9) for name in record["untagged"])
+    assert all(
+        by_name[name]["threshold"]["value"] == pytest.approx(0.9) for name in record["untagged"]
+    )
     short = [name for name, one in by_name.items() if one["precision"]["value"] < 0.9]
     assert record["below_aim"] == [name for name in short if name not in record["untagged"]]
     record = calibrate(run, labels="complete", aim="recall=0.9")
     assert record["untagged"] == []
-    assert record["below_aim"] == [one["name"] for one in record["classes"] if one["recall"]["value"] < 0.9]
+    assert record["below_aim"] == [
+        one["name"] for one in record["classes"] if one["recall"]["value"] < 0.9
+    ]
     record = calibrate(run, labels="complete")
     assert record["untagged"] == [] and record["below_aim"] == []
 

@@ -38,17 +38,29 @@ def test_arrays_go_with_files_and_vectors_alone(photos):
     assert torch.equal(torch.cat(found)[:, 0], torch.arange(5.0))
 
 
-@pytest.mark.parametrize(("batch_size", "told"), [(3, [(3, 3, 16, 16)]), (7, [(7, 3, 16, 16)]), (8, [])])
-def test_the_shape_of_full_batches_is_told_before_any_picture_is_decoded(photos, monkeypatch, batch_size, told):
+@pytest.mark.parametrize(
+    ("batch_size", "told"), [(3, [(3, 3, 16, 16)]), (7, [(7, 3, 16, 16)]), (8, [])]
+)
+def test_the_shape_of_full_batches_is_told_before_any_picture_is_decoded(
+    photos, monkeypatch, batch_size, told
+):
     seen = []
-    monkeypatch.setattr(module, "decode", lambda path, size, upright: seen.append(path) or decode(path, size))
+    monkeypatch.setattr(
+        module, "decode", lambda path, size, upright: seen.append(path) or decode(path, size)
+    )
     shapes = []
 
     def before(shape):
         assert not seen
         shapes.append(shape)
 
-    assert sum(len(group) for group, _ in Ahead(16, batch_size=batch_size).batches(photos, None, before)) == 7
+    assert (
+        sum(
+            len(group)
+            for group, _ in Ahead(16, batch_size=batch_size).batches(photos, None, before)
+        )
+        == 7
+    )
     assert shapes == told and len(seen) == 7
 
 
@@ -67,7 +79,9 @@ def test_bad_pictures_are_left_out_and_told_in_order(photos):
 @pytest.mark.parametrize("batch_size", [1, 4, 200])
 def test_look_ahead_is_bounded_whatever_the_number_of_items(batch_size, monkeypatch):
     """What was taken from an endless source is never more than the look-ahead beyond what was given."""
-    monkeypatch.setattr(module, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8))
+    monkeypatch.setattr(
+        module, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+    )
     taken = 0
 
     def endless():
@@ -115,7 +129,11 @@ def test_no_thread_is_left_when_the_reader_stops(photos):
 
 
 def test_answers_belong_to_their_items(photos):
-    found = list(answers(lambda x: x.float().mean(dim=(1, 2, 3)), Ahead(16, batch_size=3).batches(photos), "cpu"))
+    found = list(
+        answers(
+            lambda x: x.float().mean(dim=(1, 2, 3)), Ahead(16, batch_size=3).batches(photos), "cpu"
+        )
+    )
     for group, means in found:
         for item, mean in zip(group, means, strict=True):
             assert mean == decode(item.path, 16).float().mean()

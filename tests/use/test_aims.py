@@ -22,24 +22,40 @@ def test_precision_and_recall_are_met_with_as_many_or_as_few_items_as_can_be():
     assert threshold(P, Aim.parse("precision=0.99")) == 0.99
     assert (threshold(P, Aim("precision", 0.95)) <= P).sum() == 1  # just what is asked for
     assert threshold(np.array([0.75, 0.25]), Aim("precision", 0.5)) == 0.125
-    assert threshold(P, Aim("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94  # the first is not there
+    assert (
+        threshold(P, Aim("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94
+    )  # the first is not there
 
 
 def test_a_threshold_is_half_way_to_the_next_item():
-    assert threshold(np.array([0.9, 0.8, 0.1]), Aim("precision", 0.8)) == pytest.approx((0.8 + 0.1) / 2)
+    assert threshold(np.array([0.9, 0.8, 0.1]), Aim("precision", 0.8)) == pytest.approx(
+        (0.8 + 0.1) / 2
+    )
     assert threshold(np.array([0.9, 0.8]), Aim("precision", 0.8)) == pytest.approx(0.8 / 2)
 
 
 def test_equal_probabilities_are_not_parted_and_weights_count():
     assert (threshold(np.full(5, 0.3), Aim()) <= np.full(5, 0.3)).all()
     twice = np.repeat(P, 2)
-    assert threshold(P, Aim.parse("recall=0.6"), np.full(7, 2.0)) == threshold(twice, Aim.parse("recall=0.6"))
+    assert threshold(P, Aim.parse("recall=0.6"), np.full(7, 2.0)) == threshold(
+        twice, Aim.parse("recall=0.6")
+    )
     assert thresholds(np.stack([P, P], 1), Aim()).tolist() == [threshold(P, Aim())] * 2
 
 
 @pytest.mark.parametrize(
     "text",
-    ["f2", "precision", "precision=", "precision=90", "recall=0", "f1=0.5", "recall=x", "recall=1", "recall=1.5"],
+    [
+        "f2",
+        "precision",
+        "precision=",
+        "precision=90",
+        "recall=0",
+        "f1=0.5",
+        "recall=x",
+        "recall=1",
+        "recall=1.5",
+    ],
 )
 def test_an_aim_that_is_none_is_refused(text):
     with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):

@@ -27,7 +27,9 @@ def photos(tmp_path_factory):
         name = ("red", "green", "blue")[i % 3]
         Image.new("RGB", (16, 16), name).save(folder / "photos" / f"{i}.png")
         absent = "green" if i == 0 else ""
-        rows.append(f"photos/{i}.png,{name},{absent},{('val', 'test')[i % 2] if i >= 8 else 'train'}")
+        rows.append(
+            f"photos/{i}.png,{name},{absent},{('val', 'test')[i % 2] if i >= 8 else 'train'}"
+        )
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
     assert main(["train", str(folder / "photos.csv"), *TRAIN, "--out", str(folder / "run")]) == 0
     return folder
@@ -42,7 +44,9 @@ def answers(tmp_path, *lines):
 def test_entries_are_added_and_replaced_whatever_the_fill():
     rng = np.random.default_rng(0)
     for fill in (0, -1):
-        dense = rng.choice([-1, 0, 1], (9, 4), p=[0.2, 0.6, 0.2] if fill == 0 else [0.7, 0.1, 0.2]).astype(np.int8)
+        dense = rng.choice(
+            [-1, 0, 1], (9, 4), p=[0.2, 0.6, 0.2] if fill == 0 else [0.7, 0.1, 0.2]
+        ).astype(np.int8)
         sparse = SparseLabels.from_dense(dense)
         assert sparse.fill == fill
         entries = [(0, 0), (8, 3), (4, 2), (4, 1)]
@@ -53,7 +57,8 @@ def test_entries_are_added_and_replaced_whatever_the_fill():
         merged = with_answers(sparse, rows, columns, values)
         assert (merged.rows(np.arange(9)) == wanted).all()
         assert all(
-            (np.diff(merged.indices[a:b]) > 0).all() for a, b in zip(merged.indptr, merged.indptr[1:], strict=False)
+            (np.diff(merged.indices[a:b]) > 0).all()
+            for a, b in zip(merged.indptr, merged.indptr[1:], strict=False)
         )
     empty = SparseLabels.from_dense(np.zeros((2, 2), np.int8))
     assert (with_answers(empty, [1], [0], [1]).rows([0, 1]) == [[0, 0], [1, 0]]).all()
@@ -62,15 +67,23 @@ def test_entries_are_added_and_replaced_whatever_the_fill():
 
 def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsys, monkeypatch):
     given = answers(
-        tmp_path, "photos/0.png,blue,1", "photos/1.png,red,-1.0", "photos/8.png,red,yes", "photos/0.png,red,1"
+        tmp_path,
+        "photos/0.png,blue,1",
+        "photos/1.png,red,-1.0",
+        "photos/8.png,red,yes",
+        "photos/0.png,red,1",
     )
     out = tmp_path / "new" / "labels.csv"
     (photos / "run" / "best" / "model.safetensors").unlink()  # labels and answers need no weights
     assert main(["review", str(photos / "run"), "--answers", str(given), "--out", str(out)]) == 0
     told = capsys.readouterr().out
-    assert "2 labels and 1 known negatives added, 1 were known" in told and f"spml train {out}" in told
+    assert (
+        "2 labels and 1 known negatives added, 1 were known" in told and f"spml train {out}" in told
+    )
     new, old = read(out, labels="observed"), read(photos / "photos.csv", labels="observed")
-    assert {split: len(t) for split, t in new.items()} == {split: len(t) for split, t in old.items()}
+    assert {split: len(t) for split, t in new.items()} == {
+        split: len(t) for split, t in old.items()
+    }
     place = {name: i for i, name in enumerate(new["train"].classes)}
     for split in new:
         wanted = old[split].labels.copy()
@@ -100,26 +113,55 @@ def test_the_new_table_finds_its_pictures_from_a_folder_that_is_a_link(photos, t
 def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_path, capsys):
     (tmp_path / "classes.txt").write_text("red\ngreen\nblue\nviolet\n")
     run = tmp_path / "run"
-    words = [str(photos / "photos.csv"), "--classes", str(tmp_path / "classes.txt"), *TRAIN, "--out", str(run)]
+    words = [
+        str(photos / "photos.csv"),
+        "--classes",
+        str(tmp_path / "classes.txt"),
+        *TRAIN,
+        "--out",
+        str(run),
+    ]
     assert main(["train", *words]) == 0
     given = answers(tmp_path, "photos/2.png,red,1")
     assert main(["review", str(run), "--answers", str(given)]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
     named = f"{tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'} --method"
     assert said.startswith(f"train with: spml train {named}")
-    assert list(load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt").classes)[3] == "violet"
+    assert (
+        list(load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt").classes)[3]
+        == "violet"
+    )
 
 
 def test_the_command_that_trains_again_has_the_settings_of_the_run():
     told = "spml train 'my photos.csv' --set q3=1.5 --root pictures --lr 0.1 --compile none --selection complete"
-    config = {"command": f"{told} --no-fused-norm --out run", "method": "gr", "backbone": "tiny", "lr": 0.1, "size": 16}
-    words = ["--method", "gr", "--backbone", "tiny", "--size", "16", "--lr", "0.1", "--set", "q3=1.5"]
+    config = {
+        "command": f"{told} --no-fused-norm --out run",
+        "method": "gr",
+        "backbone": "tiny",
+        "lr": 0.1,
+        "size": 16,
+    }
+    words = [
+        "--method",
+        "gr",
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--lr",
+        "0.1",
+        "--set",
+        "q3=1.5",
+    ]
     assert training_words(config) == [*words, "--compile", "none", "--no-fused-norm"]
     assert training_words({"method": "an", "size": None}) == ["--method", "an"]
     assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 
 
-def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path, capsys, monkeypatch):
+def test_files_of_validation_and_test_rows_stay_what_they_were(
+    photos, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(photos)
     rows = Path("photos.csv").read_text().splitlines()
     for split in ("train", "val", "test"):
@@ -129,32 +171,53 @@ def test_files_of_validation_and_test_rows_stay_what_they_were(photos, tmp_path,
     assert main(["train", "train.csv", *words]) == 0
     given = answers(tmp_path, "photos/10.png,red,-1")
     assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
-    assert "labels.csv --test test.csv --method gr --backbone tiny" in capsys.readouterr().out.splitlines()[-1]
+    assert (
+        "labels.csv --test test.csv --method gr --backbone tiny"
+        in capsys.readouterr().out.splitlines()[-1]
+    )
     new = load(tmp_path / "labels.csv", test="test.csv")
     assert (len(new.train_rows), len(new.val_rows), len(new.test)) == (8, 2, 2)
     assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]
 
 
-def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(photos, tmp_path, monkeypatch, capsys):
+def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(
+    photos, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(photos)
     rows = Path("photos.csv").read_text().splitlines()
     for name, wanted in (("most.csv", False), ("tested.csv", True)):
         kept = [row for row in rows[1:] if row.endswith("test") == wanted]
         Path(name).write_text("\n".join([rows[0], *kept]) + "\n")
     Path("names.txt").write_text("red\trot\ngreen\tgruen\nblue\n")
-    words = ["--classes", "names.txt", "--test", "tested.csv", *TRAIN, "--out", str(tmp_path / "run")]
+    words = [
+        "--classes",
+        "names.txt",
+        "--test",
+        "tested.csv",
+        *TRAIN,
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(["train", "most.csv", *words]) == 0
     given = answers(tmp_path, "photos/10.png,rot,-1")
     assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
-    assert "--test" not in said and said.startswith(f"train with: spml train {tmp_path / 'labels.csv'} --classes ")
+    assert "--test" not in said and said.startswith(
+        f"train with: spml train {tmp_path / 'labels.csv'} --classes "
+    )
     new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
     old = load("most.csv", classes="names.txt", test="tested.csv")
-    assert list(new.classes) == ["rot", "gruen", "blue"] and (new.test.labels == old.test.labels).all()
+    assert (
+        list(new.classes) == ["rot", "gruen", "blue"] and (new.test.labels == old.test.labels).all()
+    )
 
 
-@pytest.mark.parametrize("more", [["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]])
-def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(photos, tmp_path, capsys, monkeypatch, more):
+@pytest.mark.parametrize(
+    "more", [["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]]
+)
+def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(
+    photos, tmp_path, capsys, monkeypatch, more
+):
     monkeypatch.chdir(photos)
     (photos / "lists").mkdir(exist_ok=True)
     rows = Path("photos.csv").read_text().splitlines()
@@ -163,7 +226,13 @@ def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(photos, t
         kept = [row.split(",")[:2] for row in rows[1:] if row.endswith(split)]
         (place / f"{split}.csv").write_text("\n".join(["image,label", *map(",".join, kept)]) + "\n")
     Path("names.txt").write_text("red\tRot\ngreen\nblue\n")
-    files = [str(place / "train.csv"), "--val", str(place / "val.csv"), "--test", str(place / "test.csv")]
+    files = [
+        str(place / "train.csv"),
+        "--val",
+        str(place / "val.csv"),
+        "--test",
+        str(place / "test.csv"),
+    ]
     assert main(["train", *files, *more, *TRAIN, "--out", str(tmp_path / "run")]) == 0
     given = answers(tmp_path, "photos/10.png,blue,-1")
     capsys.readouterr()
@@ -182,7 +251,11 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
     name = scenes.classes[column]
     given = answers(tmp_path, f"{scenes.observed.items[row]},{name},-1")
     done = merge(run, given)
-    assert done.path == tmp_path / "labels.npz" and (done.positives, done.negatives, done.known) == (0, 1, 0)
+    assert done.path == tmp_path / "labels.npz" and (
+        done.positives,
+        done.negatives,
+        done.known,
+    ) == (0, 1, 0)
     new = load(done.path)
     assert (new.observed.x == scenes.observed.x).all() and list(new.classes) == list(scenes.classes)
     assert (new.train_rows == scenes.train_rows).all() and (new.val_rows == scenes.val_rows).all()
@@ -199,18 +272,32 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["photos/0.png,blue,1", "photos/0.png,blue,-1"], r"line 3: 'blue' of 'photos/0.png' is no, but yes in line 2"),
-        (["photos/0.png,red,-1"], "line 2: 'red' of 'photos/0.png' is no, but it is a known positive"),
-        (["photos/0.png,green,1"], "line 2: 'green' of 'photos/0.png' is yes, but it is a known negative"),
+        (
+            ["photos/0.png,blue,1", "photos/0.png,blue,-1"],
+            r"line 3: 'blue' of 'photos/0.png' is no, but yes in line 2",
+        ),
+        (
+            ["photos/0.png,red,-1"],
+            "line 2: 'red' of 'photos/0.png' is no, but it is a known positive",
+        ),
+        (
+            ["photos/0.png,green,1"],
+            "line 2: 'green' of 'photos/0.png' is yes, but it is a known negative",
+        ),
         (["photos/9.png,red,1"], "line 2: 'photos/9.png' is not in the run's train list"),
-        (["", "photos/0.png,bleu,1"], r"line 3: the run has no class 'bleu'; did you mean 'blue'\?"),
+        (
+            ["", "photos/0.png,bleu,1"],
+            r"line 3: the run has no class 'bleu'; did you mean 'blue'\?",
+        ),
         (["photos/0.png,blue,maybe"], "line 2: 'maybe' is no answer; write 1 for yes or -1 for no"),
         (["photos/0.png,blue"], "line 2: 2 cells, the header has 3"),
         (['photos/0.png,"blue,1'], "line 2: .*check the quotes"),
         ([], "no answers; nothing was written"),
     ],
 )
-def test_a_wrong_answer_is_told_with_its_line_and_nothing_is_written(photos, tmp_path, capsys, lines, message):
+def test_a_wrong_answer_is_told_with_its_line_and_nothing_is_written(
+    photos, tmp_path, capsys, lines, message
+):
     given = answers(tmp_path, *lines)
     with pytest.raises(DataError, match=message):
         merge(photos / "run", given)
@@ -257,7 +344,9 @@ def test_answers_may_be_filled_into_the_list_of_suggestions(tmp_path, sign):
     table = LabelTable(["a", "b", "c"], ["x"], np.zeros((3, 1)))
     rows = ["rank,image,class,probability,answer", "1,a,x,0.9,1", "2,b,x,0.8,", "3,c,x,0.7, No "]
     for first in ("", f"sep={sign}\n"):
-        (tmp_path / "a.csv").write_text(first + "\n".join(rows).replace(",", sign), encoding="utf-8-sig")
+        (tmp_path / "a.csv").write_text(
+            first + "\n".join(rows).replace(",", sign), encoding="utf-8-sig"
+        )
         assert read_answers(tmp_path / "a.csv", table) == [(0, 0, 1), (2, 0, -1)]
     (tmp_path / "a.csv").write_text("\n".join(rows[::2]))
     with pytest.raises(DataError, match="no answers; nothing was written"):

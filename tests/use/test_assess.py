@@ -24,13 +24,19 @@ def test_evaluation_repeats_the_runs_own_figures(run):
     assert json.loads((run / "eval-test.json").read_text()) == test
 
 
-def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(tmp_path, pictures, monkeypatch, capsys):
+def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(
+    tmp_path, pictures, monkeypatch, capsys
+):
     monkeypatch.chdir(pictures.parent)
     wide = ["image,red,green,blue,split"]
     for line in pictures.read_text().splitlines()[1:]:
         image, label, split = line.split(",")
         absent = "" if split == "train" else "-1"
-        wide.append(",".join([image, *("1" if c == label else absent for c in ("red", "green", "blue")), split]))
+        wide.append(
+            ",".join(
+                [image, *("1" if c == label else absent for c in ("red", "green", "blue")), split]
+            )
+        )
     Path("wide.csv").write_text("\n".join(wide) + "\n")
     words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
     assert main(["train", "wide.csv", *words]) == 0
@@ -39,10 +45,19 @@ def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(tmp_path, 
 
 
 def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
-    config = {"data": "digits", "labels": "complete", "selection": "observed", "observe_seed": 0, "split_seed": 0}
+    config = {
+        "data": "digits",
+        "labels": "complete",
+        "selection": "observed",
+        "observe_seed": 0,
+        "split_seed": 0,
+    }
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     for classes, told in (
-        (["nought", *names[1:]], "has 10 classes, the model 10, such as 'zero', which the model has not; put back"),
+        (
+            ["nought", *names[1:]],
+            "has 10 classes, the model 10, such as 'zero', which the model has not; put back",
+        ),
         ([*names, "ten"], "has 10 classes, the model 11; put back"),
         (names[::-1], "has the model's classes in another order; put back"),
     ):
@@ -66,7 +81,9 @@ def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
     found = assess(run, "val")
     told = found["estimates"]["map"]
     assert found["labels"] == "observed" and told["low"] <= told["value"] <= told["high"] <= 100
-    assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(found["estimates"])
+    assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(
+        found["estimates"]
+    )
     assert main(["eval", str(run), "--split", "val"]) == 0
     assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
     monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", found["items"])
@@ -74,7 +91,10 @@ def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
     monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", found["items"] + 1)
     assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
     assert main(["eval", str(run), "--split", "val"]) == 0
-    assert f"{found['items']} items have a positive, and a range needs {found['items'] + 1}" in capsys.readouterr().err
+    assert (
+        f"{found['items']} items have a positive, and a range needs {found['items'] + 1}"
+        in capsys.readouterr().err
+    )
     monkeypatch.undo()
     monkeypatch.setattr("spml.use.evaluate.MOST_ESTIMATED", 0)
     assert "estimates" not in assess(run, "val")
@@ -89,5 +109,7 @@ def test_evaluation_uses_the_calibrated_probabilities(run):
     path.write_text(json.dumps({**json.loads(path.read_text()), "calibration": shifted}))
     other = assess(run, "test")["metrics"]
     assert (
-        other["CR"] == 100 and other["map"] == found["map"] and other["calibration_error"] > found["calibration_error"]
+        other["CR"] == 100
+        and other["map"] == found["map"]
+        and other["calibration_error"] > found["calibration_error"]
     )

@@ -23,7 +23,9 @@ def scramble(run):
     change(run / "labels.npz", val_truth=np.where(observed == 0, noise, observed).astype(np.int8))
 
 
-@pytest.mark.parametrize("words", [{}, {"method": "isotonic", "aim": "recall=0.8"}, {"positives_per_item": 1.5}])
+@pytest.mark.parametrize(
+    "words", [{}, {"method": "isotonic", "aim": "recall=0.8"}, {"positives_per_item": 1.5}]
+)
 def test_labels_that_were_not_observed_change_no_byte(run, words):
     calibrate(run, labels="observed", **words)
     before = written(run)
@@ -54,7 +56,9 @@ def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
     calibrate(run, labels="observed")
     assert written(run) == first
     undo(run)
-    assert (run / "best" / "model.json").read_bytes() == start and not (run / "calibration.json").exists()
+    assert (run / "best" / "model.json").read_bytes() == start and not (
+        run / "calibration.json"
+    ).exists()
     with pytest.raises(UserError, match="nothing to undo"):
         undo(run)
 
@@ -105,18 +109,25 @@ def test_thresholds_set_by_hand_since_are_what_undo_brings_back(run):
 def test_figures_are_those_of_the_model_as_it_is_stored(run, method, labels):
     record = calibrate(run, labels=labels, method=method)
     info = read_info(run)
-    assert (info.calibration is None) == (method == "none") and all(0 < t < 1 for t in info.thresholds)
+    assert (info.calibration is None) == (method == "none") and all(
+        0 < t < 1 for t in info.thresholds
+    )
     if labels == "complete":
         told = assess(run, "val")["metrics"]
         value = 100 * record["overall"]["macro_f1"]["value"]
-        assert told["macro_f1"] == pytest.approx(value, abs=1.5)  # which scores in half precision can move
+        assert told["macro_f1"] == pytest.approx(
+            value, abs=1.5
+        )  # which scores in half precision can move
     before, now = record["overall_before"]["macro_f1"], record["overall"]["macro_f1"]
     assert now["value"] >= before and now["low"] <= now["value"] <= now["high"]
     curves = record["reliability"]
     assert method == "none" or curves["calibrated"]["error"] < curves["logits"]["error"]
     assert ("drawn" in curves) == (labels == "observed")
     row = record["classes"][0]
-    assert 0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1 and 0 < row["propensity"] <= 1
+    assert (
+        0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1
+        and 0 < row["propensity"] <= 1
+    )
 
 
 def test_aims_are_served(run):
@@ -139,7 +150,10 @@ def test_thresholds_serve_the_aim_by_the_probabilities_that_are_stored(run, meth
 def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):
     tags = [calibrate(run, labels="complete", method=method) for method in ("temperature", "none")]
     for one, other in zip(*(record["classes"] for record in tags), strict=True):
-        assert one["precision"]["value"] == other["precision"]["value"] and one["recall"] == other["recall"]
+        assert (
+            one["precision"]["value"] == other["precision"]["value"]
+            and one["recall"] == other["recall"]
+        )
 
 
 def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):
@@ -156,11 +170,18 @@ def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
     assert "give --positives-per-item if you know them" in out
     assert main(["calibrate", str(run), "--labels", "observed", "--positives-per-item", "1.5"]) == 0
     assert "(as given)" in (out := capsys.readouterr().out) and "if you know them" not in out
-    for aim, words in (("precision=0.99", "sure enough of these"), ("recall=0.9", "is not what these classes have")):
+    for aim, words in (
+        ("precision=0.99", "sure enough of these"),
+        ("recall=0.9", "is not what these classes have"),
+    ):
         assert main(["calibrate", str(run), "--labels", "complete", "--aim", aim]) == 0
         told, name = capsys.readouterr().out, aim.partition("=")[0]
         record = json.loads((run / "calibration.json").read_text())
-        short = [one["name"] for one in record["classes"] if one[name]["value"] < float(aim.partition("=")[2])]
+        short = [
+            one["name"]
+            for one in record["classes"]
+            if one[name]["value"] < float(aim.partition("=")[2])
+        ]
         assert words in told and f"({len(short)})" in told and short[0] in told
     assert main(["calibrate", str(run), "--undo"]) == 0
 
@@ -171,7 +192,12 @@ def test_features_are_calibrated_too(tmp_path, monkeypatch):
     y = rng.random((200, 3)) < [0.6, 0.4, 0.3]
     y[~y.any(axis=1), 0] = True
     x = (y @ rng.normal(0, 2, (3, 5)) + rng.normal(0, 1, (200, 5))).astype(np.float32)
-    np.savez("x.npz", x=x, labels=np.where(y, 1, -1).astype(np.int8), classes=np.array(["a", "b", "c"]))
-    assert main(["train", "x.npz", "--labels", "complete", "--epochs", "2", "--quiet", "--out", "run"]) == 0
+    np.savez(
+        "x.npz", x=x, labels=np.where(y, 1, -1).astype(np.int8), classes=np.array(["a", "b", "c"])
+    )
+    assert (
+        main(["train", "x.npz", "--labels", "complete", "--epochs", "2", "--quiet", "--out", "run"])
+        == 0
+    )
     assert main(["calibrate", "run", "--labels", "observed"]) == 0
     assert torch.isfinite(read_info(tmp_path / "run").calibrate()(torch.zeros(1, 3))).all()

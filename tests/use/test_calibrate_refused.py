@@ -19,7 +19,9 @@ def changed(monkeypatch):
     from spml.use import evaluate as room
 
     load = room.load
-    return lambda how: monkeypatch.setattr(room, "load", lambda *given, **named: how(load(*given, **named)))
+    return lambda how: monkeypatch.setattr(
+        room, "load", lambda *given, **named: how(load(*given, **named))
+    )
 
 
 def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed):
@@ -30,23 +32,32 @@ def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed)
     before = written(run)
     undo(run)
     changed(lambda found: replace(found, test=None))
-    calibrate(run, labels="complete")  # with the run's own scores, and the same labels of the same rows
+    calibrate(
+        run, labels="complete"
+    )  # with the run's own scores, and the same labels of the same rows
     assert written(run) == before
     left = (run / "best" / "model.json").read_bytes()
     told = "has other rows or labels than the run was trained with, and may now"
     for how in (
         lambda found: replace(found, val_rows=found.train_rows[: len(found.val_rows)]),
-        lambda found: replace(found, complete=found.complete.take(np.roll(np.arange(len(found.complete)), 1))),
+        lambda found: replace(
+            found, complete=found.complete.take(np.roll(np.arange(len(found.complete)), 1))
+        ),
     ):
         changed(how)
         with pytest.raises(UserError, match=told):
             calibrate(run, labels="complete")
     changed(lambda found: replace(found, test=None))
     shutil.rmtree(run / "scores")
-    with pytest.raises(UserError, match=f"has no scores of its validation items, and its data cannot be had: .*{told}"):
+    with pytest.raises(
+        UserError,
+        match=f"has no scores of its validation items, and its data cannot be had: .*{told}",
+    ):
         calibrate(run, labels="observed")
     (run / "observed.npz").unlink()
-    with pytest.raises(UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"):
+    with pytest.raises(
+        UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"
+    ):
         calibrate(run, labels="observed")
     assert (run / "best" / "model.json").read_bytes() == left
 
@@ -61,9 +72,13 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
     assert "--seed must not be negative" in line("--seed", "-1")
     assert "--batch-size must be above 0" in line("--batch-size", "0")
     assert "complete ones tell it" in line("--positives-per-item", "2")
-    assert "from 1 to the number of classes" in line("--positives-per-item", "50", "--labels", "observed")
+    assert "from 1 to the number of classes" in line(
+        "--positives-per-item", "50", "--labels", "observed"
+    )
     model = (run / "best" / "model.json").read_text()
-    (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | {"classes": list("abcdefghij")}))
+    (run / "best" / "model.json").write_text(
+        json.dumps(json.loads(model) | {"classes": list("abcdefghij")})
+    )
     assert "other classes than the model" in line()
     fewer = {"classes": ["a"], "thresholds": [0.5]}
     (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | fewer))
@@ -96,14 +111,19 @@ def test_few_items_no_labels_and_classes_never_seen(run):
     assert calibrate(run, labels="observed")["items_left_out"] == len(rows) - 20
     few[rows[19]] = 0
     change(run / "observed.npz", observed=few)
-    with pytest.raises(UserError, match="19 validation items have a positive; calibration needs 20"):
+    with pytest.raises(
+        UserError, match="19 validation items have a positive; calibration needs 20"
+    ):
         calibrate(run, labels="observed")
     column = observed.copy()
     column[rows, 4] = 0
     change(run / "observed.npz", observed=column)
     record = calibrate(run, labels="observed")
     assert record["items_left_out"] == int((column[rows] == 1).sum(axis=1).tolist().count(0))
-    assert record["classes"][4]["name"] in record["few_positives"] and 0 < record["classes"][4]["prior"]["value"] < 0.5
+    assert (
+        record["classes"][4]["name"] in record["few_positives"]
+        and 0 < record["classes"][4]["prior"]["value"] < 0.5
+    )
     change(run / "observed.npz", observed=observed, val_rows=rows[:0])
     with pytest.raises(UserError, match="no validation items"):
         calibrate(run)

@@ -19,11 +19,15 @@ from tests.use.conftest import huge_png
 
 
 def noise(*shape, seed=0):
-    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 @pytest.mark.parametrize("head", ["linear", "boostlu"])
-@pytest.mark.parametrize("backbone,size", [("tiny", 48), ("resnet18", 64), ("vit_tiny_patch16_224", 224)])
+@pytest.mark.parametrize(
+    "backbone,size", [("tiny", 48), ("resnet18", 64), ("vit_tiny_patch16_224", 224)]
+)
 def test_the_mean_of_a_map_is_the_logit(head, backbone, size):
     torch.manual_seed(0)
     model = Classifier.build(backbone, 5, head=head).double().eval()
@@ -60,7 +64,9 @@ def test_a_query_head_shows_its_attention(head):
         torch.testing.assert_close(logits, model(x))
         torch.testing.assert_close(maps.sum(dim=(2, 3)), torch.ones(2, 3))
         seen, inside = [], model.head.decoder[-1].attention
-        inside.register_forward_hook(lambda module, given, kept, out: seen.append(out[1]), with_kwargs=True)
+        inside.register_forward_hook(
+            lambda module, given, kept, out: seen.append(out[1]), with_kwargs=True
+        )
         class_maps(model, x)
         torch.testing.assert_close(maps, seen[-1].reshape(maps.shape))
         assert full_colour(model, maps[0]) == pytest.approx(maps[0].max().item())
@@ -77,7 +83,11 @@ def test_features_have_no_maps(make_model, tmp_path):
 
 def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model):
     """Their mean is above 0 where, and only where, the class is a tag, whatever the calibration."""
-    lines = [[[-2.0, 2.0], [0.0, 6.0]], [[0.0, 1.0], [-4.0, -3.5]], [[-1.0, 0.0, 1.0], [-1.0, 2.0, 2.5]]]
+    lines = [
+        [[-2.0, 2.0], [0.0, 6.0]],
+        [[0.0, 1.0], [-4.0, -3.5]],
+        [[-1.0, 0.0, 1.0], [-1.0, 2.0, 2.5]],
+    ]
     model, info = load_model(make_model(calibration=lines, thresholds=[0.3, 0.01, 0.8]))
     with torch.inference_mode():
         logits, maps = class_maps(model, noise(40, 3, 16, 16))
@@ -90,7 +100,9 @@ def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model
     query, info = load_model(make_model("query", head="query", thresholds=[0.3] * 3))
     one = maps[0]
     assert from_threshold(query, info, one) is one
-    assert meaning(model).startswith("evidence in logits") and meaning(query).startswith("attention of")
+    assert meaning(model).startswith("evidence in logits") and meaning(query).startswith(
+        "attention of"
+    )
 
 
 def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_path):
@@ -103,12 +115,19 @@ def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_pat
 def test_enlarging_stays_within_the_map_and_keeps_places():
     maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]], [[-1.0, -1.0], [-1.0, -1.0]]])
     large = enlarged(maps, 40, 60)
-    assert large.shape == (2, 40, 60) and large[0].min() >= 0 and large.max() <= 9 and large[1].eq(-1).all()
+    assert (
+        large.shape == (2, 40, 60)
+        and large[0].min() >= 0
+        and large.max() <= 9
+        and large[1].eq(-1).all()
+    )
     assert large[0, -1, -1] == 9 and large[0, 0, 0] < 0.5
     assert enlarged(torch.ones(1, 1, 1), 5, 7).eq(1).all()
 
 
-@pytest.mark.parametrize(("value", "text"), [(251.3, "250"), (-0.4712, "-0.47"), (0.0, "0"), (1234567.0, "1.2e+06")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(251.3, "250"), (-0.4712, "-0.47"), (0.0, "0"), (1234567.0, "1.2e+06")]
+)
 def test_values_of_a_map_are_rounded_to_two_digits(value, text):
     assert rounded(torch.tensor(value)) == text
 
@@ -117,7 +136,9 @@ def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pic
     Image.new("RGB", (40, 10), "red").save(tmp_path / "wide.png")
     out = tmp_path / "maps"
     given, told = [tmp_path / "wide.png", pictures.parent / "photos"], []
-    assert explain(make_model(), given, out, top=2, advance=told.append) == 13 and told == [*range(1, 14)]
+    assert explain(make_model(), given, out, top=2, advance=told.append) == 13 and told == [
+        *range(1, 14)
+    ]
     page = (out / "index.html").read_text()
     named = re.findall(r'src="([^"]+)"', page)
     assert len(named) == 13 * 3 and all((out / name).is_file() for name in named)
@@ -137,13 +158,40 @@ def test_names_are_text_on_the_page(make_model, pictures, tmp_path):
 
 def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, tmp_path, capsys):
     folder, photo = make_model(classes=["red", "a, b"]), pictures.parent / "photos" / "3.png"
-    assert main(["explain", str(folder), str(photo), "--out", str(tmp_path / "m"), "--classes", "a, b"]) == 0
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["0001-3-a_b.png", "0001-3.png", "index.html"]
-    assert main(["explain", str(folder), str(photo), "--out", str(tmp_path / "n"), "--classes", "red,rad"]) == 2
-    assert "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err and not (tmp_path / "n").exists()
+    assert (
+        main(
+            ["explain", str(folder), str(photo), "--out", str(tmp_path / "m"), "--classes", "a, b"]
+        )
+        == 0
+    )
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
+        "0001-3-a_b.png",
+        "0001-3.png",
+        "index.html",
+    ]
+    assert (
+        main(
+            [
+                "explain",
+                str(folder),
+                str(photo),
+                "--out",
+                str(tmp_path / "n"),
+                "--classes",
+                "red,rad",
+            ]
+        )
+        == 2
+    )
+    assert (
+        "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err
+        and not (tmp_path / "n").exists()
+    )
 
 
-def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(make_model, pictures, tmp_path):
+def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(
+    make_model, pictures, tmp_path
+):
     folder, photo = make_model(classes=["狗", "猫", "鳥"]), pictures.parent / "photos" / "3.png"
     explain(folder, [photo], tmp_path / "m", top=3)
     named = re.findall(r'src="([^"]+)"', (tmp_path / "m" / "index.html").read_text())
@@ -152,9 +200,14 @@ def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(make_
 
 
 def test_a_name_that_the_legends_font_lacks_stands_below_the_map(make_model, pictures, tmp_path):
-    folder, photo = make_model(classes=["犬", "Vögel", "сорока\u200b"]), pictures.parent / "photos" / "3.png"
+    folder, photo = (
+        make_model(classes=["犬", "Vögel", "сорока\u200b"]),
+        pictures.parent / "photos" / "3.png",
+    )
     explain(folder, [photo], tmp_path / "m", top=3)
-    assert re.findall("<figcaption>(.+)</figcaption>", (tmp_path / "m" / "index.html").read_text()) == ["犬"]
+    assert re.findall(
+        "<figcaption>(.+)</figcaption>", (tmp_path / "m" / "index.html").read_text()
+    ) == ["犬"]
 
 
 def test_bad_pictures_are_told_and_the_rest_is_drawn(make_model, tmp_path, capsys):
@@ -219,9 +272,20 @@ def test_mistakes_are_ranked_by_how_wrong_they_are():
     labels = np.array([[-1, 1, -1], [1, -1, 1], [1, 0, 0]], np.int8)
     tagged = logits >= 0
     assert rank_mistakes(logits, tagged, labels, 4) == [(1, 0), (1, 1), (1, 2), (0, 0)]
-    assert rank_mistakes(logits, tagged, labels, 9) == [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2)]
+    assert rank_mistakes(logits, tagged, labels, 9) == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    ]
     observed = np.maximum(labels, 0)
-    assert rank_mistakes(logits, tagged, observed, 4) == [(1, 0), (1, 2), (0, 1)]  # what is unknown is not wrong
+    assert rank_mistakes(logits, tagged, observed, 4) == [
+        (1, 0),
+        (1, 2),
+        (0, 1),
+    ]  # what is unknown is not wrong
     assert rank_mistakes(logits, tagged, np.minimum(labels, 0), 2) == [(1, 1), (0, 0)]
 
 
@@ -268,7 +332,19 @@ def test_pictures_of_the_run_that_are_gone_are_told_and_observed_labels_have_onl
     pictures, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(pictures.parent)
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--accelerator", "cpu", "--quiet", "--out", "run"]
+    words = [
+        "--backbone",
+        "tiny",
+        "--size",
+        "16",
+        "--epochs",
+        "1",
+        "--accelerator",
+        "cpu",
+        "--quiet",
+        "--out",
+        "run",
+    ]
     assert main(["train", str(pictures), *words]) == 0
     description = Path("run/best/model.json")
     values = json.loads(description.read_text())

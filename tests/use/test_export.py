@@ -30,7 +30,9 @@ def session(path):
     return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 900), (7, 5), (16, 16), (33, 16), (16, 33), (375, 500), (640, 480)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (2, 900), (7, 5), (16, 16), (33, 16), (16, 33), (375, 500), (640, 480)]
+)
 @pytest.mark.parametrize("size", [16, 40, 160])
 def test_resizing_is_that_of_training_to_the_bit(shape, size):
     generator = torch.Generator().manual_seed(sum(shape) + size)
@@ -47,7 +49,9 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported")
     torch.manual_seed(2)
     training = {"method": "gr"}
-    info = ModelInfo(NAMES, "tiny", PICTURES, [0.5, 0.0, 1.0], training=training, calibration=CURVED)
+    info = ModelInfo(
+        NAMES, "tiny", PICTURES, [0.5, 0.0, 1.0], training=training, calibration=CURVED
+    )
     save_model(folder / "model", Classifier.build("tiny", 3), info)
     assert main(["export", str(folder / "model"), "--out", str(folder / "photos.onnx")]) == 0
     return folder
@@ -56,7 +60,10 @@ def exported(tmp_path_factory):
 def test_the_file_gives_what_predict_gives_on_pictures_of_any_size(exported, pictures, tmp_path):
     photos = sorted((pictures.parent / "photos").iterdir())
     predict(exported / "model", photos, tmp_path / "p.jsonl", Options())
-    expected = [json.loads(line)["probabilities"] for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    expected = [
+        json.loads(line)["probabilities"]
+        for line in (tmp_path / "p.jsonl").read_text().splitlines()
+    ]
     run = session(exported / "photos.onnx")
     for photo, wanted in zip(photos, expected, strict=True):
         pixels = decode(photo).permute(1, 2, 0).numpy()
@@ -68,20 +75,30 @@ def test_the_file_gives_what_predict_gives_on_pictures_of_any_size(exported, pic
 
 def test_the_metadata_say_all_that_is_needed(exported):
     run = session(exported / "photos.onnx")
-    about = {name: json.loads(text) for name, text in run.get_modelmeta().custom_metadata_map.items()}
+    about = {
+        name: json.loads(text) for name, text in run.get_modelmeta().custom_metadata_map.items()
+    }
     assert about["classes"] == ["red", "green", "blue"] and about["thresholds"] == [0.5, 0.0, 1.0]
-    assert about["calibrated"] is True and about["method"] == "gr" and about["spml"] == spml.__version__
+    assert (
+        about["calibrated"] is True
+        and about["method"] == "gr"
+        and about["spml"] == spml.__version__
+    )
     assert about["preprocessing"]["size"] == 16 and about["preprocessing"]["upright"] is True
     assert [(one.name, one.type) for one in run.get_inputs()] == [("pictures", "tensor(uint8)")]
     assert [one.name for one in run.get_outputs()] == ["logits", "probabilities"]
 
 
 def test_the_example_of_the_page_runs_without_spml_or_torch(exported):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL
+    )
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
     Image.new("RGB", (30, 20), "red").save(exported / "photo.jpg")
     code = f"{example}\nimport sys\nassert not {{'torch', 'spml'}} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=exported)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=exported
+    )
     assert done.returncode == 0, done.stderr
     tags = done.stdout.strip()
     predict(exported / "model", [exported / "photo.jpg"], exported / "p.jsonl")
@@ -89,7 +106,9 @@ def test_the_example_of_the_page_runs_without_spml_or_torch(exported):
 
 
 def test_grey_pictures_of_16_bits_are_read_as_the_page_says(exported, monkeypatch):
-    (line,) = re.findall(r"^picture = np.stack.*$", (ROOT / "docs" / "export.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(
+        r"^picture = np.stack.*$", (ROOT / "docs" / "export.md").read_text(), re.MULTILINE
+    )
     monkeypatch.chdir(exported)
     Image.fromarray(np.linspace(0, 65535, 600).reshape(20, 30).astype(np.uint16)).save("photo.png")
     known = {"np": np, "Image": Image, "ImageOps": ImageOps}
@@ -129,14 +148,20 @@ def test_a_program_of_torch_is_the_same(exported, tmp_path):
     assert about["classes"] == ["red", "green", "blue"] and about["calibrated"] is True
 
 
-@pytest.mark.parametrize("what,name", [("resize", "m.onnx"), ("weights", "m.pt2"), ("calibration", "m.pt2")])
-def test_a_file_that_differs_from_the_model_is_not_left(make_model, tmp_path, monkeypatch, what, name, capsys):
+@pytest.mark.parametrize(
+    "what,name", [("resize", "m.onnx"), ("weights", "m.pt2"), ("calibration", "m.pt2")]
+)
+def test_a_file_that_differs_from_the_model_is_not_left(
+    make_model, tmp_path, monkeypatch, what, name, capsys
+):
     folder = make_model(calibration=CURVED)
     forward = Portable.forward
 
     def off(self, inputs):
         if what == "resize":
-            x = torch.nn.functional.interpolate(inputs.permute(0, 3, 1, 2).float(), size=(16, 16), mode="bilinear")
+            x = torch.nn.functional.interpolate(
+                inputs.permute(0, 3, 1, 2).float(), size=(16, 16), mode="bilinear"
+            )
             logits = self.model(x)
             return logits, self.calibrate(logits).sigmoid()
         logits, probabilities = forward(self, inputs)
@@ -179,7 +204,10 @@ def test_what_cannot_be_exported_is_one_line(make_model, tmp_path, monkeypatch, 
 def test_without_the_extra_it_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
-    assert f"{missing} is not installed" in (error := capsys.readouterr().err) and "pip install 'spml[export]'" in error
+    assert (
+        f"{missing} is not installed" in (error := capsys.readouterr().err)
+        and "pip install 'spml[export]'" in error
+    )
 
 
 def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monkeypatch, capsys):
@@ -188,7 +216,10 @@ def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monk
     Path("model.onnx").write_text("mine")
     for words, message in {
         (): "already there",
-        ("--out", "m.pt"): "--out m.pt: give a name that ends in .onnx for ONNX, or in .pt2 for torch.export",
+        (
+            "--out",
+            "m.pt",
+        ): "--out m.pt: give a name that ends in .onnx for ONNX, or in .pt2 for torch.export",
         ("--out", "m.pt2", "--format", "onnx"): "ends in .onnx",
         ("--out", "m.onnx", "--format", "torch"): "ends in .pt2",
     }.items():
@@ -199,8 +230,12 @@ def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
 
 
-@pytest.mark.parametrize(("worst", "words"), [(0.0, "equal to the model's"), (3e-8, "within 3e-08 of the model's")])
-def test_how_near_it_is_to_the_model_is_told(make_model, tmp_path, monkeypatch, capsys, worst, words):
+@pytest.mark.parametrize(
+    ("worst", "words"), [(0.0, "equal to the model's"), (3e-8, "within 3e-08 of the model's")]
+)
+def test_how_near_it_is_to_the_model_is_told(
+    make_model, tmp_path, monkeypatch, capsys, worst, words
+):
     def export(run, out, kind):
         out.write_text("a model")
         return worst

@@ -29,14 +29,32 @@ def tree(folder, *files):
 
 
 def test_folders_are_walked_in_order_and_hidden_files_passed_over(info, tmp_path):
-    tree(tmp_path / "p", "b/2.jpg", "b/10.JPG", "a.png", "c.txt", "d/e/f.webp", ".hidden.jpg", ".git/x.png")
+    tree(
+        tmp_path / "p",
+        "b/2.jpg",
+        "b/10.JPG",
+        "a.png",
+        "c.txt",
+        "d/e/f.webp",
+        ".hidden.jpg",
+        ".git/x.png",
+    )
     found = names([tmp_path / "p"], info)
-    assert [name.removeprefix(f"{tmp_path}/p/") for name in found] == ["a.png", "b/10.JPG", "b/2.jpg", "d/e/f.webp"]
+    assert [name.removeprefix(f"{tmp_path}/p/") for name in found] == [
+        "a.png",
+        "b/10.JPG",
+        "b/2.jpg",
+        "d/e/f.webp",
+    ]
 
 
 def test_a_phones_pictures_in_a_folder_are_not_passed_over(info, tmp_path):
     tree(tmp_path / "p", "a.HEIC", "b.avif", "c.jpg", "d.mov")
-    assert [Path(name).name for name in names([tmp_path / "p"], info)] == ["a.HEIC", "b.avif", "c.jpg"]
+    assert [Path(name).name for name in names([tmp_path / "p"], info)] == [
+        "a.HEIC",
+        "b.avif",
+        "c.jpg",
+    ]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
@@ -53,7 +71,9 @@ def test_a_folder_of_many_files_takes_constant_memory(info, tmp_path, monkeypatc
             self.count = count
 
         def __enter__(self):
-            return (SimpleNamespace(name=f"{i * 7919 % self.count:07d}.jpg") for i in range(self.count))
+            return (
+                SimpleNamespace(name=f"{i * 7919 % self.count:07d}.jpg") for i in range(self.count)
+            )
 
         def __exit__(self, *error):
             return None
@@ -74,7 +94,12 @@ def test_a_folder_of_many_files_takes_constant_memory(info, tmp_path, monkeypatc
 def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
     tree(tmp_path / "p", "a/1.jpg", "b/2.jpg")
     tree(tmp_path, "elsewhere/3.jpg")
-    for link, target in {"a/up": "..", "b/a": "../a", "c": "../elsewhere", "d": "../elsewhere"}.items():
+    for link, target in {
+        "a/up": "..",
+        "b/a": "../a",
+        "c": "../elsewhere",
+        "d": "../elsewhere",
+    }.items():
         (tmp_path / "p" / link).symlink_to(target)
     (tmp_path / "p" / "self.jpg").symlink_to("self.jpg")
     notes = []
@@ -84,7 +109,10 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
     assert len(notes) == 3 and all("already read; not followed" in note for note in notes)
     tree(tmp_path / "q", "z/1.jpg")
     (tmp_path / "q" / "a").symlink_to("z")  # a folder itself is read, whatever has led to it before
-    assert [name.removeprefix(f"{tmp_path}/q/") for name in names([tmp_path / "q"], info)] == ["a/1.jpg", "z/1.jpg"]
+    assert [name.removeprefix(f"{tmp_path}/q/") for name in names([tmp_path / "q"], info)] == [
+        "a/1.jpg",
+        "z/1.jpg",
+    ]
     (tmp_path / "latest").symlink_to("q")
     for one in (tmp_path / "q", tmp_path / "latest"):  # what two inputs both name is given twice
         assert names([one, one], info) == 2 * names([one], info)
@@ -93,7 +121,9 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
 def test_a_name_that_no_file_can_have_does_not_stop_the_rest(info):
     told = []
     assert names(["x" * 5000 + ".jpg", "a.jpg"], info, on_error=told.append) == ["a.jpg"]
-    assert len(told) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(told[0])
+    assert len(told) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(
+        told[0]
+    )
 
 
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):
@@ -125,16 +155,21 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
     images = ["a.jpg", "b.jpg", "a.jpg", "c.jpg"]
     if kind in ("csv", "tsv"):
         mark = {"csv": ";", "tsv": "\t"}[kind]
-        (tmp_path / f"t.{kind}").write_text("\n".join(f"{one}{mark}x" for one in ["Image", *images]) + "\n")
+        (tmp_path / f"t.{kind}").write_text(
+            "\n".join(f"{one}{mark}x" for one in ["Image", *images]) + "\n"
+        )
     else:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         pq.write_table(
-            pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()}), tmp_path / f"t.{kind}"
+            pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()}),
+            tmp_path / f"t.{kind}",
         )
     found = list(Inputs([tmp_path / f"t.{kind}"], info))
-    assert [item.name for item in found] == [str(tmp_path / name) for name in ("a.jpg", "b.jpg", "c.jpg")]
+    assert [item.name for item in found] == [
+        str(tmp_path / name) for name in ("a.jpg", "b.jpg", "c.jpg")
+    ]
     assert found[2].where.endswith(", row 4: " if "p" in kind else ", line 5: ")
     assert len(names([tmp_path / f"t.{kind}"] * 2, info)) == 6  # two inputs are two
 
@@ -142,7 +177,10 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
 def test_paths_of_a_table_from_windows_are_found(info, tmp_path):
     tree(tmp_path, "my photos/a.jpg", "odd\\b.jpg")
     (tmp_path / "t.csv").write_text("image\nmy photos\\a.jpg\nodd\\b.jpg\n")
-    assert names([tmp_path / "t.csv"], info) == [f"{tmp_path}/my photos/a.jpg", f"{tmp_path}/odd\\b.jpg"]
+    assert names([tmp_path / "t.csv"], info) == [
+        f"{tmp_path}/my photos/a.jpg",
+        f"{tmp_path}/odd\\b.jpg",
+    ]
 
 
 def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info, tmp_path):
@@ -156,10 +194,25 @@ def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info
     pq.write_table(pa.table({"image": [1, 2]}), tmp_path / "numbers.parquet")
     pq.write_table(pa.table({"image": ["a.jpg", None]}), tmp_path / "null.parquet")
     (tmp_path / "nothing").mkdir()
-    given = ["rows.csv", "none.csv", "empty.csv", "broken.parquet", "numbers.parquet", "null.parquet", "gone.csv"]
+    given = [
+        "rows.csv",
+        "none.csv",
+        "empty.csv",
+        "broken.parquet",
+        "numbers.parquet",
+        "null.parquet",
+        "gone.csv",
+    ]
     told = []
-    found = names([tmp_path / name for name in [*given, "nothing", "e.jpg"]], info, on_error=told.append)
-    assert [name.removeprefix(f"{tmp_path}/") for name in found] == ["a.jpg", "d.jpg", "a.jpg", "e.jpg"]
+    found = names(
+        [tmp_path / name for name in [*given, "nothing", "e.jpg"]], info, on_error=told.append
+    )
+    assert [name.removeprefix(f"{tmp_path}/") for name in found] == [
+        "a.jpg",
+        "d.jpg",
+        "a.jpg",
+        "e.jpg",
+    ]
     for error, (name, text) in zip(
         map(str, told),
         [
@@ -187,19 +240,28 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     np.savez(tmp_path / "p.npz", x=np.zeros((2, 8, 8, 3), np.uint8), items=np.array(["one", "two"]))
     assert names([tmp_path / "v.npy"], features) == ["v/0", "v/1", "v/2"]
     found = list(Inputs([tmp_path / "p.npz", "also.jpg"], info))
-    assert [item.name for item in found] == ["one", "two", "also.jpg"] and found[0].x.shape == (3, 8, 8)
+    assert [item.name for item in found] == ["one", "two", "also.jpg"] and found[0].x.shape == (
+        3,
+        8,
+        8,
+    )
     with pytest.raises(UserError, match="this model takes pictures"):
         names([tmp_path / "v.npy"], info)
     with pytest.raises(UserError, match="takes x of 4 features"):
         names([tmp_path / "p.npz"], features)
     for other in ("a.jpg", "-", tmp_path):
-        with pytest.raises(UserError, match=f"npy files with x of 4 features; {other} is something else"):
+        with pytest.raises(
+            UserError, match=f"npy files with x of 4 features; {other} is something else"
+        ):
             Inputs([tmp_path / "v.npy", other], features)  # before anything is read
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan
     np.savez(tmp_path / "nan.npz", x=x)
     told = []
-    assert names([tmp_path / "nan.npz"], features, on_error=told.append) == ["nan/0", "nan/2"] and len(told) == 1
+    assert (
+        names([tmp_path / "nan.npz"], features, on_error=told.append) == ["nan/0", "nan/2"]
+        and len(told) == 1
+    )
 
 
 def test_a_folder_that_may_not_be_read_is_told(info, tmp_path, monkeypatch):
@@ -213,5 +275,7 @@ def test_a_folder_that_may_not_be_read_is_told(info, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module.os, "scandir", guarded)
     told = []
-    assert names([tmp_path / "p"], info, on_error=told.append) == [str(tmp_path / "p" / "b" / "2.jpg")]
+    assert names([tmp_path / "p"], info, on_error=told.append) == [
+        str(tmp_path / "p" / "b" / "2.jpg")
+    ]
     assert "p/a: cannot be read (Permission denied)" in str(told[0])

@@ -17,7 +17,10 @@ def sigmoid(z):
 def test_lines_are_applied_as_the_model_applies_them(shape):
     knots = fit_lines(Z, (RNG.random(Z.shape) < sigmoid(2 * Z + 1)).astype(float), shape)
     logits = np.concatenate([Z[:50], 30 * Z[:50]])
-    ours, theirs = apply_lines(logits, knots), Calibration(knots, 4)(torch.from_numpy(logits)).numpy()
+    ours, theirs = (
+        apply_lines(logits, knots),
+        Calibration(knots, 4)(torch.from_numpy(logits)).numpy(),
+    )
     assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-3)
 
 

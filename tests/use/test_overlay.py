@@ -5,11 +5,25 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from spml.use.explain.overlay import NARROWEST, STRENGTH, STRIP, _fitted, _font, colours, overlay, plain, shown
+from spml.use.explain.overlay import (
+    NARROWEST,
+    STRENGTH,
+    STRIP,
+    _fitted,
+    _font,
+    colours,
+    overlay,
+    plain,
+    shown,
+)
 
 
 def test_the_longer_side_is_480_and_none_is_thinner_than_8():
-    for given, size in (((3, 60, 120), (240, 480)), ((3, 960, 480), (480, 240)), ((3, 1, 1000), (8, 480))):
+    for given, size in (
+        ((3, 60, 120), (240, 480)),
+        ((3, 960, 480), (480, 240)),
+        ((3, 1, 1000), (8, 480)),
+    ):
         assert tuple(shown(torch.zeros(given, dtype=torch.uint8)).shape[-2:]) == size
 
 
@@ -30,12 +44,18 @@ def test_weak_evidence_is_seen_too():
     picture = torch.full((3, 40, 480), 130, dtype=torch.uint8)
     drawn = np.asarray(overlay(picture, torch.full((1, 1), 0.4), 4.0, "dog", "0.90", "note"), float)
     tenth = colours(np.full(1, 0.1, np.float32))[0]
-    assert 0.15 < ((130 - drawn[20, 9]) / (130 - tenth)).mean() < 0.2  # of the colour that stands for a tenth
+    assert (
+        0.15 < ((130 - drawn[20, 9]) / (130 - tenth)).mean() < 0.2
+    )  # of the colour that stands for a tenth
 
 
 def test_a_narrow_picture_stands_in_the_middle_over_its_legend():
-    drawn = np.asarray(overlay(torch.zeros(3, 480, 90, dtype=torch.uint8), torch.zeros(1, 1), 1.0, "a", "0.1", ""))
-    assert drawn.shape[1] == NARROWEST and np.flatnonzero((drawn[0] == 0).all(axis=-1)).tolist() == [*range(150, 240)]
+    drawn = np.asarray(
+        overlay(torch.zeros(3, 480, 90, dtype=torch.uint8), torch.zeros(1, 1), 1.0, "a", "0.1", "")
+    )
+    assert drawn.shape[1] == NARROWEST and np.flatnonzero(
+        (drawn[0] == 0).all(axis=-1)
+    ).tolist() == [*range(150, 240)]
 
 
 @pytest.mark.parametrize("name", ["dog", "a very long name of a class " * 9])

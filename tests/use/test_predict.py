@@ -16,15 +16,23 @@ from tests.use.conftest import PICTURES, rows
 
 def test_files_folders_and_tables_give_the_models_probabilities(model, pictures, tmp_path):
     folder = pictures.parent / "photos"
-    for name, given in {"files": sorted(folder.iterdir()), "folder": [folder], "table": [pictures]}.items():
+    for name, given in {
+        "files": sorted(folder.iterdir()),
+        "folder": [folder],
+        "table": [pictures],
+    }.items():
         out = tmp_path / f"{name}.csv"
         assert predict(model, given, out, Options(5)) == 12
         found = {Path(row["image"]).name: row for row in rows(out)}
         assert len(found) == 12 and list(rows(out)[0]) == ["image", "tags", "red", "green", "blue"]
         classifier, _ = load_model(model)
         p = classifier(decode(folder / "3.png", 16)[None]).sigmoid()[0]
-        assert [float(found["3.png"][c]) for c in ("red", "green", "blue")] == pytest.approx(p.tolist(), abs=1e-5)
-        assert ("green" in found["3.png"]["tags"].split("|")) and "blue" not in found["3.png"]["tags"]
+        assert [float(found["3.png"][c]) for c in ("red", "green", "blue")] == pytest.approx(
+            p.tolist(), abs=1e-5
+        )
+        assert ("green" in found["3.png"]["tags"].split("|")) and "blue" not in found["3.png"][
+            "tags"
+        ]
 
 
 def test_parquet_holds_the_same(model, pictures, tmp_path):
@@ -44,7 +52,9 @@ def test_a_bad_picture_is_told_and_the_rest_go_on(model, pictures, tmp_path):
     bad = pictures.parent / "photos" / "5.png"
     bad.write_bytes(bad.read_bytes()[:40])
     told = []
-    written = predict(model, [pictures], tmp_path / "p.csv", on_error=lambda error: told.append(str(error)))
+    written = predict(
+        model, [pictures], tmp_path / "p.csv", on_error=lambda error: told.append(str(error))
+    )
     assert written == 11 and len(told) == 1 and "5.png" in told[0]
     with pytest.raises(DataError):
         predict(model, [pictures], tmp_path / "q.csv")
@@ -53,7 +63,10 @@ def test_a_bad_picture_is_told_and_the_rest_go_on(model, pictures, tmp_path):
 
 def test_features_are_predicted_from_arrays(tmp_path):
     info = ModelInfo(
-        ["a", "b"], "linear", {"kind": "features", "size": None, "upright": True, "features": 4}, [0.5, 0.5]
+        ["a", "b"],
+        "linear",
+        {"kind": "features", "size": None, "upright": True, "features": 4},
+        [0.5, 0.5],
     )
     save_model(tmp_path / "model", Classifier.build("linear", 2, features=4), info)
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32))
@@ -84,7 +97,9 @@ def test_a_table_needs_no_more_than_an_image_column(model, pictures, tmp_path):
     import pyarrow.parquet as pq
 
     names = [f"photos/{i}.jpg" for i in (0, 2)]
-    (pictures.parent / "list.csv").write_text("image;date\n" + "".join(f"{name};today\n" for name in names))
+    (pictures.parent / "list.csv").write_text(
+        "image;date\n" + "".join(f"{name};today\n" for name in names)
+    )
     pq.write_table(pa.table({"image": names, "note": ["a", "b"]}), pictures.parent / "list.parquet")
     for table in ("list.csv", "list.parquet"):
         assert predict(model, [pictures.parent / table], tmp_path / f"{table}.out.csv") == 2
@@ -120,9 +135,15 @@ def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path)
     photo = pictures.parent / "photos" / "3.png"
     plain, steep = make_model("plain"), make_model("steep", calibration=[[[0, 1], [1, 3]]] * 3)
     found = {}
-    for name, folder, raw in (("plain", plain, False), ("steep", steep, False), ("raw", steep, True)):
+    for name, folder, raw in (
+        ("plain", plain, False),
+        ("steep", steep, False),
+        ("raw", steep, True),
+    ):
         predict(folder, [photo], tmp_path / f"{name}.csv", Options(raw=raw))
-        found[name] = np.array([float(rows(tmp_path / f"{name}.csv")[0][c]) for c in ("red", "green", "blue")])
+        found[name] = np.array(
+            [float(rows(tmp_path / f"{name}.csv")[0][c]) for c in ("red", "green", "blue")]
+        )
     logits = np.log(found["plain"] / (1 - found["plain"]))
     assert found["steep"] == pytest.approx(1 / (1 + np.exp(-(2 * logits + 1))), abs=1e-4)
     assert found["raw"] == pytest.approx(found["plain"], abs=1e-6)
@@ -133,12 +154,16 @@ def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_pa
     folder = make_model(classes=["image", "tags", "dog"])
     predict(folder, [pictures], tmp_path / "p.csv")
     first = rows(tmp_path / "p.csv")[0]
-    assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"] and first["image"].endswith("0.jpg")
+    assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"] and first[
+        "image"
+    ].endswith("0.jpg")
 
 
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):
     """Python's own objects, of the whole command; the pictures themselves are bounded by the look-ahead."""
-    monkeypatch.setattr(ahead, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8))
+    monkeypatch.setattr(
+        ahead, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+    )
 
     def peak(count):
         class Paths:
@@ -146,7 +171,9 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
 
             def read1(self, size):
                 given, self.left = min(self.left, 50), self.left - min(self.left, 50)
-                return "".join(f"/pictures/{self.left + i:09d}.jpg\n" for i in range(given)).encode()
+                return "".join(
+                    f"/pictures/{self.left + i:09d}.jpg\n" for i in range(given)
+                ).encode()
 
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Paths()))
         tracemalloc.start()
@@ -162,12 +189,21 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("error", "said", "message"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory"), UserError, "no room for 4 items; give a smaller --batch-size"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory"),
+            UserError,
+            "no room for 4 items; give a smaller --batch-size",
+        ),
         (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
     ],
 )
-def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(monkeypatch, error, said, message):
-    model, info = Classifier.build("tiny", 3), ModelInfo(["a", "b", "c"], "tiny", PICTURES, [0.5] * 3)
+def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(
+    monkeypatch, error, said, message
+):
+    model, info = (
+        Classifier.build("tiny", 3),
+        ModelInfo(["a", "b", "c"], "tiny", PICTURES, [0.5] * 3),
+    )
 
     def fail(x):
         raise error
@@ -180,8 +216,17 @@ def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(monke
 def test_a_gpu_is_given_larger_batches_and_is_left_cores_unless_told(monkeypatch):
     info = ModelInfo(["a"], "tiny", PICTURES, [0.5])
     for cores, on_gpu, on_cpu in ((16, 8, 8), (6, 4, 6), (2, 1, 2), (1, 1, 1)):
-        monkeypatch.setattr("os.sched_getaffinity", lambda process, cores=cores: set(range(cores)), raising=False)
-        assert [reader(info, None, None, device).threads for device in ("cuda", "cpu")] == [on_gpu, on_cpu]
+        monkeypatch.setattr(
+            "os.sched_getaffinity", lambda process, cores=cores: set(range(cores)), raising=False
+        )
+        assert [reader(info, None, None, device).threads for device in ("cuda", "cpu")] == [
+            on_gpu,
+            on_cpu,
+        ]
     assert reader(info, None, 3, "cuda").threads == 3
-    found = [reader(info, given, None, device).batch_size for given in (None, 7) for device in ("cpu", "cuda")]
+    found = [
+        reader(info, given, None, device).batch_size
+        for given in (None, 7)
+        for device in ("cpu", "cuda")
+    ]
     assert found == [32, 64, 7, 7]

@@ -14,7 +14,9 @@ from tests.use.conftest import huge_png, rows
 
 
 def spml(*words, **more):
-    return subprocess.run([sys.executable, "-m", "spml.cli", *map(str, words)], capture_output=True, **more)
+    return subprocess.run(
+        [sys.executable, "-m", "spml.cli", *map(str, words)], capture_output=True, **more
+    )
 
 
 def test_thresholds_and_numbers_of_tags_are_changed_at_predict_time(model, pictures, tmp_path):
@@ -40,7 +42,9 @@ def test_paths_on_standard_input_and_rows_on_standard_output(model, pictures):
     given = "\n".join(map(str, photos)) + "\n"
     done = spml("predict", model, "-", "--out", "-", "--format", "jsonl", input=given.encode())
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [str(photo) for photo in photos]
+    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [
+        str(photo) for photo in photos
+    ]
     given = "".join(f"{photo}\0" for photo in [*photos, pictures.parent / "gone.jpg"])
     done = spml("predict", model, "-", "-0", "--out", "-", input=given.encode())
     assert done.returncode == 2 and len(done.stdout.splitlines()) == 13
@@ -78,7 +82,12 @@ def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys
     assert main(["predict", str(model), str(folder), "--out", str(tmp_path / "o.csv")]) == 2
     error = capsys.readouterr().err
     assert [Path(row["image"]).name for row in rows(tmp_path / "o.csv")] == ["one.png"]
-    for text in ("text.jpg: not a picture", "empty.jpg: the file is empty", "above 179 megapixels", "symbolic links"):
+    for text in (
+        "text.jpg: not a picture",
+        "empty.jpg: the file is empty",
+        "above 179 megapixels",
+        "symbolic links",
+    ):
         assert text in error
     assert "p/up/p: a link to a folder that was already read; not followed" in error
     assert "4 of 5 inputs could not be read" in error and "Traceback" not in error
@@ -97,10 +106,18 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
         return error
 
     assert "already there" in refused()
-    assert main(["predict", str(model), str(pictures), str(out), "--out", str(out), "--overwrite"]) == 2
-    assert "o.csv is one of the inputs and would be replaced; give another --out" in capsys.readouterr().err
+    assert (
+        main(["predict", str(model), str(pictures), str(out), "--out", str(out), "--overwrite"])
+        == 2
+    )
+    assert (
+        "o.csv is one of the inputs and would be replaced; give another --out"
+        in capsys.readouterr().err
+    )
     (tmp_path / "names.txt").write_text("red\nblue\n")
-    assert "2 classes, the model has 3" in refused("--overwrite", "--classes", str(tmp_path / "names.txt"))
+    assert "2 classes, the model has 3" in refused(
+        "--overwrite", "--classes", str(tmp_path / "names.txt")
+    )
     (model / "model.json").write_text(json.dumps({**description, "format": 99}))
     assert "newer version of spml" in refused("--overwrite")
     (model / "model.json").write_text(json.dumps({**description, "classes": ["red", "green"]}))

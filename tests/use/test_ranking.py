@@ -57,7 +57,10 @@ def test_only_unknown_labels_are_ranked_and_ties_go_by_row_and_column(monkeypatc
 
 def test_per_class_and_count_hold_whatever_the_chunks(monkeypatch):
     rng = np.random.default_rng(0)
-    logits, observed = rng.normal(size=(60, 4)).astype(np.float32), rng.integers(-1, 2, (60, 4)).astype(np.int8)
+    logits, observed = (
+        rng.normal(size=(60, 4)).astype(np.float32),
+        rng.integers(-1, 2, (60, 4)).astype(np.int8),
+    )
     scale = Scale(1.0, np.array([0.0, 2.0, -1.0, 0.5]))
     entries = sorted(zip(*np.nonzero(observed == 0), strict=True), key=lambda e: -scale(logits)[e])
     wanted, counts = [], np.zeros(4, int)

@@ -18,7 +18,9 @@ class Recorder:
         self.error, self.recorded, self.replayed = error, [], []
 
     def __call__(self, score, x):
-        assert x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()  # as batches come
+        assert (
+            x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        )  # as batches come
         self.recorded.append(tuple(x.shape))
         if self.error is not None:
             raise self.error
@@ -48,7 +50,9 @@ def test_batches_of_the_prepared_shape_are_replayed_and_others_run_as_they_are(a
     assert recorder.recorded == [SHAPE] and recorder.replayed == [SHAPE] * 2
 
 
-@pytest.mark.parametrize("error", [RuntimeError("operation not permitted when stream is capturing"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("operation not permitted when stream is capturing"), MemoryError()]
+)
 def test_what_cannot_be_recorded_is_run_as_it_is(as_if_on_a_gpu, error):
     score = Replayed(double, "cuda", Recorder(error))
     score.prepare(SHAPE)

@@ -15,7 +15,9 @@ from spml.train import Settings, fit
 from spml.use.review.review import _known, review
 from tests.use import browser as chromium
 
-needs_chromium = pytest.mark.skipif(chromium.found() is None, reason="no chromium is installed, which shows the page")
+needs_chromium = pytest.mark.skipif(
+    chromium.found() is None, reason="no chromium is installed, which shows the page"
+)
 
 
 def table(folder):
@@ -24,15 +26,33 @@ def table(folder):
 
 
 def bytes_of(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
 def run(scenes_file, tmp_path_factory):
     """A run on scenes through the command line, so that its config names the data."""
     folder = tmp_path_factory.mktemp("review") / "run"
-    words = ["--labels", "complete", "--backbone", "tiny", "--epochs", "3", "--batch-size", "32", "--lr", "3e-3"]
-    assert main(["train", str(scenes_file), *words, "--flip", "False", "--quiet", "--out", str(folder)]) == 0
+    words = [
+        "--labels",
+        "complete",
+        "--backbone",
+        "tiny",
+        "--epochs",
+        "3",
+        "--batch-size",
+        "32",
+        "--lr",
+        "3e-3",
+    ]
+    assert (
+        main(
+            ["train", str(scenes_file), *words, "--flip", "False", "--quiet", "--out", str(folder)]
+        )
+        == 0
+    )
     return folder
 
 
@@ -41,21 +61,34 @@ def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, 
     assert "30 labels to look at" in capsys.readouterr().out
     rows = table(tmp_path / "out")
     assert [row["rank"] for row in rows] == [str(i) for i in range(1, 31)]
-    assert sorted((float(row["score"]) for row in rows), reverse=True) == [float(row["score"]) for row in rows]
+    assert sorted((float(row["score"]) for row in rows), reverse=True) == [
+        float(row["score"]) for row in rows
+    ]
     place = {item: i for i, item in enumerate(scenes.observed.items)}
     train = set(scenes.train_rows.tolist())
     for row in rows:
         labels = scenes.observed.rows([place[row["image"]]])[0]
-        assert labels[list(scenes.classes).index(row["class"])] == 0 and place[row["image"]] in train
-        assert [scenes.classes[i] for i in np.flatnonzero(labels == 1)] == row["observed"].split("|")
+        assert (
+            labels[list(scenes.classes).index(row["class"])] == 0 and place[row["image"]] in train
+        )
+        assert [scenes.classes[i] for i in np.flatnonzero(labels == 1)] == row["observed"].split(
+            "|"
+        )
         assert 0 <= float(row["probability"]) <= 1
     page = (tmp_path / "out" / "index.html").read_text()
     cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert [(card["image"], card["name"]) for card in cards] == [(row["image"], row["class"]) for row in rows]
+    assert [(card["image"], card["name"]) for card in cards] == [
+        (row["image"], row["class"]) for row in rows
+    ]
     for card in cards:
-        with Image.open(tmp_path / "out" / card["picture"]) as picture, Image.open(tmp_path / "out" / card["map"]) as m:
+        with (
+            Image.open(tmp_path / "out" / card["picture"]) as picture,
+            Image.open(tmp_path / "out" / card["map"]) as m,
+        ):
             assert picture.size == (card["w"], card["h"]) and m.mode == "RGBA"
-            assert 0 < np.count_nonzero(np.asarray(m)[..., 3] > 5) < m.width * m.height  # somewhere, not everywhere
+            assert (
+                0 < np.count_nonzero(np.asarray(m)[..., 3] > 5) < m.width * m.height
+            )  # somewhere, not everywhere
     assert "http" not in page.replace("http-equiv", "")
 
 
@@ -67,7 +100,21 @@ def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
     assert {row["image"] for row in table(tmp_path / "b")} <= held_out
     everything = review(run, tmp_path / "c", count=10**6, split="all", classes=["one"])
     assert everything == (scenes.observed.labels[:, list(scenes.classes).index("one")] == 0).sum()
-    assert main(["review", str(run), "--out", str(tmp_path / "d"), "--classes", "one, two", "--count", "3"]) == 0
+    assert (
+        main(
+            [
+                "review",
+                str(run),
+                "--out",
+                str(tmp_path / "d"),
+                "--classes",
+                "one, two",
+                "--count",
+                "3",
+            ]
+        )
+        == 0
+    )
     with pytest.raises(UserError, match=r"no class 'tow'; did you mean 'two'\?"):
         review(run, tmp_path / "e", classes=["tow"])
     for words in ({"count": 0}, {"per_class": 0}, {"batch_size": 0}):
@@ -85,9 +132,14 @@ def test_calibration_changes_probabilities_and_not_the_order(run, tmp_path):
     knots = [[[-20.0, 20.0], [-12.0, 8.0]]] * len(info.classes)
     save_model(other / "best", model, replace(info, calibration=knots))
     review(other, tmp_path / "after", count=40)
-    pairs = [[(row["image"], row["class"]) for row in table(tmp_path / name)] for name in ("before", "after")]
+    pairs = [
+        [(row["image"], row["class"]) for row in table(tmp_path / name)]
+        for name in ("before", "after")
+    ]
     assert pairs[0] == pairs[1]
-    assert table(tmp_path / "before")[0]["probability"] > table(tmp_path / "after")[0]["probability"]
+    assert (
+        table(tmp_path / "before")[0]["probability"] > table(tmp_path / "after")[0]["probability"]
+    )
 
 
 def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
@@ -98,11 +150,27 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
     listed = arrays["split"] != "test"
     data, seen = tmp_path / "data.npz", tmp_path / "seen.npz"
     items = np.array([f"scene {i}" for i in range(len(listed))])
-    part = {"x": arrays["x"][listed], "classes": arrays["classes"], "split": arrays["split"][listed]}
+    part = {
+        "x": arrays["x"][listed],
+        "classes": arrays["classes"],
+        "split": arrays["split"][listed],
+    }
     np.savez(seen, labels=observed.labels, items=items[listed], **part)
     coins = np.random.default_rng(5).choice([-1, 1], arrays["labels"].shape).astype(np.int8)
-    noise = np.where(listed[:, None] & ~_pad(observed.labels == 1, len(listed)), coins, arrays["labels"])
-    settings = ["--backbone", "tiny", "--epochs", "2", "--batch-size", "32", "--flip", "False", "--quiet"]
+    noise = np.where(
+        listed[:, None] & ~_pad(observed.labels == 1, len(listed)), coins, arrays["labels"]
+    )
+    settings = [
+        "--backbone",
+        "tiny",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "32",
+        "--flip",
+        "False",
+        "--quiet",
+    ]
     found = {}
     for name, labels in {"true": arrays["labels"], "noise": noise}.items():
         np.savez(data, **{**arrays, "labels": labels, "items": items})
@@ -110,7 +178,9 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
         run, out = tmp_path / name / "run", tmp_path / name / "out"
         assert main(["train", str(data), *words, *settings, "--out", str(run)]) == 0
         assert main(["review", str(run), "--out", str(out), "--count", "60", "--split", "all"]) == 0
-        answers = "image,class,answer\n" + "".join(f"{row['image']},{row['class']},1\n" for row in table(out)[:20])
+        answers = "image,class,answer\n" + "".join(
+            f"{row['image']},{row['class']},1\n" for row in table(out)[:20]
+        )
         (tmp_path / name / "answers.csv").write_text(answers)
         assert main(["review", str(run), "--answers", str(tmp_path / name / "answers.csv")]) == 0
         with np.load(tmp_path / name / "labels.npz") as file:
@@ -165,10 +235,15 @@ def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
         "not JSON": broken("cut", lambda r: (r / "config.json").write_text('{"data":')),
         "newer version": broken("newer", lambda r: edit(r / "best" / "model.json", format=99)),
         "lacks data": broken("bare", lambda r: (r / "config.json").write_text('{"labels": 1}')),
-        "model.safetensors": broken("weights", lambda r: (r / "best" / "model.safetensors").write_bytes(b"cut")),
-        "folder where the run was trained": broken("moved", lambda r: edit(r / "config.json", data="gone.npz")),
+        "model.safetensors": broken(
+            "weights", lambda r: (r / "best" / "model.safetensors").write_bytes(b"cut")
+        ),
+        "folder where the run was trained": broken(
+            "moved", lambda r: edit(r / "config.json", data="gone.npz")
+        ),
         "(the names given) (the data have changed since the run was trained": broken(
-            "classes", lambda r: edit(r / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
+            "classes",
+            lambda r: edit(r / "best" / "model.json", classes=[f"c{i}" for i in range(10)]),
         ),
     }
     for message, folder in cases.items():
@@ -184,15 +259,22 @@ def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
         assert bytes_of(folder) == before or folder == tmp_path
 
 
-def test_a_picture_that_cannot_be_read_is_told_and_left_out(pictures, tmp_path, monkeypatch, capsys):
+def test_a_picture_that_cannot_be_read_is_told_and_left_out(
+    pictures, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(pictures.parent)
     words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
     assert main(["train", "photos.csv", *words]) == 0
     Path("photos/0.jpg").write_bytes(b"\xff\xd8\xff cut")
     assert main(["review", "run", "--out", "out"]) == 2
     told = capsys.readouterr().err
-    assert "left out: photos.csv, line 2: photos/0.jpg" in told and "1 pictures could not be read" in told
-    assert len(table(Path("out"))) == 7 * 2 and "photos/0.jpg" not in {row["image"] for row in table(Path("out"))}
+    assert (
+        "left out: photos.csv, line 2: photos/0.jpg" in told
+        and "1 pictures could not be read" in told
+    )
+    assert len(table(Path("out"))) == 7 * 2 and "photos/0.jpg" not in {
+        row["image"] for row in table(Path("out"))
+    }
     for path in Path("photos").iterdir():
         path.write_bytes(b"")
     with pytest.raises(UserError, match="nothing was written"):
@@ -211,10 +293,22 @@ def test_what_is_known_of_an_item_is_listed_and_of_many_negatives_three():
 
 def test_items_are_scored_in_batches_and_refused_where_they_are_too_many(tmp_path, monkeypatch):
     x, told = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), []
-    np.savez(tmp_path / "f.npz", x=x, labels=(x > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"]))
-    fit(load(tmp_path / "f.npz"), Settings(method="gr", epochs=1, accelerator="cpu"), tmp_path / "run", quiet=True)
+    np.savez(
+        tmp_path / "f.npz", x=x, labels=(x > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"])
+    )
+    fit(
+        load(tmp_path / "f.npz"),
+        Settings(method="gr", epochs=1, accelerator="cpu"),
+        tmp_path / "run",
+        quiet=True,
+    )
     monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3)
-    words = {"count": 1, "per_class": 1, "batch_size": 12, "advance": lambda *what: told.append(what)}
+    words = {
+        "count": 1,
+        "per_class": 1,
+        "batch_size": 12,
+        "advance": lambda *what: told.append(what),
+    }
     assert review(tmp_path / "run", tmp_path / "new" / "out", **words) == 1
     assert told[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
     monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3 - 1)
@@ -225,7 +319,12 @@ def test_items_are_scored_in_batches_and_refused_where_they_are_too_many(tmp_pat
 def test_features_have_cards_without_pictures(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 6)).astype(np.float32)
-    np.savez(tmp_path / "f.npz", x=x, labels=(x[:, :3] > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"]))
+    np.savez(
+        tmp_path / "f.npz",
+        x=x,
+        labels=(x[:, :3] > 0.2).astype(np.int8),
+        classes=np.array(["a", "b", "c"]),
+    )
     settings = Settings(method="gr", epochs=1, accelerator="cpu")
     fit(load(tmp_path / "f.npz"), settings, tmp_path / "run", quiet=True)
     assert review(tmp_path / "run", tmp_path / "out", count=10) == 10
@@ -270,7 +369,10 @@ def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
         browser.press("u")
         assert browser.value(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.press(" ")
-        assert browser.value("getComputedStyle(document.querySelector('#card-0 .map')).display") == "block"
+        assert (
+            browser.value("getComputedStyle(document.querySelector('#card-0 .map')).display")
+            == "block"
+        )
         browser.go((out / "index.html").as_uri())  # what was said is still there
         assert browser.until(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.click("#undo")
@@ -286,11 +388,15 @@ def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
     given = [(0, 1), (3, 1), (4, -1), (5, 1)]
     lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in given]
     assert saved.read_text().splitlines() == ["image,class,answer", *lines]
-    assert main(["review", str(run), "--answers", str(saved), "--out", str(tmp_path / "new.npz")]) == 0
+    assert (
+        main(["review", str(run), "--answers", str(saved), "--out", str(tmp_path / "new.npz")]) == 0
+    )
 
 
 @needs_chromium
-def test_a_long_name_of_a_class_does_not_make_the_page_wider_than_the_window(pictures, tmp_path, monkeypatch):
+def test_a_long_name_of_a_class_does_not_make_the_page_wider_than_the_window(
+    pictures, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("long.csv").write_text(Path("photos.csv").read_text().replace(",red,", f",{'red' * 70},"))
     words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]

@@ -32,27 +32,43 @@ def test_the_endpoint_gives_the_models_probabilities(site, small_model, tmp_path
     shouted = {"Content_Type": "Multipart/Form-Data; boundary=x"}  # its case does not matter
     for body, headers in ((picture(), {}), form(picture()), (form(picture())[0], shouted)):
         status, answer = ask(f"{site}/api/predict", body, **headers)
-        assert status == 200 and answer["classes"] == info.classes and answer["thresholds"] == [0.5] * 3
+        assert (
+            status == 200
+            and answer["classes"] == info.classes
+            and answer["thresholds"] == [0.5] * 3
+        )
         assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
-        assert set(answer["tags"]) == {name for name, p in zip(info.classes, expected, strict=True) if p >= 0.5}
+        assert set(answer["tags"]) == {
+            name for name, p in zip(info.classes, expected, strict=True) if p >= 0.5
+        }
 
 
 def test_thresholds_and_calibration_of_the_model_count(tmp_path):
     lines = [[[-1.0, 1.0], [-9.0, -8.0]], [[-1.0, 1.0], [8.0, 9.0]]]
-    run = write_model(tmp_path / "run" / "best", ["a", "b"], thresholds=[0.0, 1.0], calibration=lines)
+    run = write_model(
+        tmp_path / "run" / "best", ["a", "b"], thresholds=[0.0, 1.0], calibration=lines
+    )
     tagger = Tagger(run.parent, LIMITS)
     seen = tagger.see(picture())
     assert seen.probabilities[0] < 0.01 and seen.probabilities[1] > 0.99
-    assert tagger.answer(seen)["tags"] == ["a"] and tagger.about()["calibrated"] and tagger.name == "run"
+    assert (
+        tagger.answer(seen)["tags"] == ["a"]
+        and tagger.about()["calibrated"]
+        and tagger.name == "run"
+    )
     assert tagger.tags([0.2, 0.9], [0.1, 0.1]) == ["b", "a"]
 
 
 def test_the_model_is_described_without_paths(site, small_model):
     status, answer = ask(f"{site}/api/model")
-    assert status == 200 and answer["classes"][0] == "red" and answer["limits"]["pixels"] == 1_000_000
+    assert (
+        status == 200 and answer["classes"][0] == "red" and answer["limits"]["pixels"] == 1_000_000
+    )
     assert str(small_model.parent) not in json.dumps(answer)
     head = urllib.request.Request(f"{site}/api/model", method="HEAD")
-    with urllib.request.urlopen(head, timeout=60) as found:  # by which others see that a server is up
+    with urllib.request.urlopen(
+        head, timeout=60
+    ) as found:  # by which others see that a server is up
         assert found.status == 200 and not found.read()
 
 
@@ -100,7 +116,10 @@ def test_what_is_no_picture_or_too_large_is_refused_in_one_line(site, data, stat
 
 def test_forms_without_a_file_or_cut_off_are_refused(site):
     body, headers = form(picture())
-    assert ask(f"{site}/api/predict", body.replace(b'; filename="photo.png"', b""), **headers)[0] == 400
+    assert (
+        ask(f"{site}/api/predict", body.replace(b'; filename="photo.png"', b""), **headers)[0]
+        == 400
+    )
     assert ask(f"{site}/api/predict", b"--y\r\nnothing", **headers)[0] == 400
     assert ask(f"{site}/api/predict")[0] == 405
 
@@ -109,7 +128,9 @@ def test_a_body_of_untold_length_is_cut_off_at_the_limit(site):
     connection = http.client.HTTPConnection(site.removeprefix("http://"), timeout=60)
     parts = (b"\0" * 50_000 for _ in range(20))
     try:
-        connection.request("POST", "/api/predict", parts, {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+        connection.request(
+            "POST", "/api/predict", parts, {"Transfer-Encoding": "chunked"}, encode_chunked=True
+        )
         assert connection.getresponse().status == 413
     except (BrokenPipeError, ConnectionResetError):
         pass  # it was refused while we were still sending
@@ -124,9 +145,22 @@ def test_the_page_is_there_and_asks_for_nothing_elsewhere(site):
 
 
 SECRETS = (
-    *("/gradio_api/file=/etc/passwd", "/gradio_api/file=../../../etc/passwd", "/file=/etc/passwd", "/file/etc/passwd"),
-    *("/gradio_api/file=%2Fetc%2Fpasswd", "/gradio_api/proxy=http://127.0.0.1/", "/static/../../../../etc/passwd"),
-    *("/assets/..%2f..%2f..%2f..%2fetc%2fpasswd", "/assets/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/static/%5c..%5cetc"),
+    *(
+        "/gradio_api/file=/etc/passwd",
+        "/gradio_api/file=../../../etc/passwd",
+        "/file=/etc/passwd",
+        "/file/etc/passwd",
+    ),
+    *(
+        "/gradio_api/file=%2Fetc%2Fpasswd",
+        "/gradio_api/proxy=http://127.0.0.1/",
+        "/static/../../../../etc/passwd",
+    ),
+    *(
+        "/assets/..%2f..%2f..%2f..%2fetc%2fpasswd",
+        "/assets/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/static/%5c..%5cetc",
+    ),
     *(
         "/gradio_api/runs",
         "/gradio_api/info",
@@ -135,7 +169,11 @@ SECRETS = (
         "/docs",
         "/openapi.json",
     ),
-    *("/gradio_api/vibe-code", "/gradio_api/stream/a/b/1/playlist-file", "/gradio_api/custom_component/1/client/x/y"),
+    *(
+        "/gradio_api/vibe-code",
+        "/gradio_api/stream/a/b/1/playlist-file",
+        "/gradio_api/custom_component/1/client/x/y",
+    ),
 )
 
 
@@ -143,7 +181,9 @@ SECRETS = (
 def test_no_file_of_the_host_and_no_other_way_in_is_served(site, small_model, path):
     for way in (path, path.replace("/etc/passwd", str(small_model / "model.json"))):
         connection = http.client.HTTPConnection(site.removeprefix("http://"), timeout=60)
-        connection.putrequest("GET", way, skip_host=False)  # as it stands: urllib would tidy the path
+        connection.putrequest(
+            "GET", way, skip_host=False
+        )  # as it stands: urllib would tidy the path
         connection.endheaders()
         answer = connection.getresponse()
         assert answer.status == 404, way
@@ -157,7 +197,9 @@ def test_an_event_that_names_a_file_or_an_address_is_refused(site, path):
     for data in ([file], [[file]], [None, {"a": file}], "no list"):
         event = {"data": data, "fn_index": 0, "session_hash": "s"}
         status, answer = ask(
-            f"{site}/gradio_api/queue/join", json.dumps(event).encode(), Content_Type="application/json"
+            f"{site}/gradio_api/queue/join",
+            json.dumps(event).encode(),
+            Content_Type="application/json",
         )
         assert status == 400 and "not as files" in answer["error"]
     assert ask(f"{site}/gradio_api/queue/join", b"{", Content_Type="application/json")[0] == 400
@@ -176,12 +218,16 @@ def test_a_name_that_is_not_this_machines_is_refused_on_loopback_alone(site, sma
 def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):
     features = {"kind": "features", "size": None, "upright": True, "features": 4}
     save_model(
-        tmp_path / "f", Classifier.build("linear", 2, features=4), ModelInfo(["a", "b"], "linear", features, [0.5] * 2)
+        tmp_path / "f",
+        Classifier.build("linear", 2, features=4),
+        ModelInfo(["a", "b"], "linear", features, [0.5] * 2),
     )
     with pytest.raises(UserError, match="feature vectors; serve shows pictures"):
         Tagger(tmp_path / "f", LIMITS)
     run = write_model(tmp_path / "run")
-    monkeypatch.setattr("spml.use.serve.tagger.class_maps", lambda model, x: (torch.full((1, 3), torch.nan), None))
+    monkeypatch.setattr(
+        "spml.use.serve.tagger.class_maps", lambda model, x: (torch.full((1, 3), torch.nan), None)
+    )
     with pytest.raises(UserError, match="not numbers"):  # told at the start
         Tagger(run, LIMITS)
     monkeypatch.undo()

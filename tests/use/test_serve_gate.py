@@ -13,7 +13,10 @@ PREDICT = "/api/predict"
 def ask(path="/", method="GET", *, chunks=(b"",), headers=(), hosts=None, limit=9, kind="http"):
     """The status and what the application was given; 200 and None where the gate answered nothing."""
     sent, given = [], []
-    waiting = [{"type": "http.request", "body": c, "more_body": i < len(chunks) - 1} for i, c in enumerate(chunks)]
+    waiting = [
+        {"type": "http.request", "body": c, "more_body": i < len(chunks) - 1}
+        for i, c in enumerate(chunks)
+    ]
 
     async def receive():
         return waiting.pop(0) if waiting else {"type": "http.disconnect"}
@@ -32,7 +35,9 @@ def ask(path="/", method="GET", *, chunks=(b"",), headers=(), hosts=None, limit=
     return (sent[0]["status"] if sent else 200), given
 
 
-@pytest.mark.parametrize("path", ["/", "/api/model", "/assets/x.js", "/theme.css", "/gradio_api/heartbeat/7"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/model", "/assets/x.js", "/theme.css", "/gradio_api/heartbeat/7"]
+)
 def test_what_the_page_needs_is_handed_on(path):
     for method in ("GET", "HEAD"):
         assert ask(path, method)[0] == 200
@@ -40,7 +45,15 @@ def test_what_the_page_needs_is_handed_on(path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/gradio_api/upload", "/gradio_api/file=/etc/passwd", "/assets/../x", "/static/a\\b", "/api", "/assets"]
+    "path",
+    [
+        "/gradio_api/upload",
+        "/gradio_api/file=/etc/passwd",
+        "/assets/../x",
+        "/static/a\\b",
+        "/api",
+        "/assets",
+    ],
 )
 def test_all_else_is_not_there(path):
     assert ask(path)[0] == 404
@@ -49,7 +62,10 @@ def test_all_else_is_not_there(path):
 def test_a_picture_comes_whole_to_the_application():
     status, given = ask(PREDICT, "POST", chunks=(b"ab", b"", b"cd"))
     assert status == 200
-    assert given == [{"type": "http.request", "body": b"abcd", "more_body": False}, {"type": "http.disconnect"}]
+    assert given == [
+        {"type": "http.request", "body": b"abcd", "more_body": False},
+        {"type": "http.disconnect"},
+    ]
     assert ask(PREDICT, "GET")[0] == ask(JOIN, "GET")[0] == 405
 
 
@@ -61,7 +77,9 @@ def test_a_request_may_be_as_long_as_the_limit_and_no_longer():
         assert ask(PREDICT, "POST", headers=[(b"Content-Length", told.encode())])[0] == status
     start, end = b'{"data": ["', b'"]}'
     for more, status in ((0, 200), (1, 413)):  # as text a picture takes a third more
-        assert ask(JOIN, "POST", chunks=(start + b"x" * (12 + ROOM - 14 + more) + end,))[0] == status
+        assert (
+            ask(JOIN, "POST", chunks=(start + b"x" * (12 + ROOM - 14 + more) + end,))[0] == status
+        )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,12 @@ def test_a_picture_just_within_the_limits_is_taken_and_a_larger_one_refused(tagg
 
 
 def test_names_of_clients_are_one_short_line(tagger):
-    for name, told in (("/x/y.png", "y.png"), ("a\n b\x1b.png", "a b .png"), ("x" * 99, "x" * 80), ("a/", "picture")):
+    for name, told in (
+        ("/x/y.png", "y.png"),
+        ("a\n b\x1b.png", "a b .png"),
+        ("x" * 99, "x" * 80),
+        ("a/", "picture"),
+    ):
         with pytest.raises(RefusedError) as refused:
             tagger.see(b"", name)
         assert str(refused.value).startswith(f"{told}: ")
@@ -58,13 +63,21 @@ def test_tags_are_those_at_or_above_their_thresholds_the_most_probable_first(tag
 
 def test_it_says_what_predict_says_and_no_path(tagger, make_model, tmp_path):
     (tmp_path / "a.png").write_bytes(png())
-    predict(make_model("again", thresholds=[0.2, 0.6, 0.5]), [tmp_path / "a.png"], tmp_path / "p.csv")
+    predict(
+        make_model("again", thresholds=[0.2, 0.6, 0.5]), [tmp_path / "a.png"], tmp_path / "p.csv"
+    )
     answer = tagger.answer(tagger.see(png()))
     cells = (tmp_path / "p.csv").read_text().splitlines()[1].split(",")
     assert [float(cell) for cell in cells[2:]] == pytest.approx(answer["probabilities"], abs=2e-6)
-    assert set(filter(None, cells[1].split("|"))) == set(answer["tags"]) and answer["thresholds"] == [0.2, 0.6, 0.5]
+    assert set(filter(None, cells[1].split("|"))) == set(answer["tags"]) and answer[
+        "thresholds"
+    ] == [0.2, 0.6, 0.5]
     about = tagger.about()
-    assert about["name"] == "model" and str(tmp_path) not in str(about) and about["calibrated"] is False
+    assert (
+        about["name"] == "model"
+        and str(tmp_path) not in str(about)
+        and about["calibrated"] is False
+    )
     assert about["limits"] == {"bytes": len(png()), "pixels": 60}
 
 

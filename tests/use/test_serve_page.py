@@ -35,7 +35,11 @@ def test_events_of_the_page_stand_whatever_is_sent(small_model):
     tab = page_of(small_model)
     good = base64.b64encode(picture()).decode()
     seen, bars, shown, first = tab.see([0.5] * 3, 0.0, Event(name="a.png", data=good))
-    assert "&lt;b&gt;blue" in bars and "<b>blue" not in bars.replace("<b>&", "") and first in tab.classes
+    assert (
+        "&lt;b&gt;blue" in bars
+        and "<b>blue" not in bars.replace("<b>&", "")
+        and first in tab.classes
+    )
     assert "data:image/png" in shown
     for data, words in (
         (None, "above 0.3 MB"),
@@ -69,24 +73,42 @@ def test_many_classes_share_a_slider(tmp_path):
 def test_the_batch_table_escapes_what_clients_send(small_model):
     from spml.use.serve.page import _table
 
-    rows = [("<i>", [0.9, 0.2, 1.0], ["<b>blue", "red"], None), ("bad", None, [], "<u>"), ("none", [0, 0, 0], [], None)]
+    rows = [
+        ("<i>", [0.9, 0.2, 1.0], ["<b>blue", "red"], None),
+        ("bad", None, [], "<u>"),
+        ("none", [0, 0, 0], [], None),
+    ]
     text = _table(Tagger(small_model, LIMITS), rows)
-    assert "&lt;i&gt;" in text and "<i>" not in text and "<u>" not in text and "no class reaches" in text
+    assert (
+        "&lt;i&gt;" in text
+        and "<i>" not in text
+        and "<u>" not in text
+        and "no class reaches" in text
+    )
     data = base64.b64decode(text.partition("base64,")[2].partition('"')[0]).decode()
-    assert data.splitlines()[1] == "<i>,red|<b>blue,0.900000,0.200000,1.000000" and len(data.splitlines()) == 3
+    assert (
+        data.splitlines()[1] == "<i>,red|<b>blue,0.900000,0.200000,1.000000"
+        and len(data.splitlines()) == 3
+    )
 
 
-def test_the_batch_table_is_the_file_of_predict_where_rounded_probabilities_would_not_reach_thresholds(tmp_path):
+def test_the_batch_table_is_the_file_of_predict_where_rounded_probabilities_would_not_reach_thresholds(
+    tmp_path,
+):
     from spml.use.predict.predict import predict
     from spml.use.serve.page import _table
 
     low = [[[0.0, 1.0], [-16.0, -15.0]]] * 3
-    run = write_model(tmp_path / "run", ["image", "class", "tags"], thresholds=[0.1, 1e-8, 1e-8], calibration=low)
+    run = write_model(
+        tmp_path / "run", ["image", "class", "tags"], thresholds=[0.1, 1e-8, 1e-8], calibration=low
+    )
     (tmp_path / "a.png").write_bytes(picture())
     predict(run, [tmp_path / "a.png"], tmp_path / "tags.csv")
     tagger = Tagger(run, LIMITS)
     answer = tagger.answer(tagger.see(picture()))
-    text = _table(tagger, [(str(tmp_path / "a.png"), answer["probabilities"], answer["tags"], None)])
+    text = _table(
+        tagger, [(str(tmp_path / "a.png"), answer["probabilities"], answer["tags"], None)]
+    )
     data = base64.b64decode(text.partition("base64,")[2].partition('"')[0])
     assert data == (tmp_path / "tags.csv").read_bytes()
     assert b"class:image" in data and b"a.png,class|tags,0.000000" in data
@@ -100,7 +122,10 @@ def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, sc
     Image.fromarray(load_sample_image("china.jpg")).save(tmp_path / "photo.jpg")
     (tmp_path / "text.jpg").write_text("no picture")
     folder = tmp_path / "browser"
-    with served(finished, limits=Limits()) as site, browser.Browser(browser.found(), folder) as page:
+    with (
+        served(finished, limits=Limits()) as site,
+        browser.Browser(browser.found(), folder) as page,
+    ):
         page.go(site)
         page.until("document.querySelector('.spml-drop') != null")
         page.value(
@@ -131,7 +156,11 @@ def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, sc
         page.until("document.querySelector('.spml-drop input[multiple]') != null")
         page.choose(".spml-drop input[multiple]", tmp_path / "scene.png", tmp_path / "text.jpg")
         page.until("document.querySelectorAll('.spml-table tr').length == 3")
-        assert "text.jpg: not a picture" in page.value("document.querySelector('.spml-table').innerText")
+        assert "text.jpg: not a picture" in page.value(
+            "document.querySelector('.spml-table').innerText"
+        )
         assert {
-            url.partition("?")[0] for url in page.requests if not url.startswith((site, "data:", "about:"))
+            url.partition("?")[0]
+            for url in page.requests
+            if not url.startswith((site, "data:", "about:"))
         } == set()

@@ -33,7 +33,9 @@ def test_thresholds_are_given_for_all_classes_for_one_or_in_a_file(tmp_path):
     assert parse_thresholds(["0.3", "dog=0.9"], INFO) == {0: 0.9, 1: 0.3, 2: 0.3}
     assert parse_thresholds(["dog=0.9", "0.3"], INFO) == {0: 0.3, 1: 0.3, 2: 0.3}
     assert parse_thresholds(["a=b=0.2", str(file)], INFO) == {2: 0.0, 1: 0.25}
-    file.write_text(json.dumps({"classes": ["cat", "dog"], "thresholds": [0.1, 0.2], "backbone": "tiny"}))
+    file.write_text(
+        json.dumps({"classes": ["cat", "dog"], "thresholds": [0.1, 0.2], "backbone": "tiny"})
+    )
     assert parse_thresholds([str(file)], INFO) == {1: 0.1, 0: 0.2}
 
 
@@ -79,7 +81,11 @@ def test_the_most_probable_classes_by_number():
     assert tagged(top_k=2) == [[0, 1], [1, 0], [2, 0]]
     assert tagged(at_least=1) == [[0], [1], [0, 1, 2]]
     assert tagged(at_least=2) == [[0, 1], [1, 0], [0, 1, 2]]
-    assert tagged("a=b=0.0", "dog=1", "cat=1", at_least=2) == [[2, 0], [2, 1], [2, 0]]  # those that reach theirs stay
+    assert tagged("a=b=0.0", "dog=1", "cat=1", at_least=2) == [
+        [2, 0],
+        [2, 1],
+        [2, 0],
+    ]  # those that reach theirs stay
 
 
 def test_a_probability_that_is_the_threshold_reaches_it():
@@ -88,7 +94,15 @@ def test_a_probability_that_is_the_threshold_reaches_it():
 
 
 @pytest.mark.parametrize(
-    "rule", [{}, {"top_k": 1}, {"top_k": 3}, {"at_least": 3}, {"given": {0: 0.5}}, {"given": {0: 0.5}, "at_least": 1}]
+    "rule",
+    [
+        {},
+        {"top_k": 1},
+        {"top_k": 3},
+        {"at_least": 3},
+        {"given": {0: 0.5}},
+        {"given": {0: 0.5}, "at_least": 1},
+    ],
 )
 def test_rules_that_can_be_meant_are_taken(rule):
     Rule(**{"given": {}, **rule}).check(INFO)
@@ -96,7 +110,8 @@ def test_rules_that_can_be_meant_are_taken(rule):
 
 def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "spml.use.predict.tagging.read_info", lambda run: replace(INFO, classes=["dog", "cat", "salt, pepper"])
+        "spml.use.predict.tagging.read_info",
+        lambda run: replace(INFO, classes=["dog", "cat", "salt, pepper"]),
     )
     assert named_classes(None, tmp_path) == []
     assert named_classes("dog", tmp_path) == ["dog"]

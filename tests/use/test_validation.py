@@ -52,7 +52,14 @@ def test_a_run_of_observed_labels_is_read_with_them_and_one_that_does_not_say_is
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"selection": "observed"}))
     assert read_validation(run).kind == "observed"
-    for lacking in ("selection", "data", "method", "epochs"):  # the last three are the card's, written at the end
-        (run / "config.json").write_text(json.dumps({name: config[name] for name in config if name != lacking}))
+    for lacking in (
+        "selection",
+        "data",
+        "method",
+        "epochs",
+    ):  # the last three are the card's, written at the end
+        (run / "config.json").write_text(
+            json.dumps({name: config[name] for name in config if name != lacking})
+        )
         with pytest.raises(UserError, match=f"lacks {lacking}"):
             read_validation(run)

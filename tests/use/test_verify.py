@@ -19,10 +19,14 @@ def test_batches_and_sizes_of_many_kinds_are_tried(make_model, tmp_path):
 
     assert verify(model, info, run, tmp_path / "m") < 1e-6
     assert [tuple(x.shape) for x in given] == [
-        (batch, *shape, 3) for batch in (1, 2, 5) for shape in ((16, 16), (1, 1), (37, 90), (480, 360))
+        (batch, *shape, 3)
+        for batch in (1, 2, 5)
+        for shape in ((16, 16), (1, 1), (37, 90), (480, 360))
     ]
     assert all(x.dtype == torch.uint8 for x in given)
-    assert given[3].min() < 60 and given[3].max() > 190 and given[3].float().std() > 20  # pictures, not one grey
+    assert (
+        given[3].min() < 60 and given[3].max() > 190 and given[3].float().std() > 20
+    )  # pictures, not one grey
     assert not torch.equal(given[4][0], given[4][1])
     features, about = load_model(make_model("features", features=4))
     assert verify(features, about, Portable(features, about).eval(), tmp_path / "m") < 1e-6

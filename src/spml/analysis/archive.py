@@ -15,7 +15,16 @@ from spml.runs.files import demand, read_history, read_json
 from spml.runs.settings import UNNAMED
 
 # what may differ between the runs of one study, and what is of one machine alone
-_OWN = ("method", "options", "seed", "side_information", "versions", "command", "accelerator", "precision")
+_OWN = (
+    "method",
+    "options",
+    "seed",
+    "side_information",
+    "versions",
+    "command",
+    "accelerator",
+    "precision",
+)
 _PLACE = ("root", "val", "test", "observe", "device", "sample_sha256")
 
 
@@ -46,9 +55,9 @@ class Made:
     def of(self, case: Case) -> bool:
         """Whether it trained what the case says."""
         data = str(self.config["data"])
-        return case.method == self.config["method"] and trimmed(case.method, data, self.config["options"]) == trimmed(
-            case.method, data, case.options
-        )
+        return case.method == self.config["method"] and trimmed(
+            case.method, data, self.config["options"]
+        ) == trimmed(case.method, data, case.options)
 
 
 def find(folder: Path) -> tuple[list[Made], list[str]]:
@@ -83,7 +92,11 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
 
 def _check(config: Any, result: Any, where: Path) -> None:
     """Raise UserError where it cannot be told what was trained, or what came of it."""
-    demand(config if isinstance(config, dict) else {}, ("data", "method", "options"), f"{where}: its configuration")
+    demand(
+        config if isinstance(config, dict) else {},
+        ("data", "method", "options"),
+        f"{where}: its configuration",
+    )
     check_result(result, where)
 
 
@@ -91,7 +104,9 @@ def _files(folder: Path, places: Sequence[str], pattern: str) -> list[Path]:
     return [path for place in places for path in sorted((folder / place).glob(pattern))]
 
 
-def comparable(made: Iterable[Made], cases: Sequence[Case], given: Mapping[str, Any] | None = None) -> list[Made]:
+def comparable(
+    made: Iterable[Made], cases: Sequence[Case], given: Mapping[str, Any] | None = None
+) -> list[Made]:
     """The runs of one setting and seed: of all that are there, the one with most of the cases.
 
     Of several with as many, that of the lower seed counts, and then the one with the higher validation figures.

@@ -101,7 +101,9 @@ def ratios(confidence: Floats, positive: npt.NDArray[np.bool_], a: float, epoch:
         share=float(positive.mean()),
         higher=float(roc_auc_score(positive, confidence)),
         constant_p=constant_p(positives, labels),
-        rank_correlation=float(spearmanr(mean[counted], ratio[counted]).statistic) if moves else None,
+        rank_correlation=float(spearmanr(mean[counted], ratio[counted]).statistic)
+        if moves
+        else None,
         distance=float(np.average(np.abs(ratio - expected), weights=labels)),
         within=float(inside.mean()) if counted.any() else 0.0,
     )
@@ -132,7 +134,9 @@ def constant_p(positives: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) 
     return float(chi2_contingency(np.stack([hits, total - hits]), correction=False).pvalue)
 
 
-def wilson(positives: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], z: float = 1.96) -> tuple[Floats, Floats]:
+def wilson(
+    positives: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], z: float = 1.96
+) -> tuple[Floats, Floats]:
     """Interval of a share."""
     share = positives / labels
     middle = (share + z**2 / (2 * labels)) / (1 + z**2 / labels)

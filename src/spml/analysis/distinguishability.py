@@ -53,7 +53,9 @@ def distinguishability(unknown: Unknown) -> Distinguishability:
         confidence = unknown.at(epoch)
         distances.append(float(wasserstein_distance(confidence[positive], confidence[~positive])))
     confidence = unknown.at(best)
-    counts = [np.histogram(confidence[kind], BINS, (0, 1))[0].tolist() for kind in (positive, ~positive)]
+    counts = [
+        np.histogram(confidence[kind], BINS, (0, 1))[0].tolist() for kind in (positive, ~positive)
+    ]
     return Distinguishability(
         method=str(unknown.result["method"]),
         run=unknown.folder.name,

@@ -45,9 +45,15 @@ class Source:
 
         there = [run for run in self.made if run.folder is not None]
         group = comparable(there, SCORED, self.given)
-        found = [run.folder for case in SCORED if (run := the(case, group)) is not None and run.folder is not None]
+        found = [
+            run.folder
+            for case in SCORED
+            if (run := the(case, group)) is not None and run.folder is not None
+        ]
         if len(found) < len(SCORED):
-            raise UserError("it needs finished runs of gr and of an in one setting, with their scores")
+            raise UserError(
+                "it needs finished runs of gr and of an in one setting, with their scores"
+            )
         return [unknown_labels(folder) for folder in found]
 
 
@@ -97,7 +103,9 @@ def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
         raise UserError("it needs runs of gr with the settings of the grid")
     kinds = {run.result.get("selection") for run in group}
     plots.draw_sensitivity(found, *files, chosen_by=f"validation {chosen_by(kinds)}")
-    return [asdict(study) for study in found], "" if done == every else f"{done} of {every} settings were run"
+    return [
+        asdict(study) for study in found
+    ], "" if done == every else f"{done} of {every} settings were run"
 
 
 def _distinguishability(source: Source, files: Sequence[Path]) -> Drawn:
@@ -165,8 +173,14 @@ def draw(figure: Figure, source: Source, folder: Path) -> str:
     """Write the figure and its data beside; a sentence on what is wanting in it, if anything is."""
     study, wanting = figure.draw(source, files_of(figure, folder))
     about = {"figure": figure.name, "made_by": MAKER, "wanting": wanting}
-    lines = [f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in about.items()]
-    write_text(folder / f"{figure.name}.json", "{\n" + ",\n".join(lines) + ',\n  "study": ' + _text(study) + "\n}\n")
+    lines = [
+        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+        for name, value in about.items()
+    ]
+    write_text(
+        folder / f"{figure.name}.json",
+        "{\n" + ",\n".join(lines) + ',\n  "study": ' + _text(study) + "\n}\n",
+    )
     return wanting
 
 
@@ -174,7 +188,11 @@ def _text(study: Any) -> str:
     """JSON with a line for each part of a list, numbers to seven digits."""
     short = _rounded(study)
     if isinstance(short, list):
-        return "[\n" + ",\n".join(f"    {json.dumps(part, ensure_ascii=False)}" for part in short) + "\n  ]"
+        return (
+            "[\n"
+            + ",\n".join(f"    {json.dumps(part, ensure_ascii=False)}" for part in short)
+            + "\n  ]"
+        )
     return json.dumps(short, ensure_ascii=False)
 
 

@@ -47,10 +47,18 @@ def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
             ax.plot(curve.p, curve.values, linewidth=1.6, label=curve.label, **_look(number))
         ax.set_xlim(0, 1)
         _axes(ax, "confidence p of an unknown label", "gradient with respect to the logit")
-        ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, handlelength=2.6, columnspacing=1.2)
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1),
+            ncols=2,
+            handlelength=2.6,
+            columnspacing=1.2,
+        )
 
 
-def draw_sensitivity(studies: Sequence[Sensitivity], *files: Path, chosen_by: str = "validation mAP") -> None:
+def draw_sensitivity(
+    studies: Sequence[Sensitivity], *files: Path, chosen_by: str = "validation mAP"
+) -> None:
     """A pair of axes for each study: mAP by hyper-parameter, AN and EM as levels; moving q3 by epoch.
 
     Args:
@@ -68,7 +76,11 @@ def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     lines = list(dict.fromkeys(point.line for point in study.points))
     ends: list[End] = []
     for number, line in enumerate(lines):
-        found = [(p.x, value) for p in study.done if p.line == line and (value := figure_of(p, tested)) is not None]
+        found = [
+            (p.x, value)
+            for p in study.done
+            if p.line == line and (value := figure_of(p, tested)) is not None
+        ]
         if not found:
             continue
         x, y = zip(*sorted(found), strict=True)
@@ -94,12 +106,24 @@ def _moving(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     """The validation figure by epoch: what differs is when q3 has which value."""
     ends = []
     for number, point in enumerate(study.points):
-        curve = [(epoch, value) for epoch, value in enumerate(point.by_epoch) if epoch and value is not None]
+        curve = [
+            (epoch, value)
+            for epoch, value in enumerate(point.by_epoch)
+            if epoch and value is not None
+        ]
         if not curve:
             continue
         epochs, values = zip(*curve, strict=True)
-        ax.plot(epochs, values, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number))
-        ends.append((values[-1], point.line.replace("q3 from ", "q3 ").replace(" to ", "→"), Look(number).colour))
+        ax.plot(
+            epochs, values, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number)
+        )
+        ends.append(
+            (
+                values[-1],
+                point.line.replace("q3 from ", "q3 ").replace(" to ", "→"),
+                Look(number).colour,
+            )
+        )
     last = max((len(point.by_epoch) - 1 for point in study.points), default=1)
     ax.set_xlim(0.7, max(last, 1) + 0.3)
     whole_epochs(ax)

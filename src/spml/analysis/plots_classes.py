@@ -32,7 +32,12 @@ def draw_classes(found: Statistics, *out: Path) -> None:
         line = (ax.axvline if few else ax.axhline)(number, color=INK, linestyle="--", linewidth=1.2)
         ax.grid(axis="x" if few else "y")
         handles, labels = ax.get_legend_handles_labels()
-        place: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": 4}
+        place: Any = {
+            "loc": "lower left",
+            "bbox_to_anchor": (0, 1),
+            "borderaxespad": 0.2,
+            "ncols": 4,
+        }
         ax.legend([*handles, line], [*labels, f"training images: {number:,}"], **place)
 
 
@@ -42,14 +47,29 @@ def _bars(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
     ax.barh(place, seen, height=0.7, color=SEEN, label=_name(found))
     if found.missing is not None:
         missing = found.missing[order]
-        look: Any = {"facecolor": "#f7d9c4", "edgecolor": MISSING, "hatch": "////", "linewidth": 0.7}
+        look: Any = {
+            "facecolor": "#f7d9c4",
+            "edgecolor": MISSING,
+            "hatch": "////",
+            "linewidth": 0.7,
+        }
         ax.barh(place, missing, left=seen, height=0.7, label="positives missing", **look)
     box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
     for row, i in enumerate(order):
-        text = f"{found.seen[i]:,}" if found.missing is None else f"{found.seen[i]:,} + {found.missing[i]:,}"
+        text = (
+            f"{found.seen[i]:,}"
+            if found.missing is None
+            else f"{found.seen[i]:,} + {found.missing[i]:,}"
+        )
         inside = found.total[i] > 0.8 * found.images["train"]
         shift, side = ((-5, 0), "right") if inside else ((5, 0), "left")
-        put: Any = {"textcoords": "offset points", "va": "center", "ha": side, "fontsize": 8, "bbox": box}
+        put: Any = {
+            "textcoords": "offset points",
+            "va": "center",
+            "ha": side,
+            "fontsize": 8,
+            "bbox": box,
+        }
         ax.annotate(text, (found.total[i], row), shift, **put)
     ax.set_yticks(place, [_short(found.classes[i]) for i in order], color=INK)
     ax.set_ylim(len(order) - 0.4, -0.6)
@@ -66,7 +86,13 @@ def _curves(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
     if found.missing is not None:
         ax.plot(rank, found.seen[order], color=SEEN, label="positives seen", **dots)
         ax.plot(rank, found.missing[order], color=MISSING, label="positives missing", **dots)
-    ax.plot(rank, found.total[order], color=INK, linewidth=0.8, label="both" if found.complete else _name(found))
+    ax.plot(
+        rank,
+        found.total[order],
+        color=INK,
+        linewidth=0.8,
+        label="both" if found.complete else _name(found),
+    )
     ax.set_yscale("symlog", linthresh=1)
     ax.set_ylim(0, found.images["train"] * 1.6)
     ax.set_xlim(0, len(order) + 1)

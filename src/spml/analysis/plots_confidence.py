@@ -25,7 +25,11 @@ def draw_distinguishability(found: Sequence[Distinguishability], *files: Path) -
     with printed(*files, size=(PAGE, 2.7), font=FONT) as figure:
         axes = figure.subplots(1, 1 + len(found), width_ratios=[1.15] + [1.0] * len(found))
         _distances(axes[0], found)
-        top = max(_shares(counts).max() for one in found for counts in (one.positive_counts, one.negative_counts))
+        top = max(
+            _shares(counts).max()
+            for one in found
+            for counts in (one.positive_counts, one.negative_counts)
+        )
         for ax, one in zip(axes[1:], found, strict=True):
             _histogram(ax, one, top)
             if ax is axes[1]:
@@ -35,11 +39,29 @@ def draw_distinguishability(found: Sequence[Distinguishability], *files: Path) -
 def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
     for number, one in enumerate(found):
         look = Look(number)
-        ax.plot(one.epochs, one.distances, color=look.colour, linestyle=look.line, marker=look.marker, markersize=4)
-        ax.plot([one.best_epoch], [one.best_distance], "o", markersize=9, color=look.colour, fillstyle="none")
+        ax.plot(
+            one.epochs,
+            one.distances,
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            markersize=4,
+        )
+        ax.plot(
+            [one.best_epoch],
+            [one.best_distance],
+            "o",
+            markersize=9,
+            color=look.colour,
+            fillstyle="none",
+        )
     ax.set_ylim(0)
     ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) + 0.4)
-    name_ends(ax, [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)], 1.01)
+    name_ends(
+        ax,
+        [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)],
+        1.01,
+    )
     whole_epochs(ax)
     ax.grid(axis="y")
     ax.tick_params(length=0)
@@ -53,10 +75,21 @@ def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
     edges = np.linspace(0, 1, len(one.positive_counts) + 1)
     groups = (
         (one.positive_counts, one.positives, "positive", _positive()),
-        (one.negative_counts, one.negatives, "negative", {"edgecolor": COLOURS[1], "linewidth": 1.4}),
+        (
+            one.negative_counts,
+            one.negatives,
+            "negative",
+            {"edgecolor": COLOURS[1], "linewidth": 1.4},
+        ),
     )
     for counts, number, name, look in groups:
-        ax.stairs(_shares(counts), edges, fill=name == "positive", label=f"{name}, {count(number)}", **look)
+        ax.stairs(
+            _shares(counts),
+            edges,
+            fill=name == "positive",
+            label=f"{name}, {count(number)}",
+            **look,
+        )
     ax.set_yscale("log")
     ax.set_ylim(0.003, top * 1.6)
     ax.set_xlim(0, 1)
@@ -65,7 +98,13 @@ def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.tick_params(length=0)
     ax.set_xlabel(f"confidence, {one.method.upper()}, epoch {one.best_epoch}")
-    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.98), handlelength=1.4, borderpad=0.2, labelspacing=0.2)
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.98),
+        handlelength=1.4,
+        borderpad=0.2,
+        labelspacing=0.2,
+    )
 
 
 def _shares(counts: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -79,9 +118,17 @@ def _positive() -> dict[str, Any]:
 
 def draw_assumptions(found: Sequence[Assumptions], *files: Path) -> None:
     """FN / (FN + TN) by confidence: before training, where all runs are alike, and after it for each run."""
-    panels = [(f"before training, {_methods(found)}", found[0].before, found[0].a)] if _alike(found) else []
-    panels = panels or [(f"{one.method.upper()}, before training", one.before, one.a) for one in found]
-    panels += [(f"{one.method.upper()}, after epoch {one.after.epoch}", one.after, one.a) for one in found]
+    panels = (
+        [(f"before training, {_methods(found)}", found[0].before, found[0].a)]
+        if _alike(found)
+        else []
+    )
+    panels = panels or [
+        (f"{one.method.upper()}, before training", one.before, one.a) for one in found
+    ]
+    panels += [
+        (f"{one.method.upper()}, after epoch {one.after.epoch}", one.after, one.a) for one in found
+    ]
     rows = 1 if len(panels) <= 3 else 2
     columns = -(-len(panels) // rows)
     with printed(*files, size=(PAGE, 2.6 * rows), font=FONT) as figure:
@@ -106,11 +153,23 @@ def _ratios(ax: Axes, ratios: Ratios, a: float) -> None:
     ratio, confidence = np.asarray(ratios.positives) / labels, np.asarray(ratios.confidence)
     few = labels < FEWEST
     grid = np.linspace(0, 1, 101)
-    ax.plot(grid, posterior(grid, a), color=COLOURS[1], linewidth=1.5, label="k̂ of Eq. (kx)", zorder=1)
-    ax.axhline(ratios.share, color=INK, linewidth=1.0, linestyle="--", label="all bins together", zorder=1)
-    dots: Any = {"linestyle": "", "marker": "o", "markersize": 3.2, "markeredgewidth": 0.8, "color": COLOURS[0]}
+    ax.plot(
+        grid, posterior(grid, a), color=COLOURS[1], linewidth=1.5, label="k̂ of Eq. (kx)", zorder=1
+    )
+    ax.axhline(
+        ratios.share, color=INK, linewidth=1.0, linestyle="--", label="all bins together", zorder=1
+    )
+    dots: Any = {
+        "linestyle": "",
+        "marker": "o",
+        "markersize": 3.2,
+        "markeredgewidth": 0.8,
+        "color": COLOURS[0],
+    }
     ax.plot(confidence[~few], ratio[~few], label="a bin", **dots)
-    ax.plot(confidence[few], ratio[few], fillstyle="none", label=f"fewer than {FEWEST} labels", **dots)
+    ax.plot(
+        confidence[few], ratio[few], fillstyle="none", label=f"fewer than {FEWEST} labels", **dots
+    )
     ax.set_xlim(0, 1)
     ax.set_ylim(-0.03, 1.03)
     ax.grid(axis="y")

@@ -86,7 +86,10 @@ STUDIES = (
         "epoch",
         (
             *(_moving(f"q3 = {q3:g}", q3) for q3 in (1.0, 0.01)),
-            *(_moving(f"q3 from {start:g} to {end:g}", (start, end)) for start, end in ((0.01, 1.0), (1.0, 0.01))),
+            *(
+                _moving(f"q3 from {start:g} to {end:g}", (start, end))
+                for start, end in ((0.01, 1.0), (1.0, 0.01))
+            ),
         ),
     ),
 )
@@ -94,13 +97,20 @@ STUDIES = (
 
 def short_form() -> tuple[Study, ...]:
     """The same studies at the corners of their grids, for a first look."""
-    return tuple(study if study.name == MOVES else replace(study, points=_corners(study)) for study in STUDIES)
+    return tuple(
+        study if study.name == MOVES else replace(study, points=_corners(study))
+        for study in STUDIES
+    )
 
 
 def _corners(study: Study) -> tuple[Point, ...]:
     lines, places = [point.line for point in study.points], [point.x for point in study.points]
     ends = {lines[0], lines[-1]}
-    return tuple(point for point in study.points if point.line in ends and point.x in (min(places), max(places)))
+    return tuple(
+        point
+        for point in study.points
+        if point.line in ends and point.x in (min(places), max(places))
+    )
 
 
 @dataclass(frozen=True)
@@ -167,4 +177,6 @@ def _found(line: str, x: float, case: Case, made: Sequence[Made]) -> Found:
     if run is None:
         return Found(line, x, case.label)
     by_epoch = tuple(record.get("val_map") for record in run.history)
-    return Found(line, x, case.label, run.name, run.result.get("test_map"), run.result["val_map"], by_epoch)
+    return Found(
+        line, x, case.label, run.name, run.result.get("test_map"), run.result["val_map"], by_epoch
+    )

@@ -61,7 +61,9 @@ class Unknown:
             raise UserError(f"{path} is not there: the run's scores of epoch {epoch} are needed")
         logits = arrays["logits"]
         if logits.shape != self.mask.shape:
-            raise UserError(f"{path}: logits of shape {logits.shape} do not fit the labels {self.mask.shape}")
+            raise UserError(
+                f"{path}: logits of shape {logits.shape} do not fit the labels {self.mask.shape}"
+            )
         confidence = sigmoid(logits[self.mask])
         if not np.isfinite(confidence).all():
             raise UserError(f"{path} holds scores that are not numbers: the run has diverged")
@@ -77,9 +79,13 @@ def unknown_labels(folder: Path) -> Unknown:
         raise UserError(f"{folder} has no labels.npz and observed.npz with validation labels")
     observed = stored["observed"][stored["val_rows"]]
     if observed.shape != truth.shape:
-        raise UserError(f"{folder}: validation labels {truth.shape} do not fit those observed {observed.shape}")
+        raise UserError(
+            f"{folder}: validation labels {truth.shape} do not fit those observed {observed.shape}"
+        )
     mask = observed == 0
     if set(truth[mask].tolist()) != {1, -1}:
-        raise UserError(f"{folder}: the study needs complete validation labels, with positives that were not drawn")
+        raise UserError(
+            f"{folder}: the study needs complete validation labels, with positives that were not drawn"
+        )
     config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
     return Unknown(folder, mask, truth[mask] == 1, int((observed == 1).sum()), config, result)

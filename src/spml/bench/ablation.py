@@ -37,7 +37,9 @@ def ablation_cases(a: float | None) -> tuple[Case, ...]:
     from spml import losses
 
     rows = [Case("AN", "an", space=losses.space("an"))]
-    marks = sorted(product((True, False), repeat=3), key=lambda row: (sum(row), [not mark for mark in row]))
+    marks = sorted(
+        product((True, False), repeat=3), key=lambda row: (sum(row), [not mark for mark in row])
+    )
     rows += [_case(dict(zip(PARTS, row, strict=True))) for row in marks]
     rows.append(Case("k̂ ○, v ○, L ✓", "gr_learnable", space=losses.space("gr_learnable")))
     if a is not None:
@@ -58,11 +60,17 @@ def observed_share(experiment: Experiment) -> float | None:
     return round(float(1 / mean), 4) if mean > 1 else None
 
 
-def _case(marks: dict[str, bool], label: str | None = None, options: dict[str, Any] | None = None) -> Case:
+def _case(
+    marks: dict[str, bool], label: str | None = None, options: dict[str, Any] | None = None
+) -> Case:
     from spml import losses
 
     gr = losses.space("gr")
-    dimensions = {"k̂": ("beta", gr.dimensions["beta"]), "v": ("alpha", gr.dimensions["alpha"]), "L": ("q", ROBUST)}
+    dimensions = {
+        "k̂": ("beta", gr.dimensions["beta"]),
+        "v": ("alpha", gr.dimensions["alpha"]),
+        "L": ("q", ROBUST),
+    }
     alternatives = {"k̂": gr.alternatives, **ALTERNATIVES}
     checked = [part for part in PARTS if marks.get(part)]
     crosses: dict[str, Any] = {}

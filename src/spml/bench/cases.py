@@ -22,7 +22,9 @@ def paper_methods() -> list[str]:
     return [name for name in TABLE_2 if name in known]
 
 
-def method_cases(methods: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> tuple[Case, ...]:
+def method_cases(
+    methods: Sequence[str], options: Mapping[str, Mapping[str, Any]]
+) -> tuple[Case, ...]:
     """A row for each method.
 
     Args:
@@ -34,4 +36,6 @@ def method_cases(methods: Sequence[str], options: Mapping[str, Mapping[str, Any]
     for name in methods:
         losses.check_options(name, options.get(name, {}))
     given = {name: dict(options.get(name, {})) for name in methods}
-    return tuple(Case(name, name, own, space=losses.space(name).without(own)) for name, own in given.items())
+    return tuple(
+        Case(name, name, own, space=losses.space(name).without(own)) for name, own in given.items()
+    )

@@ -22,8 +22,14 @@ FIGURES = ("val_map", "test_map", "best_epoch", "seconds")
 def write_collected(path: Path, stored: Mapping[str, Any]) -> None:
     """What `tables.collected` gives, a line for each run."""
     rows = ",\n".join(f"    {_line(row)}" for row in stored["rows"])
-    runs = ",\n".join(f"    {json.dumps(name)}: {_line(record)}" for name, record in stored["runs"].items())
-    rest = "".join(f"  {json.dumps(name)}: {_line(stored[name])},\n" for name in stored if name not in ("rows", "runs"))
+    runs = ",\n".join(
+        f"    {json.dumps(name)}: {_line(record)}" for name, record in stored["runs"].items()
+    )
+    rest = "".join(
+        f"  {json.dumps(name)}: {_line(stored[name])},\n"
+        for name in stored
+        if name not in ("rows", "runs")
+    )
     write_text(path, f'{{\n{rest}  "rows": [\n{rows}\n  ],\n  "runs": {{\n{runs}\n  }}\n}}\n')
 
 
@@ -37,7 +43,9 @@ def read_collected(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is no bench.json; {REMEDY}")
     for number, row in enumerate(rows, 1):
         if not (isinstance(row, dict) and set(row) >= ROW):
-            raise UserError(f"{path}: row {number} has not all of {', '.join(sorted(ROW))}; {REMEDY}")
+            raise UserError(
+                f"{path}: row {number} has not all of {', '.join(sorted(ROW))}; {REMEDY}"
+            )
     for name, record in runs.items():
         check_record(record if isinstance(record, dict) else {}, f"{path}, {name}", REMEDY)
     return stored
@@ -46,12 +54,16 @@ def read_collected(path: Path) -> dict[str, Any]:
 def refuse_foreign(folder: Path, names: Iterable[str]) -> None:
     """Raise UserError where a file of these names is there that no bench wrote, rather than replace it."""
     try:
-        ours = {"counts", "runs"} <= set(json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+        ours = {"counts", "runs"} <= set(
+            json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        )
     except (OSError, ValueError, TypeError):
         ours = (folder / "records").is_dir()
     for name in names:
         if not ours and (folder / name).exists():
-            raise UserError(f"{folder / name} is already there and not of a bench; give another --out")
+            raise UserError(
+                f"{folder / name} is already there and not of a bench; give another --out"
+            )
 
 
 def write_overview(path: Path, runs: Iterable[Run], shelf: Shelf, **about: Any) -> dict[str, int]:
@@ -64,7 +76,10 @@ def write_overview(path: Path, runs: Iterable[Run], shelf: Shelf, **about: Any) 
         figures = {name: record["result"].get(name) for name in FIGURES} if done_in(record) else {}
         error = {"error": record["error"]} if "error" in record else {}
         lines.append(f"    {_line({**run.plain(), 'state': state, **figures, **error})}")
-    head = "".join(f"  {json.dumps(name)}: {_line(value)},\n" for name, value in {**about, "counts": counts}.items())
+    head = "".join(
+        f"  {json.dumps(name)}: {_line(value)},\n"
+        for name, value in {**about, "counts": counts}.items()
+    )
     write_text(path, f'{{\n{head}  "runs": [\n' + ",\n".join(lines) + "\n  ]\n}\n")
     return counts
 

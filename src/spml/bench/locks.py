@@ -41,7 +41,9 @@ class Lock:
             return True
         if not stale(self.path):
             return False
-        turn = self.path.with_suffix(".turn")  # of those who saw it stale, one at a time looks again
+        turn = self.path.with_suffix(
+            ".turn"
+        )  # of those who saw it stale, one at a time looks again
         if not self._create(turn):
             if stale(turn):
                 turn.unlink(missing_ok=True)
@@ -82,7 +84,9 @@ class Lock:
             self.release()
 
     def _text(self) -> str:
-        return json.dumps({"host": host(), "pid": os.getpid(), "token": self.token, "attempt": self.attempt})
+        return json.dumps(
+            {"host": host(), "pid": os.getpid(), "token": self.token, "attempt": self.attempt}
+        )
 
     def _create(self, path: Path) -> bool:
         try:

@@ -124,7 +124,9 @@ class Plan:
         if self.search is None:
             return [self.run(case, "final", seed) for seed in self.seeds]
         best = self.chosen(case, outcomes)
-        return [] if best is None else [replace(best, stage="final", seed=seed) for seed in self.seeds]
+        return (
+            [] if best is None else [replace(best, stage="final", seed=seed) for seed in self.seeds]
+        )
 
     def chosen(self, case: Case, outcomes: Outcomes) -> Run | None:
         """The trial with the best validation figure, the first of equals; None before all are done."""
@@ -135,7 +137,9 @@ class Plan:
         if not complete or any(record is None for record in records):
             return None
         done = [
-            (run, figure) for run, figure in zip(trials, map(validation, records), strict=True) if figure is not None
+            (run, figure)
+            for run, figure in zip(trials, map(validation, records), strict=True)
+            if figure is not None
         ]
         return max(done, key=lambda pair: pair[1])[0] if done else None
 
@@ -150,7 +154,9 @@ class Plan:
         """Whether more runs will be known once trials are done."""
         return any(self.undecided(case, outcomes) for case in self.cases)
 
-    def run(self, case: Case, stage: Stage, seed: int, options: Options | None = None, **settings: Any) -> Run:
+    def run(
+        self, case: Case, stage: Stage, seed: int, options: Options | None = None, **settings: Any
+    ) -> Run:
         """A run of a row, with options and settings of its own."""
         data = case.data or self.data
         given = {**case.options, **(options or {})}

@@ -18,7 +18,9 @@ LARGE_LOSS = "Kim et al., CVPR 2022 (Large Loss)"
 CRISP = "Liu et al., CRISP, later version"
 VLPL = "VLPL, CVPRW 2024, and results of BoostLU"
 
-COPIED = "the cells of SMILE, word for word: most likely a slip; take SPLC on NUS and CUB as unknown"
+COPIED = (
+    "the cells of SMILE, word for word: most likely a slip; take SPLC on NUS and CUB as unknown"
+)
 EXCHANGED = "LL-Ct and LL-Cp stand the other way round in CRISP's table, from which these cells seem to come"
 TWO_SETTINGS = "ROLE with LinearInit on VOC and COCO, plain ROLE on NUS and CUB"
 ROUNDED = "18.966 in CRISP's table, from which the other cells seem to come"
@@ -70,7 +72,9 @@ DOUBTS: dict[str, dict[str, str]] = {
     "ll_r": {"cub": ROUNDED},
     "role": dict.fromkeys(DATASETS, TWO_SETTINGS),
 }
-ELSEWHERE: dict[str, tuple[tuple[str, tuple[float, float, float, float]], ...]] = {  # in the order of DATASETS
+ELSEWHERE: dict[
+    str, tuple[tuple[str, tuple[float, float, float, float]], ...]
+] = {  # in the order of DATASETS
     "full": ((AEVLP, (89.42, 76.78, 52.08, 30.90)),),
     "an": ((AEVLP, (85.89, 64.92, 42.27, 18.31)),),
     "role": (

@@ -37,7 +37,9 @@ def _check(part: Any, called: str, kinds: Kinds, where: object, remedy: str) -> 
         raise UserError(f"{where}: the {called} is no JSON object; {remedy}")
     for name, allowed in kinds.items():
         if not isinstance(part.get(name), allowed):
-            raise UserError(f"{where}: {name} of the {called} cannot be {part.get(name)!r}; {remedy}")
+            raise UserError(
+                f"{where}: {name} of the {called} cannot be {part.get(name)!r}; {remedy}"
+            )
 
 
 def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
@@ -50,7 +52,9 @@ def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
         _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
         lists["maps"] = record["bootstrap"]["maps"]
     for name, values in lists.items():
-        if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
+        if not isinstance(values, list) or not all(
+            isinstance(value, (int, float)) for value in values
+        ):
             raise UserError(f"{where}: {name} are no list of numbers; {remedy}")
 
 
@@ -90,4 +94,10 @@ def _resampled(folder: Path, resamples: int) -> Record:
     if scores is None or truth is None or not resamples:
         return {}
     maps = resampled_map(scores["logits"].astype(np.float32), truth, resamples)
-    return {"bootstrap": {"seed": SEED, "images": len(truth), "maps": [round(value, 3) for value in maps.tolist()]}}
+    return {
+        "bootstrap": {
+            "seed": SEED,
+            "images": len(truth),
+            "maps": [round(value, 3) for value in maps.tolist()],
+        }
+    }

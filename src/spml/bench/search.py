@@ -45,7 +45,9 @@ class Grid:
         rates = self.rates if other is not None else (*self.rates, *between(self.rates))
         pairs: list[tuple[Options, float]] = [({}, rate) for rate in rates]
         pairs += [(other, rate) for rate in self.rates if other is not None]
-        return [plan.run(case, "trial", plan.trial_seed, options, lr=rate) for options, rate in pairs], True
+        return [
+            plan.run(case, "trial", plan.trial_seed, options, lr=rate) for options, rate in pairs
+        ], True
 
 
 def between(rates: Sequence[float]) -> list[float]:
@@ -73,7 +75,9 @@ class Tune:
 
     def __post_init__(self) -> None:
         if find_spec("optuna") is None:
-            raise UserError("--tune needs Optuna: pip install 'spml[search]'; or use --grid, which needs nothing more")
+            raise UserError(
+                "--tune needs Optuna: pip install 'spml[search]'; or use --grid, which needs nothing more"
+            )
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
         """Those whose draws do not have to wait for results."""
@@ -95,7 +99,9 @@ class Tune:
 
 
 @lru_cache(maxsize=4096)
-def _ask(choices: str, drawn: str, figures: tuple[float | None, ...], lr: float, seed: int) -> Parameters:
+def _ask(
+    choices: str, drawn: str, figures: tuple[float | None, ...], lr: float, seed: int
+) -> Parameters:
     """What Optuna would try next, given the figures of what was drawn; at random where none is given."""
     import optuna
 
@@ -108,7 +114,9 @@ def _ask(choices: str, drawn: str, figures: tuple[float | None, ...], lr: float,
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for parameters, figure in zip(json.loads(drawn), figures, strict=False):
         if figure is not None:
-            study.add_trial(optuna.create_trial(params=parameters, distributions=space, value=figure))
+            study.add_trial(
+                optuna.create_trial(params=parameters, distributions=space, value=figure)
+            )
     asked = dict(study.ask(space).params)
     return {**asked, "lr": min(max(float(f"{asked['lr']:.4g}"), low), high)}
 
@@ -119,6 +127,9 @@ def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
 
     published = method_options(case.method, benchmark(case.data or plan.data), case.options)
     return {
-        name: [AS_PUBLISHED, *(json.dumps(choice) for choice in options if differs(choice, published))]
+        name: [
+            AS_PUBLISHED,
+            *(json.dumps(choice) for choice in options if differs(choice, published)),
+        ]
         for name, options in case.space.dimensions.items()
     }

@@ -81,7 +81,9 @@ class Shelf:
             if self.outcome(run.id) is not None:  # it was done in the meantime
                 lock.release()
             elif lock.attempt > ATTEMPTS:
-                self.write(run, {"error": f"{ATTEMPTS} processes ended without a word while they made it"})
+                self.write(
+                    run, {"error": f"{ATTEMPTS} processes ended without a word while they made it"}
+                )
                 lock.release()
             else:
                 return run, lock
@@ -111,7 +113,9 @@ class Shelf:
         for run in runs:
             if other_data((self.outcome(run.id) or {}).get("config", {}), data_sha256):
                 path = self.home / f"{run.id}.json"
-                raise UserError(f"{path} is a run on other items or labels than {run.data} has now; give another --out")
+                raise UserError(
+                    f"{path} is a run on other items or labels than {run.data} has now; give another --out"
+                )
 
     def forget_failures(self, runs: Iterable[Run]) -> int:
         """Take back the records of failed runs, so that they are made again; how many there were."""
@@ -127,5 +131,8 @@ class Shelf:
 
 def as_text(record: dict[str, Any]) -> str:
     """JSON with a line for each entry, so that long lists take one line."""
-    lines = (f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in record.items())
+    lines = (
+        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+        for name, value in record.items()
+    )
     return "{\n" + ",\n".join(lines) + "\n}\n"

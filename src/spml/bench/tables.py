@@ -93,12 +93,23 @@ def collected(plan: Plan, outcomes: Outcomes) -> Record:
                 "wanted": len(plan.seeds),
                 "trials": [run.id for run in trials],
                 "finals": [run.id for run in finals],
-                "chosen": None if best is None else {"options": best.options, "lr": best.settings.get("lr")},
+                "chosen": None
+                if best is None
+                else {"options": best.options, "lr": best.settings.get("lr")},
             }
         )
         records |= {run.id: outcomes(run.id) for run in trials + finals}
-    about = {"table": plan.table, "data": plan.data, "settings": plan.settings, "seeds": list(plan.seeds)}
-    return {**about, "rows": rows, "runs": {name: record for name, record in records.items() if record is not None}}
+    about = {
+        "table": plan.table,
+        "data": plan.data,
+        "settings": plan.settings,
+        "seeds": list(plan.seeds),
+    }
+    return {
+        **about,
+        "rows": rows,
+        "runs": {name: record for name, record in records.items() if record is not None},
+    }
 
 
 def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
@@ -143,13 +154,24 @@ def _done(ids: Sequence[str], runs: Mapping[str, Record]) -> list[Record]:
 
 
 def _row(
-    row: Mapping[str, Any], runs: Mapping[str, Record], done: list[Record], key: str, base: list[Record], data: str
+    row: Mapping[str, Any],
+    runs: Mapping[str, Record],
+    done: list[Record],
+    key: str,
+    base: list[Record],
+    data: str,
 ) -> Row:
     results = [record["result"] for record in done]
-    failed = [runs[name]["error"] for name in (*row["trials"], *row["finals"]) if "error" in runs.get(name, {})]
+    failed = [
+        runs[name]["error"]
+        for name in (*row["trials"], *row["finals"])
+        if "error" in runs.get(name, {})
+    ]
     from spml.losses.presets import DATASETS
 
-    quotes = {name: quote for name in DATASETS if (quote := paper_quote(row["label"], name)) is not None}
+    quotes = {
+        name: quote for name in DATASETS if (quote := paper_quote(row["label"], name)) is not None
+    }
     return Row(
         label=row["label"],
         test=Summary.of([result.get(key) for result in results]),
@@ -177,7 +199,11 @@ def _chosen(best: Mapping[str, Any] | None) -> str:
 def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | None:
     """Against the base's runs of the same seeds, resampled alike; draws that only some have are left out."""
     rivals = {record["seed"]: record for record in base if "bootstrap" in record}
-    pairs = [(record, rivals[record["seed"]]) for record in own if record["seed"] in rivals and "bootstrap" in record]
+    pairs = [
+        (record, rivals[record["seed"]])
+        for record in own
+        if record["seed"] in rivals and "bootstrap" in record
+    ]
     pairs = [(a, b) for a, b in pairs if _same_images(a["bootstrap"], b["bootstrap"])]
     if not pairs or key != "test_map":
         return None

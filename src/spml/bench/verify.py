@@ -58,7 +58,11 @@ class Check:
         return self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
 
     def __str__(self) -> str:
-        found = self.problem if self.bounds is None else "{} give {:.2f} to {:.2f}".format(self.source, *self.bounds)
+        found = (
+            self.problem
+            if self.bounds is None
+            else "{} give {:.2f} to {:.2f}".format(self.source, *self.bounds)
+        )
         mark = "" if self.agrees else "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
         told = "" if self.recorded is None else f"{self.recorded:.2f} recorded, "
         return f"{self.run}  {self.split:<4}  {told}{found}{mark}"
@@ -82,7 +86,10 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     for folder in folders:
         file = (records or folder) / f"{folder.name}.json"
         try:
-            own, record = _result(folder / "result.json"), read_record(file) if file.is_file() else {}
+            own, record = (
+                _result(folder / "result.json"),
+                read_record(file) if file.is_file() else {},
+            )
         except UserError as error:  # the other runs are looked at all the same
             yield Check(folder.name, "", None, None, str(error))
             continue
@@ -90,13 +97,24 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
         for split in ("val", "test"):
             figure = own.get(f"{split}_map")
             told = kept.get(f"{split}_map", figure)
-            figures = {folder.name: figure, **({} if told == figure else {file.name: np.nan if told is None else told})}
+            figures = {
+                folder.name: figure,
+                **({} if told == figure else {file.name: np.nan if told is None else told}),
+            }
             scored, problem = _found(folder, split, own["best_epoch"])
             kind: Selection = own["selection"] if split == "val" else "complete"
-            yield from _checks(scored, problem, split, kind, {name: f for name, f in figures.items() if f is not None})
+            yield from _checks(
+                scored,
+                problem,
+                split,
+                kind,
+                {name: f for name, f in figures.items() if f is not None},
+            )
         if scored is not None:  # of the test items
             told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
-            yield from _wrong_classes(scored, {name: aps for name, aps in told_of.items() if aps is not None})
+            yield from _wrong_classes(
+                scored, {name: aps for name, aps in told_of.items() if aps is not None}
+            )
             yield from _wrong_draws(scored, file.name, record.get("bootstrap"))
         yield from _wrong_counts(folder, file.name, record.get(COUNTS))
 
@@ -109,7 +127,11 @@ def _result(file: Path) -> Record:
 
 def without_scores(runs: Path, records: Path) -> int:
     """Runs that are recorded as done, and whose run folder is not there to be looked at."""
-    names = {path.stem: path for path in records.glob("*.json") if not (runs / path.stem / "result.json").is_file()}
+    names = {
+        path.stem: path
+        for path in records.glob("*.json")
+        if not (runs / path.stem / "result.json").is_file()
+    }
     return sum(done_in(read_json(path)) for path in names.values())
 
 
@@ -118,17 +140,23 @@ def _checks(
 ) -> Iterator[Check]:
     if figures:
         allowed = scored and bounds(scored.logits, scored.truth, kind)
-        yield from (Check(name, split, float(figure), allowed, problem) for name, figure in figures.items())
+        yield from (
+            Check(name, split, float(figure), allowed, problem) for name, figure in figures.items()
+        )
 
 
 def _wrong_classes(found: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
     """The classes whose AP is not that of the scores."""
     if not recorded:
         return
-    low, high = (100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth))
+    low, high = (
+        100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth)
+    )
     for name, aps in recorded.items():
         for at, label in enumerate(found.classes):
-            check = Check(name, f"test, {label}", aps.get(label, np.nan), (float(low[at]), float(high[at])))
+            check = Check(
+                name, f"test, {label}", aps.get(label, np.nan), (float(low[at]), float(high[at]))
+            )
             if not check.agrees:
                 yield check
 
@@ -156,7 +184,9 @@ def _wrong_counts(folder: Path, name: str, told: list[float] | None) -> Iterator
         return
     labels = range(len(again)) if stored is None else stored["classes"].tolist()
     for label, own, count in zip_longest(labels, told, again, fillvalue=np.nan):
-        check = Check(name, f"observed, {label}", float(own), (float(count), float(count)), source="labels")
+        check = Check(
+            name, f"observed, {label}", float(own), (float(count), float(count)), source="labels"
+        )
         if not check.agrees:
             yield check
 
@@ -172,18 +202,27 @@ def _found(folder: Path, split: str, best: int) -> tuple[_Scored | None, str]:
 def _scored(folder: Path, split: str, best: int) -> _Scored:
     """Scores and labels of a split: of the test items, or of validation after the best epoch."""
     path = folder / "scores" / ("test.npz" if split == "test" else f"val-{best:02d}.npz")
-    scores, labels = read_arrays(path, ("logits",)), read_arrays(folder / "labels.npz", ("classes",))
+    scores, labels = (
+        read_arrays(path, ("logits",)),
+        read_arrays(folder / "labels.npz", ("classes",)),
+    )
     truth = (labels or {}).get(f"{split}_truth")
     if scores is None:
         raise UserError("no scores")
     if labels is None or truth is None:
-        raise UserError("no labels.npz" if labels is None else f"no labels of {split} in labels.npz")
+        raise UserError(
+            "no labels.npz" if labels is None else f"no labels of {split} in labels.npz"
+        )
     if scores["logits"].shape != truth.shape:
-        raise UserError(f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}")
+        raise UserError(
+            f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}"
+        )
     return _Scored(scores["logits"], truth, labels["classes"].tolist())
 
 
-def bounds(logits: npt.NDArray[np.float16], truth: Labels, selection: Selection) -> tuple[float, float]:
+def bounds(
+    logits: npt.NDArray[np.float16], truth: Labels, selection: Selection
+) -> tuple[float, float]:
     """The least and the largest figure, in percent, that scores which round to these can have."""
     against, favouring = _ranks(logits, truth)
     return score(against, truth, selection), score(favouring, truth, selection)

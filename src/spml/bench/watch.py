@@ -30,7 +30,9 @@ class Watch:
         quiet: tell nothing.
     """
 
-    def __init__(self, plan: Plan, shelf: Shelf, *, quiet: bool = False, console: Console | None = None) -> None:
+    def __init__(
+        self, plan: Plan, shelf: Shelf, *, quiet: bool = False, console: Console | None = None
+    ) -> None:
         self.plan, self.shelf = plan, shelf
         self.console = console or Console(stderr=True)
         self.quiet, self.live = quiet, self.console.is_terminal and not quiet
@@ -39,7 +41,11 @@ class Watch:
     def showing(self) -> AbstractContextManager[Any]:
         """The live table, until the block ends."""
         self.update()
-        return Live(self, console=self.console, refresh_per_second=1, transient=True) if self.live else nullcontext()
+        return (
+            Live(self, console=self.console, refresh_per_second=1, transient=True)
+            if self.live
+            else nullcontext()
+        )
 
     def update(self, run_id: str = "") -> None:
         """A line for each run that was recorded since the last look; none where the live table shows them."""
@@ -69,11 +75,22 @@ class Watch:
         return f"{what}: validation {result['val_map']:.2f}{test}"
 
     def __rich__(self) -> Table:
-        table = Table("row", box=SIMPLE_HEAD, pad_edge=False, title=self.plan.table, title_justify="left")
-        finals = [run.id for case in self.plan.cases for run in self.plan.finals(case, self.shelf.outcome)]
-        done = [record["result"] for name in finals if done_in(record := self.shelf.outcome(name) or {})]
+        table = Table(
+            "row", box=SIMPLE_HEAD, pad_edge=False, title=self.plan.table, title_justify="left"
+        )
+        finals = [
+            run.id for case in self.plan.cases for run in self.plan.finals(case, self.shelf.outcome)
+        ]
+        done = [
+            record["result"] for name in finals if done_in(record := self.shelf.outcome(name) or {})
+        ]
         figure = shown_figure(done)
-        for name in ("trials", "runs", {"test_map": "test mAP", "val_map": "validation"}[figure], "now"):
+        for name in (
+            "trials",
+            "runs",
+            {"test_map": "test mAP", "val_map": "validation"}[figure],
+            "now",
+        ):
             table.add_column(name, justify="left" if name == "now" else "right")
         for case in self.plan.cases:
             table.add_row(*(Text(cell) for cell in self._cells(case, figure)))
@@ -103,7 +120,9 @@ class Watch:
 def _epochs(folder: Path) -> int:
     """The epoch that a run is in, by its history; the last while it is tested."""
     try:
-        lines = (folder / "history.jsonl").read_bytes().count(b"\n")  # the first is of before training
+        lines = (
+            (folder / "history.jsonl").read_bytes().count(b"\n")
+        )  # the first is of before training
         last = read_json(folder / "config.json").get("epochs") or lines
     except (OSError, UserError):
         return 1

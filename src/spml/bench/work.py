@@ -67,7 +67,9 @@ class Work:
         """Whether the run's data and weights are here."""
         backbone = run.settings.get("backbone")
         random = run.settings.get("weights") == "none"
-        return run.data in self.sources and (random or backbone not in self.wanting or backbone in self.weights)
+        return run.data in self.sources and (
+            random or backbone not in self.wanting or backbone in self.weights
+        )
 
 
 def work(job: Work, experiments: dict[str, Any] | None = None, after: Told | None = None) -> int:
@@ -124,7 +126,9 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record | None:
 
     try:
         known = {item.name for item in fields(Settings)}
-        given = {name: value for name, value in {**run.settings, **job.running}.items() if name in known}
+        given = {
+            name: value for name, value in {**run.settings, **job.running}.items() if name in known
+        }
         if (file := job.weights.get(str(given.get("backbone")))) and given.get("weights") != "none":
             given["weights"] = file
         settings = Settings(**{**given, "method": run.method, "seed": run.seed})
@@ -149,7 +153,10 @@ def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record | None:
     except UserError as error:
         return {"error": " ".join(str(error).split())}
     except Exception as error:  # whatever goes wrong in one run, the others are to be done
-        where = [f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in traceback.extract_tb(error.__traceback__)]
+        where = [
+            f"{Path(at.filename).name}:{at.lineno} {at.name}"
+            for at in traceback.extract_tb(error.__traceback__)
+        ]
         return {"error": " ".join(f"{type(error).__name__}: {error}".split()), "where": where}
     finally:
         gc.collect()
@@ -162,13 +169,19 @@ def _shared_cache(data: str, settings: Any, loaded: dict[str, Any]) -> Any:
     from spml.data.images.cache import open_cache
     from spml.runs.settings import resolve
 
-    if not torch.cuda.is_available() or settings.cache is not None or settings.accelerator not in ("auto", "cuda"):
+    if (
+        not torch.cuda.is_available()
+        or settings.cache is not None
+        or settings.accelerator not in ("auto", "cuda")
+    ):
         return None
     experiment = loaded[data]
     size = resolve(settings, experiment).size
     if f"{data} {size}" not in loaded:
         tables = [table for table in (experiment.observed, experiment.test) if table is not None]
-        loaded[f"{data} {size}"] = open_cache(tables, size, "device", folder=settings.cache_dir, device="cuda")
+        loaded[f"{data} {size}"] = open_cache(
+            tables, size, "device", folder=settings.cache_dir, device="cuda"
+        )
     return loaded[f"{data} {size}"]
 
 

@@ -45,23 +45,39 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
     columns: list[Column] = [
         ("method", lambda row: row.label),
         (table.figure, lambda row: spread(row.test)),
-        ("seeds", lambda row: f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"),
+        (
+            "seeds",
+            lambda row: (
+                f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"
+            ),
+        ),
         (f"− {table.against}", _short if brief else versus),
         *quoted[:beside],
         *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
-        *([(table.chosen_by, lambda row: spread(row.val))] if table.figure != table.chosen_by else []),
+        *(
+            [(table.chosen_by, lambda row: spread(row.val))]
+            if table.figure != table.chosen_by
+            else []
+        ),
         ("chosen", lambda row: row.chosen),
         *quoted[beside:],
-        ("quoted elsewhere", lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere)),
+        (
+            "quoted elsewhere",
+            lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere),
+        ),
         ("failed", lambda row: f"{row.failed}" if row.failed else ""),
     ]
     filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
-    kept = [(head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)]
+    kept = [
+        (head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)
+    ]
     if brief:
         shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:beside]))
         kept = [pair for pair in kept if pair[0] in shown]
     rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
-    return Cells(_title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *notes.texts(rows)])
+    return Cells(
+        _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *notes.texts(rows)]
+    )
 
 
 def _title(table: Table) -> str:
@@ -78,11 +94,17 @@ def _notes(table: Table, brief: bool) -> list[str]:
     if table.selection:
         notes[0] += f" Epochs were chosen on {table.selection} validation labels."
     if table.figure == "validation estimate":
-        notes.append("Without complete labels mAP is not known: the estimate ranks runs on the same data, no more.")
+        notes.append(
+            "Without complete labels mAP is not known: the estimate ranks runs on the same data, no more."
+        )
     if any(row.versus is not None for row in table.rows):
         notes.append(
             f"− {table.against}: difference over the same seeds, "
-            + ("" if brief else "with the interval that holds 95 % of it when test images are resampled, ")
+            + (
+                ""
+                if brief
+                else "with the interval that holds 95 % of it when test images are resampled, "
+            )
             + "and p by resampled test images; how far it depends on the seeds is not in it."
         )
     elif table.against and sum(row.seeds > 0 for row in table.rows) > 1:
@@ -94,8 +116,12 @@ def _notes(table: Table, brief: bool) -> list[str]:
             "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
         )
     if any(row.quoted or row.elsewhere for row in table.rows):
-        sources = dict.fromkeys(quote.source for row in table.rows for quote in row.quoted.values()) or [PAPER]
-        notes.append(f"Quoted figures were not run here: {' and '.join(sources)} unless marked, ResNet-50.")
+        sources = dict.fromkeys(
+            quote.source for row in table.rows for quote in row.quoted.values()
+        ) or [PAPER]
+        notes.append(
+            f"Quoted figures were not run here: {' and '.join(sources)} unless marked, ResNet-50."
+        )
     notes += [f"{row.label} failed: {error}" for row in table.rows for error in row.errors]
     return notes
 
@@ -110,14 +136,19 @@ class _Notes:
         if quote is None:
             return ""
         marks = [
-            self._mark(text) for text in ((quote.source,) if named else ()) + ((quote.doubt,) if quote.doubt else ())
+            self._mark(text)
+            for text in ((quote.source,) if named else ()) + ((quote.doubt,) if quote.doubt else ())
         ]
         return quote.text + "".join(f" [{mark}]" for mark in marks)
 
     def texts(self, rows: Sequence[Sequence[str]]) -> list[str]:
         """Of the marks that stand in these rows."""
         cells = [cell for row in rows for cell in row]
-        return [f"[{mark}] {text}" for text, mark in self.marks.items() if any(f" [{mark}]" in cell for cell in cells)]
+        return [
+            f"[{mark}] {text}"
+            for text, mark in self.marks.items()
+            if any(f" [{mark}]" in cell for cell in cells)
+        ]
 
     def _mark(self, text: str) -> int:
         return self.marks.setdefault(text, len(self.marks) + 1)
@@ -147,7 +178,10 @@ def markdown(table: Table) -> str:
     shown = cells(table)
     lines = [shown.header, ["---"] * len(shown.header), *shown.rows]
     body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-    return "\n".join([f"**{shown.title}**", "", *body, "", *(f"{note}  " for note in shown.notes)]) + "\n"
+    return (
+        "\n".join([f"**{shown.title}**", "", *body, "", *(f"{note}  " for note in shown.notes)])
+        + "\n"
+    )
 
 
 def as_csv(table: Table) -> str:
@@ -165,16 +199,29 @@ def as_csv(table: Table) -> str:
         quotes = [row.quoted.get(name) for name in DATASETS]
         writer.writerow(
             [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
-            + [table.against if row.versus else None, *(getattr(row.versus, name, None) for name in versus)]
+            + [
+                table.against if row.versus else None,
+                *(getattr(row.versus, name, None) for name in versus),
+            ]
             + [row.chosen, row.failed]
-            + [value for q in quotes for value in ((q.mean, q.deviation, q.doubt) if q else (None, None, None))]
+            + [
+                value
+                for q in quotes
+                for value in ((q.mean, q.deviation, q.doubt) if q else (None, None, None))
+            ]
         )
     return out.getvalue()
 
 
 LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}", "±": "$\\pm$", "−": "$-$"},
+    **{
+        "~": "\\textasciitilde{}",
+        "^": "\\textasciicircum{}",
+        "\\": "\\textbackslash{}",
+        "±": "$\\pm$",
+        "−": "$-$",
+    },
     **{"✓": "\\checkmark{}", "✗": "$\\times$", "○": "$\\circ$", "–": "--"},
 }
 
@@ -182,15 +229,26 @@ LATEX = {
 def latex(table: Table) -> str:
     """A tabular for booktabs and amssymb, its notes as comments."""
     shown = cells(table)
-    lines = [" & ".join(_tex(cell) for cell in line) + r" \\" for line in (shown.header, *shown.rows)]
+    lines = [
+        " & ".join(_tex(cell) for cell in line) + r" \\" for line in (shown.header, *shown.rows)
+    ]
     notes = [f"% {note}" for note in (shown.title, *shown.notes)]
     columns = "l" + "r" * (len(shown.header) - 1)
-    body = [r"\begin{tabular}{" + columns + "}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    body = [
+        r"\begin{tabular}{" + columns + "}",
+        r"\toprule",
+        lines[0],
+        r"\midrule",
+        *lines[1:],
+        r"\bottomrule",
+    ]
     return "\n".join([*notes, *body, r"\end{tabular}"]) + "\n"
 
 
 def _tex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text.replace("k̂", "\0")).replace("\0", r"$\hat{k}$")
+    return "".join(LATEX.get(letter, letter) for letter in text.replace("k̂", "\0")).replace(
+        "\0", r"$\hat{k}$"
+    )
 
 
 def page(tables: Sequence[Table]) -> str:

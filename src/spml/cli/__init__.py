@@ -81,7 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _interrupt)
         _check_command(given)
         command: Any = tyro.extras.subcommand_cli_from_dict(
-            _commands(), args=given, prog="spml", description="Multi-label classifiers from one label per item."
+            _commands(),
+            args=given,
+            prog="spml",
+            description="Multi-label classifiers from one label per item.",
         )
         command.run()
     except BrokenPipeError:
@@ -111,7 +114,10 @@ def _enough() -> int:
 
 def _check_command(given: Sequence[str]) -> None:
     if given and not given[0].startswith("-") and given[0] not in (known := _commands()):
-        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(given[0], known, n=1)) or "."
+        near = (
+            "".join(f"; {match!r}?" for match in difflib.get_close_matches(given[0], known, n=1))
+            or "."
+        )
         raise UserError(f"no command {given[0]!r}{near} There are: {', '.join(known)}")
 
 
@@ -133,7 +139,11 @@ class LeftOut:
 
 def note_unfinished(run: Path) -> None:
     """Say so where a model is that of a run which has not ended: the best so far."""
-    if (run / "config.json").is_file() and (run / "best").is_dir() and not (run / "result.json").is_file():
+    if (
+        (run / "config.json").is_file()
+        and (run / "best").is_dir()
+        and not (run / "result.json").is_file()
+    ):
         say(f"{run} is not finished (no result.json): this is its best model so far")
 
 
@@ -147,7 +157,9 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             with suppress(OSError):  # where its file was exchanged for a pipe
-                stream.reconfigure(errors="backslashreplace")  # names of files that are no text in this encoding
+                stream.reconfigure(
+                    errors="backslashreplace"
+                )  # names of files that are no text in this encoding
     try:
         here = str(Path.cwd())
     except FileNotFoundError:
@@ -161,7 +173,9 @@ def entry() -> None:
     except BrokenPipeError:
         code = _enough()
     sys.stderr.flush()
-    os._exit(code) if code == 130 else sys.exit(code)  # decoding threads must not hold up an interrupted command
+    os._exit(code) if code == 130 else sys.exit(
+        code
+    )  # decoding threads must not hold up an interrupted command
 
 
 def _interrupt(number: int, frame: Any) -> None:

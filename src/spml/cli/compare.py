@@ -20,7 +20,12 @@ Results = dict[str, list[dict[str, Any]]]
 
 
 def compare(
-    data: str, methods: Sequence[str], seeds: int, out: Path, epochs: int | None = None, jobs: int | None = None
+    data: str,
+    methods: Sequence[str],
+    seeds: int,
+    out: Path,
+    epochs: int | None = None,
+    jobs: int | None = None,
 ) -> Results:
     """Train each method with each seed (finished runs are kept), print mean ± deviation, write the report."""
     from spml.report import write_report
@@ -43,7 +48,9 @@ def compare(
                 result = done.result()
                 results[method].append(result)
                 bar.advance(task)
-                bar.console.print(f"{method:<6} seed {seed}: test mAP {result['test_map']:.2f}", highlight=False)
+                bar.console.print(
+                    f"{method:<6} seed {seed}: test mAP {result['test_map']:.2f}", highlight=False
+                )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
@@ -55,18 +62,24 @@ def compare(
     return results
 
 
-def _train(data: str, method: str, seed: int, epochs: int | None, folder: Path, workers: int) -> dict[str, Any]:
+def _train(
+    data: str, method: str, seed: int, epochs: int | None, folder: Path, workers: int
+) -> dict[str, Any]:
     import torch
 
     from spml.runs.files import read_json
 
     torch.set_num_threads(max(1, cores() // workers))
-    Train(data=data, method=method, seed=seed, epochs=epochs, out=folder, resume=True, quiet=True).run()
+    Train(
+        data=data, method=method, seed=seed, epochs=epochs, out=folder, resume=True, quiet=True
+    ).run()
     return read_json(folder / "result.json")
 
 
 def _table(results: Results, data: str) -> Table:
-    table = Table("method", "test mAP", "seeds", title=f"{data}: mean ± deviation", title_justify="left")
+    table = Table(
+        "method", "test mAP", "seeds", title=f"{data}: mean ± deviation", title_justify="left"
+    )
     for method, runs in results.items():
         maps = [run["test_map"] for run in runs]
         deviation = f" ± {statistics.stdev(maps):.2f}" if len(maps) > 1 else ""

@@ -50,4 +50,7 @@ class DataOptions:
     def sources(self) -> dict[str, str | None]:
         """Where the data come from, as `spml eval` finds them again."""
         paths = {"root": self.root, "val": self.val, "test": self.test}
-        return {**{name: None if path is None else str(path) for name, path in paths.items()}, "observe": self.observe}
+        return {
+            **{name: None if path is None else str(path) for name, path in paths.items()},
+            "observe": self.observe,
+        }

@@ -20,7 +20,9 @@ What `spml COMMAND --help` says, written by `make docs`. Methods have options of
 
 def page() -> str:
     """The page, in Markdown."""
-    return "\n".join([HEAD, *(f"## {name}\n\n```\n{help_of(name)}\n```\n" for name in command_names())])
+    return "\n".join(
+        [HEAD, *(f"## {name}\n\n```\n{help_of(name)}\n```\n" for name in command_names())]
+    )
 
 
 def help_of(name: str) -> str:

@@ -20,7 +20,9 @@ def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
     for pair in given:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise UserError(f"--set {pair}: write NAME=VALUE, or --set help to see what {method} takes")
+            raise UserError(
+                f"--set {pair}: write NAME=VALUE, or --set help to see what {method} takes"
+            )
         name, text = name.strip(), text.strip()
         if name in NOT_HERE and method in losses.names():
             raise UserError(f"--set {name}: it is for one's own code, not for the command line")
@@ -56,7 +58,13 @@ def print_options(method: str) -> None:
     from spml import losses
     from spml.losses.registry import summary
 
-    table = Table("option", "default", "what it does", title=f"{method}: {summary(method)}", title_justify="left")
+    table = Table(
+        "option",
+        "default",
+        "what it does",
+        title=f"{method}: {summary(method)}",
+        title_justify="left",
+    )
     for option in losses.options(method):
         table.add_row(option.name, str(option.default), option.help)
     Console().print(table)

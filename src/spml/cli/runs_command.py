@@ -41,7 +41,9 @@ class RunsCommand(DataOptions, Settings):
     retry: bool = False
     """Make failed runs again."""
 
-    def make(self, plan: Plan, shelf: Shelf, experiment: Experiment, *, quiet: bool) -> dict[str, int]:
+    def make(
+        self, plan: Plan, shelf: Shelf, experiment: Experiment, *, quiet: bool
+    ) -> dict[str, int]:
         """Make the runs that are open; how many there are of each state in the end."""
         from spml.bench.files import refuse_foreign, write_overview
         from spml.bench.watch import Watch
@@ -96,7 +98,9 @@ class RunsCommand(DataOptions, Settings):
         from spml.errors import UserError
 
         if (name := benchmark(self.data)) != self.data:
-            raise UserError(f"{self.data} would be taken for a version of {name}; write ./{self.data}")
+            raise UserError(
+                f"{self.data} would be taken for a version of {name}; write ./{self.data}"
+            )
 
     def _tell(self, counts: dict[str, int], shelf: Shelf) -> None:
         """What is open or failed; exit code 1 where a run failed."""
@@ -106,7 +110,9 @@ class RunsCommand(DataOptions, Settings):
         if open_:
             say(f"runs that are open or being made by others: {open_}; the same command goes on")
         if counts["failed"]:
-            say(f"runs that failed: {counts['failed']}, see {shelf.path / 'plan.json'}; --retry makes them again")
+            say(
+                f"runs that failed: {counts['failed']}, see {shelf.path / 'plan.json'}; --retry makes them again"
+            )
             raise SystemExit(1)
 
     def _wait(self, workers: Any, watch: Any) -> None:
@@ -138,7 +144,13 @@ class RunsCommand(DataOptions, Settings):
         from spml.runs.record import NOT_OF_THE_RUN
 
         own = [item for kind in (Settings, DataOptions) for item in fields(kind)]
-        given = {item.name: getattr(self, item.name) for item in own if getattr(self, item.name) != item.default}
+        given = {
+            item.name: getattr(self, item.name)
+            for item in own
+            if getattr(self, item.name) != item.default
+        }
         making = {name: value for name, value in given.items() if name in (*NOT_OF_THE_RUN, *HERE)}
         where = {"root", "method", "seed", *making}
-        return {n: str(v) if isinstance(v, Path) else v for n, v in given.items() if n not in where}, making
+        return {
+            n: str(v) if isinstance(v, Path) else v for n, v in given.items() if n not in where
+        }, making

@@ -86,11 +86,15 @@ class TableCommand(RunsCommand):
         from spml.errors import UserError
 
         if self.rates and not isinstance(search, Grid):
-            raise UserError("--rates are those of a grid, and no grid is run; leave them out, or --lr gives one rate")
+            raise UserError(
+                "--rates are those of a grid, and no grid is run; leave them out, or --lr gives one rate"
+            )
         if self.trials != TableCommand.trials and not isinstance(search, Tune):
             raise UserError("--trials are those of --tune; give it too, or leave them out")
         if len(set(self.rates)) < len(self.rates) or not all(rate > 0 for rate in self.rates):
-            raise UserError(f"--rates must be above 0 and each another, not {', '.join(map(str, self.rates))}")
+            raise UserError(
+                f"--rates must be above 0 and each another, not {', '.join(map(str, self.rates))}"
+            )
 
     def _lr(self, experiment: Experiment) -> float:
         from spml.runs.settings import data_defaults

@@ -48,7 +48,9 @@ _COCO_SHA256 = (
 def _coco(place: str, size: int, sha256: str, unpacked: int, files: int) -> Archive:
     """An archive of COCO's server."""
     address = f"http://images.cocodataset.org/{place}"
-    return Archive(Path(place).name, (address,), size, f"sha256:{sha256}", unpacked=unpacked, files=files)
+    return Archive(
+        Path(place).name, (address,), size, f"sha256:{sha256}", unpacked=unpacked, files=files
+    )
 
 
 ARCHIVES: dict[str, tuple[Archive, ...]] = {
@@ -63,7 +65,13 @@ ARCHIVES: dict[str, tuple[Archive, ...]] = {
         ),
     ),
     "coco": (
-        _coco("annotations/annotations_trainval2014.zip", 252_872_794, _COCO_SHA256[0], 1_200_000_000, 10),
+        _coco(
+            "annotations/annotations_trainval2014.zip",
+            252_872_794,
+            _COCO_SHA256[0],
+            1_200_000_000,
+            10,
+        ),
         _coco("zips/train2014.zip", 13_510_573_713, _COCO_SHA256[1], 13_600_000_000, 82_783),
         _coco("zips/val2014.zip", 6_645_013_297, _COCO_SHA256[2], 6_700_000_000, 40_504),
     ),
@@ -119,9 +127,23 @@ VOC_SHA256 = {
     "test": "d8036dc7413eda6406072b95e72d850233b90113ec9c780a816c40aa75a10154",
 }
 _LISTS = {  # what a list of another length usually is
-    "voc": {2501: "VOC2007", 2510: "VOC2007", 11540: "the trainval list", 5011: "VOC2007's trainval list"},
-    "coco": {117266: "COCO 2017", 118287: "COCO 2017", 82783: "all images, without labels too", 4952: "COCO 2017"},
-    "nuswide": {161789: "the official lists", 107859: "the official lists", 119103: "the list of robust-loss-mlml"},
+    "voc": {
+        2501: "VOC2007",
+        2510: "VOC2007",
+        11540: "the trainval list",
+        5011: "VOC2007's trainval list",
+    },
+    "coco": {
+        117266: "COCO 2017",
+        118287: "COCO 2017",
+        82783: "all images, without labels too",
+        4952: "COCO 2017",
+    },
+    "nuswide": {
+        161789: "the official lists",
+        107859: "the official lists",
+        119103: "the list of robust-loss-mlml",
+    },
     "cub": {11788: "all images, not split", 3000: "CUB-200 of 2010", 3033: "CUB-200 of 2010"},
 }
 
@@ -131,19 +153,36 @@ def differences(name: str, experiment: Experiment) -> list[str]:
     paper, complete = PAPER[name], experiment.complete
     found = []
     if len(experiment.classes) != paper.classes:
-        found.append(f"{len(experiment.classes)} classes, the paper has {paper.classes}: another list of labels")
-    listed = {"train": len(experiment.observed), "test": 0 if experiment.test is None else len(experiment.test)}
+        found.append(
+            f"{len(experiment.classes)} classes, the paper has {paper.classes}: another list of labels"
+        )
+    listed = {
+        "train": len(experiment.observed),
+        "test": 0 if experiment.test is None else len(experiment.test),
+    }
     for split, number in listed.items():
         wanted = paper.train + paper.val if split == "train" else paper.test
         if number != wanted:
             usual = f"{known}, " if (known := _LISTS[name].get(number)) else ""
-            why = f"{usual}numbers will not compare" if known else "another version of the list, or files are missing"
+            why = (
+                f"{usual}numbers will not compare"
+                if known
+                else "another version of the list, or files are missing"
+            )
             found.append(f"{number:,} images in the {split} list, the paper has {wanted:,}: {why}")
     if complete is not None and not found:
-        mean = complete.sparse.take(experiment.train_rows).counts(1).sum() / len(experiment.train_rows)
+        mean = complete.sparse.take(experiment.train_rows).counts(1).sum() / len(
+            experiment.train_rows
+        )
         if abs(mean - paper.positives) > paper.tolerance:
-            why = "other label files, or 'difficult' objects counted" if name == "voc" else "other label files"
-            found.append(f"{mean:.2f} positives per training image, the paper has {paper.positives}: {why}")
+            why = (
+                "other label files, or 'difficult' objects counted"
+                if name == "voc"
+                else "other label files"
+            )
+            found.append(
+                f"{mean:.2f} positives per training image, the paper has {paper.positives}: {why}"
+            )
     return found
 
 

@@ -66,7 +66,11 @@ class Experiment:
 
     def validation_labels(self, selection: str) -> npt.NDArray[np.int8]:
         """What the epoch is chosen with: complete labels of the validation rows, or the observed ones alone."""
-        table = self.complete if selection == "complete" and self.complete is not None else self.observed
+        table = (
+            self.complete
+            if selection == "complete" and self.complete is not None
+            else self.observed
+        )
         return table.rows(self.val_rows)
 
     @cached_property
@@ -117,7 +121,9 @@ def load(
     model = Observation.parse(observe)
     kind = labels or default_labels(source)
     if kind == "observed" and observe != "uniform":
-        raise UserError(f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out")
+        raise UserError(
+            f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out"
+        )
     listed = class_list(classes)
     tables = read(source, root, labels=kind, classes=listed, val=val, test=test)
     whole, train_rows, val_rows = _listed(str(source), tables, val_fraction, split_seed)
@@ -151,10 +157,14 @@ def _observed_tables(path: str) -> dict[str, LabelTable]:
     return read(path, labels="observed")
 
 
-def _listed(source: str, tables: dict[str, LabelTable], fraction: float, seed: int) -> tuple[LabelTable, Rows, Rows]:
+def _listed(
+    source: str, tables: dict[str, LabelTable], fraction: float, seed: int
+) -> tuple[LabelTable, Rows, Rows]:
     """The train list with its rows to train on and to validate on; a validation split of the data's own comes last."""
     if "train" not in tables:
-        raise DataError(f"{source}: no training rows, only {' and '.join(tables)}; mark some rows train")
+        raise DataError(
+            f"{source}: no training rows, only {' and '.join(tables)}; mark some rows train"
+        )
     whole = tables["train"]
     if "val" in tables:
         rows = np.arange(len(whole) + len(tables["val"]))
@@ -163,7 +173,9 @@ def _listed(source: str, tables: dict[str, LabelTable], fraction: float, seed: i
     else:
         train_rows, val_rows = split(len(whole), fraction, seed)
     if len(train_rows) < 2:
-        raise DataError(f"{source}: {len(train_rows)} training rows; at least 2 are needed: add rows")
+        raise DataError(
+            f"{source}: {len(train_rows)} training rows; at least 2 are needed: add rows"
+        )
     if fraction > 0 and not len(val_rows):
         raise DataError(
             f"{source}: {len(whole)} rows give no validation row at fraction {fraction}; "

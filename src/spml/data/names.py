@@ -15,9 +15,20 @@ from spml.data.table import LabelTable
 from spml.data.text import lines
 from spml.errors import DataError
 
-OF_PREDICTIONS = ("image", "tags")  # columns of the files that predictions go to, beside those of the classes
+OF_PREDICTIONS = (
+    "image",
+    "tags",
+)  # columns of the files that predictions go to, beside those of the classes
 GIVEN = "the names given"  # where a class list comes from that is no file
-LISTS = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")  # how files end that hold class names
+LISTS = (
+    ".txt",
+    ".csv",
+    ".tsv",
+    ".json",
+    ".names",
+    ".lst",
+    ".list",
+)  # how files end that hold class names
 JOINING = re.compile(r"[,;/&+]")  # what people join names with, other than "|"
 LIST = re.compile(r"\[\s*\]|\{\s*\}|[\[{].*['\"].*[\]}]", re.DOTALL)  # as Python and JSON write one
 LOOKED_FOR = 20  # names that the near ones of a list are looked for; of 20,000 classes, each takes half a second
@@ -35,7 +46,9 @@ class ClassList:
 
     display: dict[str, str]
     source: str
-    _near: dict[str, str] = field(default_factory=dict, repr=False, compare=False)  # what was said of a name
+    _near: dict[str, str] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # what was said of a name
 
     @property
     def renamed(self) -> dict[str, str] | None:
@@ -50,7 +63,9 @@ class ClassList:
         return f"is not in the class list ({self.source}){hint}"
 
 
-def class_list(classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()) -> ClassList | None:
+def class_list(
+    classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()
+) -> ClassList | None:
     """The class list from names, or from a file: one name a line, then optionally a tab and the name to show.
 
     Args:
@@ -77,7 +92,9 @@ def class_list(classes: str | Path | Sequence[str] | ClassList | None, known: Co
             display[name] = shown
             shown_before.add(shown)
     if not display:
-        raise DataError(f"{source}: no class names; give one a line of a file, or some joined by commas")
+        raise DataError(
+            f"{source}: no class names; give one a line of a file, or some joined by commas"
+        )
     return ClassList(display, source)
 
 
@@ -91,7 +108,9 @@ def from_text(text: str, known: Collection[str] = ()) -> Path | list[str]:
     if os.path.lexists(text) and not Path(text).is_dir():
         return Path(text)
     if "," not in text and (text.lower().endswith(LISTS) or (os.sep in text and not known)):
-        raise DataError(f"{text}: no such file of class names; check the path, or give names joined by commas")
+        raise DataError(
+            f"{text}: no such file of class names; check the path, or give names joined by commas"
+        )
     return [name.strip() for name in text.split(",")]
 
 
@@ -103,7 +122,9 @@ def refuse_name(name: str, place: str) -> None:
         place: the start of the message.
     """
     if name in OF_PREDICTIONS:
-        problem = f"class {name!r} is called like a column of predictions ({', '.join(OF_PREDICTIONS)})"
+        problem = (
+            f"class {name!r} is called like a column of predictions ({', '.join(OF_PREDICTIONS)})"
+        )
     elif "|" in name:
         problem = f"class {name!r} contains '|', which joins class names"
     else:
@@ -139,7 +160,11 @@ def near_duplicates(table: LabelTable) -> list[NearNames]:
         if _plain(table.classes[a]) == _plain(table.classes[b]) or (
             rare and _one_slip(table.classes[a], table.classes[b])
         ):
-            found.append(NearNames(table.classes[first], counts[first], table.classes[second], counts[second]))
+            found.append(
+                NearNames(
+                    table.classes[first], counts[first], table.classes[second], counts[second]
+                )
+            )
     return found
 
 
@@ -166,8 +191,12 @@ def written_lists(classes: Sequence[str]) -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    composed = unicodedata.normalize("NFC", name).casefold()  # an accent that stands by itself is no letter
-    return "".join(character for character in composed if character.isalnum()) or composed  # such as an emoji
+    composed = unicodedata.normalize(
+        "NFC", name
+    ).casefold()  # an accent that stands by itself is no letter
+    return (
+        "".join(character for character in composed if character.isalnum()) or composed
+    )  # such as an emoji
 
 
 def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
@@ -178,7 +207,12 @@ def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
         letters = [k for k in range(len(plain)) if len(plain) > 2 and not plain[k].isdigit()]
         for spelling in {plain, *(plain[:k] + plain[k + 1 :] for k in letters)}:
             groups.setdefault(spelling, []).append(i)
-    return {(a, b) for members in groups.values() for k, a in enumerate(members) for b in members[k + 1 :]}
+    return {
+        (a, b)
+        for members in groups.values()
+        for k, a in enumerate(members)
+        for b in members[k + 1 :]
+    }
 
 
 def _one_slip(a: str, b: str) -> bool:

@@ -54,12 +54,16 @@ class Observation:
             return cls("file", {"path": text[len(FILE) :]})
         name, _, given = text.partition(":")
         if name not in OPTIONS:
-            raise UserError(f"{name!r} is not an observation model; the models are {', '.join(OPTIONS)} and file:PATH")
+            raise UserError(
+                f"{name!r} is not an observation model; the models are {', '.join(OPTIONS)} and file:PATH"
+            )
         options = dict(OPTIONS[name])
         for part in filter(None, given.split(",")):
             key, _, value = part.partition("=")
             if key not in options:
-                raise UserError(f"{part!r} is not an option of {name}; those are {', '.join(options)}")
+                raise UserError(
+                    f"{part!r} is not an option of {name}; those are {', '.join(options)}"
+                )
             options[key] = _number(part, value, type(options[key]))
         return cls(name, options)
 
@@ -91,7 +95,9 @@ class Observation:
             about["without_area"] = int((weights <= 0).sum())
         log_weights = np.full(len(weights), -np.inf)
         log_weights[weights > 0] = self.options["gamma"] * np.log(weights[weights > 0])
-        return draw_weighted(table.sparse, log_weights, seed, self.options["positives"]), about | {"seed": seed}
+        return draw_weighted(table.sparse, log_weights, seed, self.options["positives"]), about | {
+            "seed": seed
+        }
 
 
 def _number(part: str, text: str, kind: type) -> float:
@@ -109,17 +115,27 @@ def _number(part: str, text: str, kind: type) -> float:
 def _from_file(table: LabelTable, path: str, reader: Reader) -> tuple[SparseLabels, int]:
     """The labels of the same items in another table, and how many of them the complete labels contradict."""
     tables = reader(path)
-    given = concatenate(tables["train"], tables["val"]) if {"train", "val"} <= set(tables) else tables.get("train")
+    given = (
+        concatenate(tables["train"], tables["val"])
+        if {"train", "val"} <= set(tables)
+        else tables.get("train")
+    )
     if given is None:
         raise DataError(f"{path}: no training rows; the observed labels are taken from those")
     if unknown := [name for name in given.classes if name not in set(table.classes)]:
-        raise DataError(f"{path}: class {unknown[0]!r} is not one of the data's {len(table.classes)} classes")
+        raise DataError(
+            f"{path}: class {unknown[0]!r} is not one of the data's {len(table.classes)} classes"
+        )
     for where, items in (("the data", table.items), (path, given.items)):
         if twice := next((item for item, count in Counter(items).items() if count > 1), None):
-            raise DataError(f"{where}: item {twice!r} stands twice; labels are found by it, so give each row its own")
+            raise DataError(
+                f"{where}: item {twice!r} stands twice; labels are found by it, so give each row its own"
+            )
     rows = {item: i for i, item in enumerate(given.items)}
     if absent := [item for item in table.items if item not in rows]:
-        raise DataError(f"{path}: {len(absent):,} of {len(table):,} items are not in it, first {absent[0]!r}")
+        raise DataError(
+            f"{path}: {len(absent):,} of {len(table):,} items are not in it, first {absent[0]!r}"
+        )
     if len(rows) != len(table):
         listed = set(table.items)
         extra = [item for item in rows if item not in listed]
@@ -130,10 +146,14 @@ def _from_file(table: LabelTable, path: str, reader: Reader) -> tuple[SparseLabe
     return _aligned(table, given, [rows[item] for item in table.items], path)
 
 
-def _aligned(table: LabelTable, given: LabelTable, rows: list[int], path: str) -> tuple[SparseLabels, int]:
+def _aligned(
+    table: LabelTable, given: LabelTable, rows: list[int], path: str
+) -> tuple[SparseLabels, int]:
     """The given rows with their columns in the order of the table's classes."""
     if given.sparse.fill != 0:
-        raise DataError(f"{path}: most labels are known negatives; give a table in which most are unknown (0)")
+        raise DataError(
+            f"{path}: most labels are known negatives; give a table in which most are unknown (0)"
+        )
     column = {name: i for i, name in enumerate(table.classes)}
     labels = given.sparse.take(rows)
     row = labels.entry_rows()

@@ -30,7 +30,9 @@ def observe(labels: Any, seed: int = SEED, positives: int = 1, negatives: int = 
     return drawn.rows(np.arange(drawn.shape[0]))
 
 
-def draw(labels: SparseLabels, seed: int = SEED, positives: int = 1, negatives: int = 0) -> SparseLabels:
+def draw(
+    labels: SparseLabels, seed: int = SEED, positives: int = 1, negatives: int = 0
+) -> SparseLabels:
     """`observe` on sparse labels, giving sparse labels."""
     known = _drawn_from(labels, positives, negatives)
     shuffled = known.indices.copy()
@@ -67,7 +69,9 @@ def draw_weighted(
     uniform = np.random.RandomState(seed).random_sample(len(known.indices))
     exponential = np.maximum(-np.log1p(-uniform), np.finfo(np.float64).tiny)
     keys = log_weights - np.log(exponential)
-    order = np.lexsort((uniform, -keys, known.entry_rows()))  # equal weights of 0 are settled by the noise alone
+    order = np.lexsort(
+        (uniform, -keys, known.entry_rows())
+    )  # equal weights of 0 are settled by the noise alone
     return _kept(known, known.indices[order], positives, [])
 
 
@@ -76,12 +80,17 @@ def _drawn_from(labels: SparseLabels, positives: int, negatives: int = 0) -> Spa
     if positives < 0 or negatives < 0:
         raise UserError(f"positives={positives} and negatives={negatives} must not be below 0")
     if labels.counts(0).any():
-        raise DataError("labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry")
+        raise DataError(
+            "labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry"
+        )
     return labels.positives(fill=-1)
 
 
 def _kept(
-    known: SparseLabels, shuffled: npt.NDArray[np.int32], positives: int, negatives: list[npt.NDArray[np.int32]]
+    known: SparseLabels,
+    shuffled: npt.NDArray[np.int32],
+    positives: int,
+    negatives: list[npt.NDArray[np.int32]],
 ) -> SparseLabels:
     """The first positives of each shuffled row and the given negatives of each row, as a table of observed labels."""
     row = known.entry_rows()
@@ -89,11 +98,15 @@ def _kept(
     rows, columns, values = row[keep], shuffled[keep], np.ones(int(keep.sum()), np.int8)
     if negatives:
         extra = np.concatenate(negatives)
-        rows = np.concatenate([rows, np.repeat(np.arange(len(negatives)), [len(some) for some in negatives])])
+        rows = np.concatenate(
+            [rows, np.repeat(np.arange(len(negatives)), [len(some) for some in negatives])]
+        )
         columns = np.concatenate([columns, extra])
         values = np.concatenate([values, np.full(len(extra), -1, np.int8)])
     order = np.lexsort((columns, rows))
-    return SparseLabels.from_entries(rows[order], columns[order], values[order], known.shape, fill=0)
+    return SparseLabels.from_entries(
+        rows[order], columns[order], values[order], known.shape, fill=0
+    )
 
 
 def split(n: int, fraction: float = 0.2, seed: int = SEED) -> tuple[Rows, Rows]:

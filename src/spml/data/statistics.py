@@ -75,7 +75,11 @@ class Statistics:
     @property
     def constant(self) -> float | None:
         """#{y = 1, s = 0} / #{s = 0}: what k_hat is at the start of training, by Remark 1."""
-        return None if self.missing is None or not self.unknown else float(self.missing.sum() / self.unknown)
+        return (
+            None
+            if self.missing is None or not self.unknown
+            else float(self.missing.sum() / self.unknown)
+        )
 
     @property
     def logit(self) -> float | None:
@@ -108,7 +112,9 @@ class Statistics:
         training = self.images["train"]
         known_negatives = int(self.negatives.sum())
         missing = [None] * len(self.classes) if self.missing is None else self.missing.tolist()
-        per_class = zip(self.classes, self.seen.tolist(), missing, self.negatives.tolist(), strict=True)
+        per_class = zip(
+            self.classes, self.seen.tolist(), missing, self.negatives.tolist(), strict=True
+        )
         return {
             "data": self.name,
             "version": self.version,
@@ -133,14 +139,20 @@ class Statistics:
                 }
                 for name, seen, gone, no in per_class
             ],
-            "pairs": {name: [pair._asdict() for pair in listed] for name, listed in self.pairs().items()},
+            "pairs": {
+                name: [pair._asdict() for pair in listed] for name, listed in self.pairs().items()
+            },
         }
 
 
 def statistics(experiment: Experiment) -> Statistics:
     """Count the labels of an experiment, from their sparse entries alone."""
     observed = experiment.observed.sparse.take(experiment.train_rows)
-    complete = None if experiment.complete is None else experiment.complete.sparse.take(experiment.train_rows)
+    complete = (
+        None
+        if experiment.complete is None
+        else experiment.complete.sparse.take(experiment.train_rows)
+    )
     images = {"train": len(experiment.train_rows), "val": len(experiment.val_rows)}
     return Statistics(
         name=experiment.name,

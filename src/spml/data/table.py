@@ -41,11 +41,15 @@ class SparseLabels:
         """Keep the entries that are not the commoner of 0 and -1."""
         dense = np.asarray(labels)
         if dense.ndim != 2:
-            raise DataError(f"labels must have two axes, items and classes; they have shape {dense.shape}")
+            raise DataError(
+                f"labels must have two axes, items and classes; they have shape {dense.shape}"
+            )
         if not (legal := np.isin(dense, (-1, 0, 1))).all():
             row, column = np.argwhere(~legal)[0]
             place = f"{dense[row, column]!s} in row {row}, column {column}"
-            raise DataError(f"labels hold {place}; only 1 (positive), 0 (unknown) and -1 (negative) are labels")
+            raise DataError(
+                f"labels hold {place}; only 1 (positive), 0 (unknown) and -1 (negative) are labels"
+            )
         dense = dense.astype(np.int8)
         fill = -1 if np.count_nonzero(dense == -1) > np.count_nonzero(dense == 0) else 0
         rows, columns = np.nonzero(dense != fill)
@@ -87,13 +91,17 @@ class SparseLabels:
         starts, lengths = self.indptr[wanted], self.indptr[wanted + 1] - self.indptr[wanted]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entry = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths) + np.repeat(starts, lengths)
-        return SparseLabels(indptr, self.indices[entry], self.values[entry], self.fill, self.num_classes)
+        return SparseLabels(
+            indptr, self.indices[entry], self.values[entry], self.fill, self.num_classes
+        )
 
     def reorder(self, columns: npt.ArrayLike) -> SparseLabels:
         """The same labels with column i moved to columns[i]."""
         moved = np.asarray(columns, np.int32)[self.indices]
         order = np.lexsort((moved, self.entry_rows()))
-        return SparseLabels(self.indptr, moved[order], self.values[order], self.fill, self.num_classes)
+        return SparseLabels(
+            self.indptr, moved[order], self.values[order], self.fill, self.num_classes
+        )
 
     def positives(self, fill: int) -> SparseLabels:
         """The ones alone; every other entry becomes `fill`."""
@@ -155,7 +163,9 @@ class LabelTable:
     ) -> None:
         sparse = labels if isinstance(labels, SparseLabels) else SparseLabels.from_dense(labels)
         if sparse.shape != (len(items), len(classes)):
-            raise DataError(f"labels are {sparse.shape}, not items by classes {(len(items), len(classes))}")
+            raise DataError(
+                f"labels are {sparse.shape}, not items by classes {(len(items), len(classes))}"
+            )
         if not len(classes):
             raise DataError("the table has no classes; give at least one label")
         if len(set(classes)) < len(classes):
@@ -163,7 +173,14 @@ class LabelTable:
             raise DataError(f"class {twice!r} stands twice; give each class one column")
         if x is not None and len(x) != len(items):
             raise DataError(f"x has {len(x)} rows, the table {len(items)}")
-        given = {"items": items, "classes": list(classes), "sparse": sparse, "x": x, "root": root, "places": places}
+        given = {
+            "items": items,
+            "classes": list(classes),
+            "sparse": sparse,
+            "x": x,
+            "root": root,
+            "places": places,
+        }
         for name, value in given.items():
             object.__setattr__(self, name, value)
 
@@ -175,7 +192,9 @@ class LabelTable:
         """All labels as a dense int8 array; refused above 2 GiB."""
         items, classes = self.sparse.shape
         if items * classes > DENSE_LIMIT:
-            raise DataError(f"{items:,} x {classes:,} labels take {items * classes / 2**30:.1f} GiB; use .rows(index)")
+            raise DataError(
+                f"{items:,} x {classes:,} labels take {items * classes / 2**30:.1f} GiB; use .rows(index)"
+            )
         return self.rows(np.arange(items))
 
     def rows(self, index: npt.ArrayLike) -> Labels:
@@ -188,11 +207,15 @@ class LabelTable:
         x = None if self.x is None else self.x[wanted]
         places = None if self.places is None else self.places.take(wanted)
         items = [self.items[i] for i in wanted]
-        return LabelTable(items, self.classes, self.sparse.take(wanted), x=x, root=self.root, places=places)
+        return LabelTable(
+            items, self.classes, self.sparse.take(wanted), x=x, root=self.root, places=places
+        )
 
     def with_labels(self, labels: SparseLabels | npt.ArrayLike) -> LabelTable:
         """The same items with other labels."""
-        return LabelTable(self.items, self.classes, labels, x=self.x, root=self.root, places=self.places)
+        return LabelTable(
+            self.items, self.classes, labels, x=self.x, root=self.root, places=self.places
+        )
 
     def file(self, row: int) -> Path:
         """The file that a row names."""
@@ -216,4 +239,6 @@ def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
     places = None
     if first.places is not None and second.places is not None:
         places = first.places.followed_by(second.places)
-    return LabelTable([*first.items, *second.items], first.classes, sparse, x=x, root=first.root, places=places)
+    return LabelTable(
+        [*first.items, *second.items], first.classes, sparse, x=x, root=first.root, places=places
+    )

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from spml.errors import DataError
 
-NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # the latter is what "surrogateescape" makes of a byte that is not UTF-8
+NOT_TEXT = re.compile(
+    "[\0\udc80-\udcff]"
+)  # the latter is what "surrogateescape" makes of a byte that is not UTF-8
 
 
 def lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]:
@@ -20,11 +22,18 @@ def lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]
         bad: the number of each line that is no text, and why, go there, so that the others can still be read; without
             it, the first is a DataError.
     """
-    with opening(path), path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with (
+        opening(path),
+        path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file,
+    ):
         for number, text in enumerate(file, 1):
             if found := NOT_TEXT.search(text):
                 byte = ord(found[0]) & 0xFF
-                said = f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
+                said = (
+                    f"byte 0x{byte:02x} is not UTF-8"
+                    if byte
+                    else "a NUL byte; this is no text, or UTF-16"
+                )
                 said += "; save the file as UTF-8 (Excel: CSV UTF-8)"
                 if bad is None:
                     raise DataError(f"{path}, line {number}: {said}")
@@ -44,7 +53,9 @@ def opening(path: Path) -> Iterator[None]:
     """Turn what the operating system says of a file into a DataError that names it; refuse what may never end."""
     try:
         if path.is_fifo():  # opening it would wait for a writer
-            raise DataError(f"{path}: a pipe, not a file; write what comes out of it to a file first")
+            raise DataError(
+                f"{path}: a pipe, not a file; write what comes out of it to a file first"
+            )
         yield
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; check the path") from None

@@ -84,7 +84,9 @@ class Step(Component):
     def __init__(self, tau: RampLike, from_epoch: int = 1) -> None:
         super().__init__()
         self.tau, self.from_epoch = Ramp(tau), from_epoch
-        self.formula = f"1 if p > {self.tau} else 0" + (f" (from epoch {from_epoch})" if from_epoch > 1 else "")
+        self.formula = f"1 if p > {self.tau} else 0" + (
+            f" (from epoch {from_epoch})" if from_epoch > 1 else ""
+        )
 
     def forward(self, p: Tensor, context: Context) -> Value:
         """1 where an entry is taken as positive, else 0."""
@@ -164,7 +166,9 @@ class Largest(Component):
     def __init__(self, delta: float, value: float) -> None:
         super().__init__()
         if not 0 <= delta <= 1:
-            raise ValueError(f"delta is the share of entries by which the pick grows each epoch, not {delta}")
+            raise ValueError(
+                f"delta is the share of entries by which the pick grows each epoch, not {delta}"
+            )
         self.delta, self.value = delta, value
         share = f"the {delta * 100:g} %·(t − 1) largest p of the batch"
         self.formula = f"{value:g} for {share}, else {1 - value:g}"
@@ -172,7 +176,11 @@ class Largest(Component):
     def forward(self, p: Tensor, context: Context) -> Value:
         """`value` on picked entries, 1 - `value` elsewhere."""
         picked = largest_unknown(context.logits, context.observed, (context.epoch - 1) * self.delta)
-        return 1 - self.value if picked is None else torch.where(picked, self.value, 1 - self.value).to(p.dtype)
+        return (
+            1 - self.value
+            if picked is None
+            else torch.where(picked, self.value, 1 - self.value).to(p.dtype)
+        )
 
 
 def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:

@@ -49,7 +49,9 @@ class Ramp(nn.Module):
         if pair is None and getattr(value, "ndim", 0) == 2:
             pair = tuple(value)
             if len(pair) != 2:
-                raise ValueError(f"a hyper-parameter per class has shape (classes,) or (2, classes), not {value.shape}")
+                raise ValueError(
+                    f"a hyper-parameter per class has shape (classes,) or (2, classes), not {value.shape}"
+                )
         start, end = (value, value) if pair is None else pair
         self.lag = lag
         self._set("start", start)
@@ -60,11 +62,15 @@ class Ramp(nn.Module):
             try:
                 tensor = torch.as_tensor(value, dtype=torch.float64)
             except (TypeError, ValueError) as error:
-                raise ValueError(f"{value!r} is not a number, (start, end) or one number per class") from error
+                raise ValueError(
+                    f"{value!r} is not a number, (start, end) or one number per class"
+                ) from error
             if bool(tensor.isnan().any()):
                 raise ValueError(f"{value!r} holds nan, which is not a number")
             if tensor.ndim > 1:
-                raise ValueError(f"a hyper-parameter per class has one axis, not shape {tuple(tensor.shape)}")
+                raise ValueError(
+                    f"a hyper-parameter per class has one axis, not shape {tuple(tensor.shape)}"
+                )
             if tensor.ndim == 1:
                 self.register_buffer(name, tensor, persistent=False)
                 return

@@ -11,7 +11,9 @@ from spml.losses.search import searched
 from spml.losses.terms import Absent, Log, Mixed
 from spml.losses.unified import Reduction, UnifiedLoss, assume_negative
 
-AS_PUBLISHED = {"eps": 1e-5}  # inside the logs of the published code: all that there is to try in these
+AS_PUBLISHED = {
+    "eps": 1e-5
+}  # inside the logs of the published code: all that there is to try in these
 
 
 @searched(AS_PUBLISHED)
@@ -26,7 +28,9 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 
 
 @searched({"smoothing": 0.2}, smoothing=(0.02, 0.05, 0.1, 0.2, 0.3))
-def an_ls(smoothing: float = 0.1, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
+def an_ls(
+    smoothing: float = 0.1, eps: float | None = None, reduction: Reduction = "mean"
+) -> UnifiedLoss:
     """Assume negative with label smoothing: targets 1 - smoothing and smoothing (Cole et al., 2021).
 
     An unknown label is positive with probability `smoothing`; a known negative is not smoothed.
@@ -37,7 +41,9 @@ def an_ls(smoothing: float = 0.1, eps: float | None = None, reduction: Reduction
         reduction: mean, sum, sum_classes or none.
     """
     if not 0 <= smoothing <= 1:
-        raise ValueError(f"smoothing moves targets from 1 and 0, so it lies between them, not at {smoothing}")
+        raise ValueError(
+            f"smoothing moves targets from 1 and 0, so it lies between them, not at {smoothing}"
+        )
     present, absent = Log(eps), Absent(Log(eps))
     l1 = Mixed(1 - smoothing, present, absent)
     return UnifiedLoss(Constant(smoothing), Constant(1), l1, present, absent, reduction=reduction)
@@ -55,7 +61,9 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 
 
 @searched(AS_PUBLISHED)
-def epr(expected_positives: float = 1.5, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
+def epr(
+    expected_positives: float = 1.5, eps: float | None = None, reduction: Reduction = "mean"
+) -> UnifiedLoss:
     """Expected positive regularisation: learn positives, and keep their expected number right (Cole et al., 2021).
 
     Args:
@@ -99,4 +107,6 @@ def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss
         eps: added to probabilities inside the log; None is the exact log.
         reduction: mean, sum, sum_classes or none.
     """
-    return assume_negative(Log(eps), Absent(Log(eps)), weight=Constant(0), reduction=reduction, trains_on="complete")
+    return assume_negative(
+        Log(eps), Absent(Log(eps)), weight=Constant(0), reduction=reduction, trains_on="complete"
+    )

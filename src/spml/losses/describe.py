@@ -19,7 +19,11 @@ from spml.losses.unified import UnifiedLoss
 PLACE = re.compile(r"<!-- generated: (\w+)(?: (\w+))? -->\n.*?<!-- end -->", re.DOTALL)
 VARIANTS = {"hill": {"variant": "gr"}, "splc": {"variant": "gr"}, "gr": {"variant": "paper"}}
 HEADER = ["method", "k̂", "v", "L1", "L2", "L3", "reduction"]
-SIZES = {"VOC": (4574, 20), "COCO": (65665, 80), "NUS-WIDE": (120000, 81)}  # items to train on, and classes
+SIZES = {
+    "VOC": (4574, 20),
+    "COCO": (65665, 80),
+    "NUS-WIDE": (120000, 81),
+}  # items to train on, and classes
 
 
 def framework_table() -> str:
@@ -60,19 +64,32 @@ def options_table(name: str) -> str:
     """Markdown: a method's options with defaults and help, and the values that were published; nothing if unknown."""
     if name not in METHODS:
         return ""
-    rows = [[f"`{option.name}`", f"`{_plain(option.default)}`", option.help] for option in options(name)]
+    rows = [
+        [f"`{option.name}`", f"`{_plain(option.default)}`", option.help] for option in options(name)
+    ]
     return _table(["option", "default", "what it is"], rows) + _published(name)
 
 
 def _published(name: str) -> str:
     """Markdown: values that the method's own sources give, for each benchmark."""
     presets = [preset(name, dataset) for dataset in DATASETS]
-    own = [{key: source for key, source in each.sources.items() if source != GR_TRAINING} for each in presets]
-    numbers = {source: str(n) for n, source in enumerate(dict.fromkeys(s for each in own for s in each.values()), 1)}
+    own = [
+        {key: source for key, source in each.sources.items() if source != GR_TRAINING}
+        for each in presets
+    ]
+    numbers = {
+        source: str(n)
+        for n, source in enumerate(dict.fromkeys(s for each in own for s in each.values()), 1)
+    }
     rows = []
     for key in dict.fromkeys(key for each in own for key in each):
-        what = f"`{key}`" if not key.startswith(SEARCHED) else f"`{key.removeprefix(SEARCHED)}`, tried"
-        cells = [_plain(each.value(key)) if key in mine else "" for each, mine in zip(presets, own, strict=True)]
+        what = (
+            f"`{key}`" if not key.startswith(SEARCHED) else f"`{key.removeprefix(SEARCHED)}`, tried"
+        )
+        cells = [
+            _plain(each.value(key)) if key in mine else ""
+            for each, mine in zip(presets, own, strict=True)
+        ]
         cited = dict.fromkeys(numbers[mine[key]] for mine in own if key in mine)
         rows.append([what, *cells, ", ".join(cited)])
     if not rows:
@@ -90,7 +107,9 @@ TABLES: dict[str, Callable[..., str]] = {
 
 def _table(header: list[str], rows: Iterable[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
 
 
 def _plain(value: Any) -> str:
@@ -117,7 +136,14 @@ def _cells(loss: UnifiedLoss) -> list[str]:
         khat = "–"
     reduction = loss.reduction
     if loss.regulariser is not None:
-        return [khat, weight, _formula(loss.l1), l2, l3, f"{reduction}, plus {_formula(loss.regulariser)}"]
+        return [
+            khat,
+            weight,
+            _formula(loss.l1),
+            l2,
+            l3,
+            f"{reduction}, plus {_formula(loss.regulariser)}",
+        ]
     return [khat, weight, _formula(loss.l1), l2, l3, reduction]
 
 

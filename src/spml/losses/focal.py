@@ -22,7 +22,11 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
 
 
 @searched(
-    {"gamma_pos": 0.0}, {"gamma_neg": 2.0}, gamma_neg=(1.0, 2.0, 4.0), gamma_pos=(0.0, 1.0), clip=(0.0, 0.05, 0.1)
+    {"gamma_pos": 0.0},
+    {"gamma_neg": 2.0},
+    gamma_neg=(1.0, 2.0, 4.0),
+    gamma_pos=(0.0, 1.0),
+    clip=(0.0, 0.05, 0.1),
 )
 def asl(
     gamma_neg: float = 4.0,
@@ -44,7 +48,9 @@ def asl(
     return assume_negative(Focal(gamma_pos, detach=detach), l3, reduction=reduction)
 
 
-@searched({"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), lam=(1.3, 1.5, 1.7))
+@searched(
+    {"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), lam=(1.3, 1.5, 1.7)
+)
 def hill(
     variant: Literal["original", "gr"] = "original",
     lam: float = 1.5,
@@ -67,7 +73,9 @@ def hill(
     return assume_negative(l1, Hill(lam), reduction=reduction)
 
 
-@searched({"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), tau=(0.5, 0.6, 0.7, 0.8))
+@searched(
+    {"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), tau=(0.5, 0.6, 0.7, 0.8)
+)
 def splc(
     variant: Literal["original", "gr"] = "original",
     tau: float = 0.6,

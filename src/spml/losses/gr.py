@@ -18,10 +18,19 @@ BETA = tuple(
     for b in (-2.0, -5.0, -8.0)
     for tau in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 )
-ALPHA = tuple({"mu": (0.5, mu), "sigma": (2.0, sigma)} for sigma in (0.1, 0.5, 1.0) for mu in (0.2, 0.4, 0.6, 0.8, 1.0))
+ALPHA = tuple(
+    {"mu": (0.5, mu), "sigma": (2.0, sigma)}
+    for sigma in (0.1, 0.5, 1.0)
+    for mu in (0.2, 0.4, 0.6, 0.8, 1.0)
+)
 
 
-@searched({"w": (0.0, 10.0), "b": (-2.0, -8.0)}, {"w": (0.0, 2.0), "b": (-2.0, -2.0)}, beta=BETA, alpha=ALPHA)
+@searched(
+    {"w": (0.0, 10.0), "b": (-2.0, -8.0)},
+    {"w": (0.0, 2.0), "b": (-2.0, -2.0)},
+    beta=BETA,
+    alpha=ALPHA,
+)
 def gr(
     variant: Variant = "official",
     q1: RampLike | None = None,

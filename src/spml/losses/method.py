@@ -90,5 +90,7 @@ def meant_for(head: str) -> Callable[[Factory], Factory]:
 def prepared(logits: Tensor, observed: Tensor) -> Tensor:
     """The logits in float32 or wider, since half cannot hold small probabilities; shapes that differ are refused."""
     if logits.shape != observed.shape:
-        raise ValueError(f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)} differ in shape")
+        raise ValueError(
+            f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)} differ in shape"
+        )
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

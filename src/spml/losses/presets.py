@@ -35,9 +35,7 @@ LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are th
 EN_PAPER = "Verelst et al., WACV 2023, by the account of Chen et al., IJCAI 2024"
 EN_DEFAULT = f"default, not published where it could be read: {EN_PAPER}"
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
-SMILE_IMAGE = (
-    "SMILE on pictures as in the development repository of MIME's author; the released code has feature data only"
-)
+SMILE_IMAGE = "SMILE on pictures as in the development repository of MIME's author; the released code has feature data only"
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 
@@ -162,7 +160,9 @@ def _gr_learnable(dataset: str) -> Values:
 
 def _all(source: str, **values: Any) -> dict[str, Values]:
     """The same values for every benchmark."""
-    return {dataset: {key: (value, source) for key, value in values.items()} for dataset in DATASETS}
+    return {
+        dataset: {key: (value, source) for key, value in values.items()} for dataset in DATASETS
+    }
 
 
 def _lagc() -> Values:
@@ -184,17 +184,24 @@ def _lagc() -> Values:
 
 
 def _per_dataset(option: str, values: tuple[Any, ...], source: str) -> dict[str, Values]:
-    return {dataset: {option: (value, source)} for dataset, value in zip(DATASETS, values, strict=True)}
+    return {
+        dataset: {option: (value, source)} for dataset, value in zip(DATASETS, values, strict=True)
+    }
 
 
 def _with_training(base: dict[str, Values], name: str, source: str) -> dict[str, Values]:
-    return {dataset: {**_training(name, dataset, source), **values} for dataset, values in base.items()}
+    return {
+        dataset: {**_training(name, dataset, source), **values} for dataset, values in base.items()
+    }
 
 
 def _merged(*tables: dict[str, Values]) -> dict[str, Values]:
     """Later tables win; a table may leave benchmarks out."""
     names = {dataset: [table.get(dataset, {}) for table in tables] for dataset in DATASETS}
-    return {dataset: {key: value for part in parts for key, value in part.items()} for dataset, parts in names.items()}
+    return {
+        dataset: {key: value for part in parts for key, value in part.items()}
+        for dataset, parts in names.items()
+    }
 
 
 def _searched(source: str, **values: tuple[Any, ...]) -> dict[str, Values]:
@@ -203,14 +210,31 @@ def _searched(source: str, **values: tuple[Any, ...]) -> dict[str, Values]:
 
 def _recipe(source: str, **values: Any) -> dict[str, Values]:
     """One-cycle training on COCO, whose weight decay belongs to losses that are summed."""
-    common = {"batch_size": 128, "lr": 1e-4, "head_lr": 1, "schedule": "one-cycle", "weight_decay": 1e-4}
-    return {"coco": {key: (value, source) for key, value in {**common, "reduction": "sum", **values}.items()}}
+    common = {
+        "batch_size": 128,
+        "lr": 1e-4,
+        "head_lr": 1,
+        "schedule": "one-cycle",
+        "weight_decay": 1e-4,
+    }
+    return {
+        "coco": {
+            key: (value, source) for key, value in {**common, "reduction": "sum", **values}.items()
+        }
+    }
 
 
 COLE = _merged(_all(ROLE_CODE, epochs=10), _searched(ROLE_CODE, lr=RATES, batch_size=(8, 16)))
 
 
-SMILE = {"alpha": 0.1, "beta": 0.01, "theta": 0.01, "kl_embedding": 1e-5, "kl_beta": 1e-5, "warmup": 2}
+SMILE = {
+    "alpha": 0.1,
+    "beta": 0.01,
+    "theta": 0.01,
+    "kl_embedding": 1e-5,
+    "kl_beta": 1e-5,
+    "warmup": 2,
+}
 EXPECTED = _per_dataset("expected_positives", (1.5, 2.9, 1.9, 31.4), ROLE_PAPER)
 MIME = _merged(
     _per_dataset("theta", (0.95,) * 4, MIME_CODE),
@@ -237,10 +261,13 @@ PRESETS: dict[str, dict[str, Values]] = {
     "full": COLE,
     "focal": _all(FOCAL_PAPER, gamma=2.0),
     "asl": _merged(
-        _all(ASL_CODE, gamma_neg=4.0, gamma_pos=1.0, clip=0.05), _recipe(ASL_COCO, gamma_pos=0.0, epochs=40)
+        _all(ASL_CODE, gamma_neg=4.0, gamma_pos=1.0, clip=0.05),
+        _recipe(ASL_COCO, gamma_pos=0.0, epochs=40),
     ),
     "hill": _merged(_all(HILL_CODE, lam=1.5, margin=1.0, gamma=2.0), _recipe(HILL_COCO, epochs=31)),
-    "splc": _merged(_all(HILL_CODE, tau=0.6, margin=1.0, gamma=2.0, from_epoch=2), _recipe(HILL_COCO, epochs=31)),
+    "splc": _merged(
+        _all(HILL_CODE, tau=0.6, margin=1.0, gamma=2.0, from_epoch=2), _recipe(HILL_COCO, epochs=31)
+    ),
     "gce": _with_training(_all(GCE_PAPER, q=0.7), "gr", NOT_RUN),
     "sce": _with_training(_all(SCE_PAPER, alpha=0.1, beta=1.0, A=-4.0), "gr", NOT_RUN),
     "taylor_ce": _with_training(_all(TAYLOR_PAPER, order=2), "gr", NOT_RUN),
@@ -255,7 +282,9 @@ PRESETS: dict[str, dict[str, Values]] = {
     "smile": _with_training(
         _merged(
             _per_dataset("lam", (0.1, 0.01, 0.1, 0.001), SMILE_IMAGE),
-            _per_dataset("head", tuple(f"query-normal:{size}" for size in (128, 64, 128, 128)), SMILE_IMAGE),
+            _per_dataset(
+                "head", tuple(f"query-normal:{size}" for size in (128, 64, 128, 128)), SMILE_IMAGE
+            ),
             *(_per_dataset(option, (value,) * 4, SMILE_IMAGE) for option, value in SMILE.items()),
         ),
         "smile",
@@ -275,7 +304,12 @@ PRESETS: dict[str, dict[str, Values]] = {
         EXPECTED,
         *(
             _per_dataset(option, (value,) * 4, EN_DEFAULT)
-            for option, value in {"count": "observed", "momentum": 0.8, "start": "observed", "power": 2.0}.items()
+            for option, value in {
+                "count": "observed",
+                "momentum": 0.8,
+                "start": "observed",
+                "power": 2.0,
+            }.items()
         ),
     ),
     "mime": _with_training(MIME, "mime", MIME_CODE),

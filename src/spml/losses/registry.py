@@ -81,7 +81,11 @@ def create(name: str, **values: Any) -> Method:
     factory = _factory(name)
     check_options(name, values)
     known = {option.name: option for option in options(name)}
-    missing = [option.name for option in known.values() if option.default is REQUIRED and option.name not in values]
+    missing = [
+        option.name
+        for option in known.values()
+        if option.default is REQUIRED and option.name not in values
+    ]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")
     method = CallableLoss(factory, values) if _is_loss(factory) else factory(**values)
@@ -144,7 +148,11 @@ def as_python(value: Any) -> Any:
     """Numbers of numpy's, alone or in pairs and lists, as Python's own; all else as it is."""
     if type(value) in (tuple, list):
         return type(value)(map(as_python, value))
-    return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 else value
+    return (
+        value.item()
+        if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
+        else value
+    )
 
 
 def options(name: str) -> list[Option]:
@@ -154,7 +162,11 @@ def options(name: str) -> list[Option]:
     parameters = list(inspect.signature(factory).parameters.values())
     if _is_loss(factory):
         parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
-    fixed = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in GIVEN]
+    fixed = [
+        p
+        for p in parameters
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in GIVEN
+    ]
     types = _types(factory)
     return [Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name)) for p in fixed]
 
@@ -165,7 +177,11 @@ def summary(name: str) -> str:
 
 
 CALL_ARGUMENTS = ("epoch", "epochs", "index", "features", "views")
-GIVEN = ("items", "classes", "observed")  # what a loop tells a method of its data, as opposed to options
+GIVEN = (
+    "items",
+    "classes",
+    "observed",
+)  # what a loop tells a method of its data, as opposed to options
 
 
 class CallableLoss(Method):
@@ -177,7 +193,11 @@ class CallableLoss(Method):
         called = function.forward if isinstance(function, nn.Module) else function
         parameters = inspect.signature(called).parameters.values()
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        self.takes = CALL_ARGUMENTS if takes_any else tuple(p.name for p in parameters if p.name in CALL_ARGUMENTS)
+        self.takes = (
+            CALL_ARGUMENTS
+            if takes_any
+            else tuple(p.name for p in parameters if p.name in CALL_ARGUMENTS)
+        )
 
     def forward(self, logits: Tensor, observed: Tensor, **arguments: Any) -> Tensor:
         """Loss of a batch."""
@@ -211,25 +231,35 @@ def _types(factory: Callable[..., Any]) -> dict[str, Any]:
 def _check_type(option: Option, value: Any) -> None:
     """Refuse a value that the option's annotation does not admit."""
     value = as_python(value)
-    alternatives = get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)
+    alternatives = (
+        get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)
+    )
     wanted = []
     for kind in alternatives:
-        if kind in (None, Any) or (kind not in (bool, int, float, str, type(None)) and get_origin(kind) is not Literal):
+        if kind in (None, Any) or (
+            kind not in (bool, int, float, str, type(None)) and get_origin(kind) is not Literal
+        ):
             return  # not annotated, or something only the method itself can judge
         if get_origin(kind) is Literal:
             if value in get_args(kind):
                 return
             wanted += [str(choice) for choice in get_args(kind)]
-        elif isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind):
+        elif isinstance(value, bool) == (kind is bool) and isinstance(
+            value, (int, float) if kind is float else kind
+        ):
             if value == value:  # nan is not
                 return
             wanted.append("a number")
         else:
             wanted.append(
-                {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(kind, "none")
+                {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(
+                    kind, "none"
+                )
             )
     few = list(dict.fromkeys(wanted))
-    raise ValueError(f"{option.name} is {few[0] if len(few) == 1 else 'one of ' + ', '.join(few)}, not {value!r}")
+    raise ValueError(
+        f"{option.name} is {few[0] if len(few) == 1 else 'one of ' + ', '.join(few)}, not {value!r}"
+    )
 
 
 def _near(word: str, known: Iterable[str]) -> str:
@@ -239,11 +269,16 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 def _is_loss(factory: Callable[..., Any]) -> bool:
     """Whether it is the loss itself, rather than what makes one."""
-    return not inspect.isclass(factory) and next(iter(inspect.signature(factory).parameters), None) == "logits"
+    return (
+        not inspect.isclass(factory)
+        and next(iter(inspect.signature(factory).parameters), None) == "logits"
+    )
 
 
 def _argument_help(doc: str) -> dict[str, str]:
     """Name to text of the docstring's Args section."""
     section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", doc, re.MULTILINE)
-    pairs = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.MULTILINE)
+    pairs = re.findall(
+        r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.MULTILINE
+    )
     return {name: re.sub(r"\s+", " ", text).strip() for name, text in pairs}

@@ -20,7 +20,9 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
 
 
 @searched({"A": -9.21}, alpha=(0.01, 0.1, 1.0), beta=(0.1, 1.0), A=(-4.0, -9.21))
-def sce(alpha: float = 0.1, beta: float = 1.0, A: float = -4.0, reduction: Reduction = "mean") -> UnifiedLoss:
+def sce(
+    alpha: float = 0.1, beta: float = 1.0, A: float = -4.0, reduction: Reduction = "mean"
+) -> UnifiedLoss:
     """Symmetric cross-entropy (Wang et al., 2019).
 
     Args:

@@ -34,7 +34,9 @@ class Space:
             for name, choices in self.dimensions.items()
         }
         dimensions = {name: choices for name, choices in free.items() if choices}
-        return Space(dimensions, tuple(options for options in self.alternatives if names.isdisjoint(options)))
+        return Space(
+            dimensions, tuple(options for options in self.alternatives if names.isdisjoint(options))
+        )
 
 
 def searched(*alternatives: Options, **dimensions: Sequence[Any]) -> Callable[[Factory], Factory]:

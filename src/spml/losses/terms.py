@@ -40,7 +40,9 @@ class Log(Term):
     def __init__(self, eps: float | None = None) -> None:
         super().__init__()
         if eps is not None and not 0 <= eps < 1:
-            raise ValueError(f"eps is added to probabilities inside the log: 0 or more and below 1, not {eps}")
+            raise ValueError(
+                f"eps is added to probabilities inside the log: 0 or more and below 1, not {eps}"
+            )
         self.eps = eps
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
@@ -77,11 +79,15 @@ class GCE(Term):
         q = self.q.at(context)
         if isinstance(q, Tensor):
             safe = torch.where(q == 0, 1, q)
-            return torch.where(q == 0, self.log(logits, context), -torch.expm1(safe * F.logsigmoid(logits)) / safe)
+            return torch.where(
+                q == 0, self.log(logits, context), -torch.expm1(safe * F.logsigmoid(logits)) / safe
+            )
         if q == 0:
             log: Tensor = self.log(logits, context)
             return log
-        return torch.sigmoid(-logits) if q == 1 else torch.expm1(F.logsigmoid(logits) * q) * (-1 / q)
+        return (
+            torch.sigmoid(-logits) if q == 1 else torch.expm1(F.logsigmoid(logits) * q) * (-1 / q)
+        )
 
     def absent(self, logits: Tensor, context: Context) -> Tensor:
         """The same loss for "label absent", without negating twice."""
@@ -125,7 +131,9 @@ class AsymmetricNegative(Term):
     def __init__(self, gamma: float = 4.0, clip: float = 0.05, detach: bool = True) -> None:
         super().__init__()
         if gamma < 0 or not 0 <= clip < 1:
-            raise ValueError(f"gamma is 0 or more and clip a probability below 1, not {gamma} and {clip}")
+            raise ValueError(
+                f"gamma is 0 or more and clip a probability below 1, not {gamma} and {clip}"
+            )
         self.gamma, self.clip, self.detach = gamma, clip, detach
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
@@ -172,9 +180,9 @@ class NegativeEntropy(Term):
         if not self.log.eps:
             z = -logits.abs()  # it is even in the logit, and on this side nothing cancels
             return z * z.sigmoid() - F.softplus(z)
-        entropy: Tensor = logits.sigmoid() * self.log(logits, context) + (-logits).sigmoid() * self.log(
-            -logits, context
-        )
+        entropy: Tensor = logits.sigmoid() * self.log(logits, context) + (
+            -logits
+        ).sigmoid() * self.log(-logits, context)
         return -entropy
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
@@ -229,7 +237,9 @@ class Mixed(Term):
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry."""
-        mixed: Tensor = self.share * self.first(logits, context) + (1 - self.share) * self.second(logits, context)
+        mixed: Tensor = self.share * self.first(logits, context) + (1 - self.share) * self.second(
+            logits, context
+        )
         return mixed
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:

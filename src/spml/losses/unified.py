@@ -49,7 +49,9 @@ class UnifiedLoss(Method):
     ) -> None:
         super().__init__()
         if reduction not in get_args(Reduction):
-            raise ValueError(f"reduction is one of {', '.join(get_args(Reduction))}, not {reduction!r}")
+            raise ValueError(
+                f"reduction is one of {', '.join(get_args(Reduction))}, not {reduction!r}"
+            )
         self.khat, self.weight = khat, weight
         self.l1, self.l2, self.l3 = l1, l2, l3
         self.regulariser = regulariser
@@ -85,11 +87,15 @@ class UnifiedLoss(Method):
             entries = entries + self.regulariser(logits.sigmoid())
         return reduce(entries, self.reduction)
 
-    def _not_positive(self, k: Value, v: Value, negative: Tensor, logits: Tensor, context: Context) -> Tensor:
+    def _not_positive(
+        self, k: Value, v: Value, negative: Tensor, logits: Tensor, context: Context
+    ) -> Tensor:
         """v (k_hat L2 + (1 - k_hat) L3) where the label is unknown, L3 where it is known."""
         unknown = context.observed == 0
         if isinstance(k, Tensor):
-            mixed = torch.lerp(negative, self._positive(logits, context), torch.where(unknown, k, 0.0))
+            mixed = torch.lerp(
+                negative, self._positive(logits, context), torch.where(unknown, k, 0.0)
+            )
         elif k == 0:
             mixed = negative
         else:
@@ -123,14 +129,18 @@ def value_and_gradient(loss: Callable[..., Tensor]) -> Callable[..., tuple[Tenso
     return call
 
 
-def assume_negative(l1: TermLike, l3: TermLike, *, weight: Part | None = None, **rest: Any) -> UnifiedLoss:
+def assume_negative(
+    l1: TermLike, l3: TermLike, *, weight: Part | None = None, **rest: Any
+) -> UnifiedLoss:
     """The framework with k_hat = 0: every unknown label is taken as absent, and counts 1 unless a weight is given."""
     return UnifiedLoss(Constant(0), weight or Constant(1), l1, None, l3, **rest)
 
 
 def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
     """One number from the loss of each (item, class), or the entries themselves."""
-    if reduction == "mean":  # compiled, two steps make quicker kernels for GR; otherwise one step is quicker
+    if (
+        reduction == "mean"
+    ):  # compiled, two steps make quicker kernels for GR; otherwise one step is quicker
         return entries.mean(dim=-1).mean() if torch.compiler.is_compiling() else entries.mean()
     if reduction == "sum":
         return entries.sum()

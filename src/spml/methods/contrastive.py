@@ -34,10 +34,14 @@ class LabelQueue(nn.Module):
     embeddings: Tensor
     classes: Tensor
 
-    def __init__(self, width: int = 128, size: int = 512, temperature: float = 0.5, limit: int = 1024) -> None:
+    def __init__(
+        self, width: int = 128, size: int = 512, temperature: float = 0.5, limit: int = 1024
+    ) -> None:
         super().__init__()
         if size < 0 or limit < 1:
-            raise ValueError(f"a queue holds 0 entries or more and compares 1 or more, not {size} and {limit}")
+            raise ValueError(
+                f"a queue holds 0 entries or more and compares 1 or more, not {size} and {limit}"
+            )
         if not temperature > 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
         self.size, self.temperature, self.limit = size, temperature, limit
@@ -57,7 +61,9 @@ class LabelQueue(nn.Module):
             present, own = positive.flatten()[chosen], chosen % positive.shape[1]
             near = units @ torch.cat([units, self.embeddings.to(units.dtype)]).T / self.temperature
             there = torch.cat([present, self.classes >= 0])
-            compared = there & ~torch.eye(len(units), len(there), dtype=torch.bool, device=near.device)
+            compared = there & ~torch.eye(
+                len(units), len(there), dtype=torch.bool, device=near.device
+            )
             same = compared & (own[:, None] == torch.cat([own, self.classes]))
             partners = same.sum(dim=1)
             whole = near.masked_fill(~compared, -torch.inf).logsumexp(dim=1)

@@ -66,7 +66,9 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         if items is None or classes is None or observed is None:
-            raise ValueError("crisp needs items, classes and observed: it estimates how frequent each class is")
+            raise ValueError(
+                "crisp needs items, classes and observed: it estimates how frequent each class is"
+            )
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is the share of a mean that stays, below 1, not {momentum}")
         self.given = priors is not None
@@ -79,8 +81,12 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         counts = torch.zeros(classes)
         for _, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
-        self.register_buffer("per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False)
-        self.register_buffer("priors", _checked(priors, classes) if self.given else torch.full((classes,), torch.nan))
+        self.register_buffer(
+            "per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False
+        )
+        self.register_buffer(
+            "priors", _checked(priors, classes) if self.given else torch.full((classes,), torch.nan)
+        )
         self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
         self.scores = torch.empty(0)
         self._looked_at, self._any = (0, -1), False
@@ -159,6 +165,8 @@ def _checked(priors: Any, classes: int) -> Tensor:
         values = torch.as_tensor(priors, dtype=torch.float32)
     except (TypeError, ValueError) as error:
         raise ValueError(told) from error
-    if values.shape != (classes,) or not bool(((values > 0) & (values <= 1) | values.isnan()).all()):
+    if values.shape != (classes,) or not bool(
+        ((values > 0) & (values <= 1) | values.isnan()).all()
+    ):
         raise ValueError(told)
     return values.clone()

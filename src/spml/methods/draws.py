@@ -28,5 +28,7 @@ class EpochDraws(Method):
         self.salt = int(state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}_extra_state", self.get_extra_state())  # older states do not tell
+        state_dict.setdefault(
+            f"{prefix}_extra_state", self.get_extra_state()
+        )  # older states do not tell
         super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -18,7 +18,9 @@ from spml.methods.labels import check_fit, label_parts, rows_of
 NONE = -1.0  # of a label that has no pseudo-label
 
 
-@searched({"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5))
+@searched(
+    {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)
+)
 class em_apl(Method):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
 
@@ -67,7 +69,9 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         self.beta, self.theta, self.warmup, self.reduction = beta, theta, warmup, reduction
         self.log = Log(eps)
         taken = {option.name for option in options(base)}
-        given = {"alpha": alpha, "eps": eps} if base == "em" else {"eps": eps} if "eps" in taken else {}
+        given = (
+            {"alpha": alpha, "eps": eps} if base == "em" else {"eps": eps} if "eps" in taken else {}
+        )
         self.base = create(base, **given, reduction="none")
         if table is not None:
             values = torch.as_tensor(table, dtype=torch.float64)
@@ -75,7 +79,9 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             targets = torch.where(values < 0, -values, NONE)
             unknown = values <= 0
         elif items is None or classes is None or observed is None:
-            raise ValueError("em_apl needs items, classes and observed: it keeps a pseudo-label for every label")
+            raise ValueError(
+                "em_apl needs items, classes and observed: it keeps a pseudo-label for every label"
+            )
         else:
             targets = torch.full((items, classes), NONE)
             unknown = torch.ones(items, classes, dtype=torch.bool)
@@ -106,7 +112,9 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         logits = prepared(logits, observed)
         targets = rows_of(self.targets, index, logits, "em_apl")
         context = Context(logits.detach(), observed, epoch, epochs, index)
-        soft = torch.lerp(self.log.absent(logits, context), self.log(logits, context), targets.clamp(min=0))
+        soft = torch.lerp(
+            self.log.absent(logits, context), self.log(logits, context), targets.clamp(min=0)
+        )
         entries = self.base(logits, observed, epoch=epoch, epochs=epochs, index=index)
         entries = torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
         return reduce(entries, self.reduction)
@@ -127,11 +135,19 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             return
         open_labels = self.unknown & (self.targets < 0)
         share = self.theta * self.unknown.sum(dim=0).cpu().double()
-        left = share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()  # of carried over ones, or a table's
-        wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long().to(open_labels.device)
+        left = (
+            share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()
+        )  # of carried over ones, or a table's
+        wanted = (
+            torch.minimum((share / (epochs - self.warmup)).floor(), left)
+            .long()
+            .to(open_labels.device)
+        )
         order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
         rank = torch.empty_like(order)
-        rank.scatter_(0, order, torch.arange(len(order), device=order.device)[:, None].expand_as(order))
+        rank.scatter_(
+            0, order, torch.arange(len(order), device=order.device)[:, None].expand_as(order)
+        )
         chosen = (rank < wanted) & open_labels
         self.targets = torch.where(chosen, self.scores.to(self.targets.dtype), self.targets)
         self.scores = torch.empty(0, device=self.targets.device)

@@ -24,7 +24,9 @@ Start = Literal["observed", "first"]
 Ties = Literal["all", "random"]
 
 
-@searched({"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0))
+@searched(
+    {"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0)
+)
 class en(Method):  # noqa: N801  (methods are called by their names)
     """Expected negatives, with consistency terms as options (Verelst et al., 2023).
 
@@ -83,14 +85,20 @@ class en(Method):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         if items is None or classes is None or observed is None:
-            raise ValueError("en needs items, classes and observed: it keeps a mean prediction of every label")
+            raise ValueError(
+                "en needs items, classes and observed: it keeps a mean prediction of every label"
+            )
         if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum is the share of a mean that stays, from 0 to 1, not {momentum}")
+            raise ValueError(
+                f"momentum is the share of a mean that stays, from 0 to 1, not {momentum}"
+            )
         for name, number in (("expected_positives", expected_positives), ("cl", cl), ("scl", scl)):
             if not 0 <= number < math.inf:
                 raise ValueError(f"{name} is 0 or more, not {number}")
         if not 1 <= power < math.inf:
-            raise ValueError(f"power is 1 or more, not {power}: below, values that agree have no gradient")
+            raise ValueError(
+                f"power is 1 or more, not {power}: below, values that agree have no gradient"
+            )
         self.momentum, self.start, self.ties = momentum, start, ties
         self.cl, self.scl, self.power = cl, scl, power
         self.log, self.reduction = Log(eps), reduction
@@ -109,7 +117,9 @@ class en(Method):  # noqa: N801  (methods are called by their names)
             self.needs = self.needs | {"features"}
 
     @classmethod
-    def memory(cls, items: int, classes: int, *, scl: float = 0.0, grid: int = 28, **options: Any) -> int:
+    def memory(
+        cls, items: int, classes: int, *, scl: float = 0.0, grid: int = 28, **options: Any
+    ) -> int:
         """Bytes of means, labels and, where scl is on, heat maps."""
         return items * (5 * classes + 1) + (HeatMaps.memory(items, classes, grid) if scl else 0)
 
@@ -132,11 +142,19 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         for first in range(0, classes, AT_ONCE):
             part = slice(first, first + AT_ONCE)
             labels = self.labels[:, part]
-            means = self.mean[:, part].masked_fill(labels == 1, torch.inf).masked_fill(labels == -1, -torch.inf)
+            means = (
+                self.mean[:, part]
+                .masked_fill(labels == 1, torch.inf)
+                .masked_fill(labels == -1, -torch.inf)
+            )
             columns = zip(means.unbind(dim=1), self.places[part], strict=True)
-            lowest = torch.stack([_lowest(column, places, order) for column, places in columns], dim=1)
+            lowest = torch.stack(
+                [_lowest(column, places, order) for column, places in columns], dim=1
+            )
             unknown = (labels == 0) | (labels == EXPECTED)
-            self.labels[:, part] = torch.where(unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels)
+            self.labels[:, part] = torch.where(
+                unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels
+            )
 
     def forward(
         self,
@@ -161,7 +179,9 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         if self.start == "first":
             past = torch.where(self.seen[rows][:, None], past, p.detach())
         if self.cl:
-            entries = entries + torch.where(observed == -1, 0.0, self.cl * (p - past).abs() ** self.power)
+            entries = entries + torch.where(
+                observed == -1, 0.0, self.cl * (p - past).abs() ** self.power
+            )
         if self.heat is not None:
             spatial = self._spatial(self.heat, features, rows).to(entries.dtype)
             entries = entries + torch.where(observed == -1, 0.0, self.scl * spatial)
@@ -176,9 +196,14 @@ class en(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError("en needs features: the class maps of the batch, as scl is above 0")
         self.prepare(features)
         maps = features.float().sigmoid()
-        boxes, self.boxes = whole(len(rows), rows.device) if self.boxes is None else self.boxes, None
+        boxes, self.boxes = (
+            whole(len(rows), rows.device) if self.boxes is None else self.boxes,
+            None,
+        )
         if len(boxes) != len(rows):
-            raise ValueError(f"en was told what part of their pictures {len(boxes)} items show, and given {len(rows)}")
+            raise ValueError(
+                f"en was told what part of their pictures {len(boxes)} items show, and given {len(rows)}"
+            )
         past, known = heat.read(rows, boxes, *maps.shape[-2:])
         distance = torch.where(known, (maps - past).abs() ** self.power, 0.0).sum(dim=(2, 3))
         if self.training:

@@ -18,7 +18,9 @@ from spml.losses.unified import Reduction, UnifiedLoss
 Constraint = Literal["class", "batch", "none"]
 
 
-@searched({"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3))
+@searched(
+    {"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3)
+)
 class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their names)
     """Generalized Robust loss with learned k_hat and v, the paper's last ablation row (Chen et al., 2024).
 
@@ -79,7 +81,9 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         observed: Any = None,
     ) -> None:
         if classes is None:
-            raise ValueError("gr_learnable needs items, classes and observed: it learns parameters for each class")
+            raise ValueError(
+                "gr_learnable needs items, classes and observed: it learns parameters for each class"
+            )
         official = variant == "official"
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
         super().__init__(
@@ -105,7 +109,10 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
     def optimizer(self) -> torch.optim.Optimizer:
         """SGD over the learned parameters."""
         return torch.optim.SGD(
-            self.parameters(), lr=self.own_lr, momentum=self.own_momentum, weight_decay=self.own_decay
+            self.parameters(),
+            lr=self.own_lr,
+            momentum=self.own_momentum,
+            weight_decay=self.own_decay,
         )
 
 
@@ -134,17 +141,27 @@ class LearnedGaussian(Component):
         constraint: over which unknown entries the mean is 1: each "class", the "batch", or "none".
     """
 
-    def __init__(self, mu: RampLike, sigma: RampLike, classes: int, floor: float, constraint: Constraint) -> None:
+    def __init__(
+        self, mu: RampLike, sigma: RampLike, classes: int, floor: float, constraint: Constraint
+    ) -> None:
         super().__init__()
         if constraint not in get_args(Constraint):
-            raise ValueError(f"constraint is one of {', '.join(get_args(Constraint))}, not {constraint!r}")
+            raise ValueError(
+                f"constraint is one of {', '.join(get_args(Constraint))}, not {constraint!r}"
+            )
         start = torch.as_tensor(Ramp(sigma).start, dtype=torch.float64) - floor
         if floor < 0 or not bool((start > 0).all()):
-            raise ValueError(f"sigma starts at {sigma}, which must be above sigma_min = {floor}, itself not below 0")
+            raise ValueError(
+                f"sigma starts at {sigma}, which must be above sigma_min = {floor}, itself not below 0"
+            )
         self.floor, self.constraint = floor, constraint
         self.mu = _per_class("mu", Ramp(mu).start, classes)
         self.width = _per_class("sigma", start + torch.log(-torch.expm1(-start)), classes)
-        mean = "" if constraint == "none" else f", divided by its mean over the unknown of the {constraint}"
+        mean = (
+            ""
+            if constraint == "none"
+            else f", divided by its mean over the unknown of the {constraint}"
+        )
         self.formula = f"exp(−(p − μ)²/(2σ²)){mean}, μ and σ learned per class"
 
     @property
@@ -160,7 +177,9 @@ class LearnedGaussian(Component):
         unknown = context.observed == 0
         over = (0,) if self.constraint == "class" else (0, 1)
         top = exponent.detach().masked_fill(~unknown, -torch.inf).amax(dim=over, keepdim=True)
-        exponent = exponent - torch.where(top.isfinite(), top, 0.0)  # a common factor of v, which the mean takes out
+        exponent = exponent - torch.where(
+            top.isfinite(), top, 0.0
+        )  # a common factor of v, which the mean takes out
         v = torch.where(unknown, exponent, -torch.inf).exp()
         total, count = v.sum(dim=over, keepdim=True), unknown.sum(dim=over, keepdim=True)
         return (v * (count / torch.where(count > 0, total, 1.0))).to(p.dtype)

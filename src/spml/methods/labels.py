@@ -17,26 +17,36 @@ def rows_of(table: Tensor, index: Tensor | None, batch: Tensor, name: str) -> Te
         raise ValueError(f"{name} needs index: the rows of the training split that the batch holds")
     rows = table if index is None else table[index]
     if rows.shape != batch.shape:
-        found = f"{tuple(rows.shape)} of its {tuple(table.shape)} for a batch of {tuple(batch.shape)}"
-        raise ValueError(f"{name} needs index with a row number for each item: the one given takes {found}")
+        found = (
+            f"{tuple(rows.shape)} of its {tuple(table.shape)} for a batch of {tuple(batch.shape)}"
+        )
+        raise ValueError(
+            f"{name} needs index with a row number for each item: the one given takes {found}"
+        )
     return rows.to(batch.dtype)
 
 
 def label_parts(observed: Any, items: int, classes: int) -> Iterator[tuple[slice, Tensor]]:
     """Rows and their labels, part by part, from a table with rows(index) or an array; refused where it does not fit."""
     rows = len(observed) if hasattr(observed, "__len__") else items
-    check_fit("observed", (rows, *_labels(observed, slice(0, min(rows, 1))).shape[1:]), items, classes)
+    check_fit(
+        "observed", (rows, *_labels(observed, slice(0, min(rows, 1))).shape[1:]), items, classes
+    )
     for first in range(0, items, ROWS):
         part = slice(first, min(first + ROWS, items))
         yield part, _labels(observed, part)
 
 
 def _labels(observed: Any, part: slice) -> Tensor:
-    return torch.as_tensor(observed.rows(range(part.start, part.stop)) if hasattr(observed, "rows") else observed[part])
+    return torch.as_tensor(
+        observed.rows(range(part.start, part.stop)) if hasattr(observed, "rows") else observed[part]
+    )
 
 
 def check_fit(name: str, shape: tuple[int, ...], items: int | None, classes: int | None) -> None:
     """Refuse a table of another shape than the training split, where that is known."""
     if items is not None and classes is not None and tuple(shape) != (items, classes):
         split = f"the training split {(items, classes)}"
-        raise ValueError(f"{name} is {tuple(shape)}, {split}: give a row for each item, a column for each class")
+        raise ValueError(
+            f"{name} is {tuple(shape)}, {split}: give a row for each item, a column for each class"
+        )

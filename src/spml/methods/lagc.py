@@ -65,7 +65,9 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(f"first is a share of the epochs, not {first}")
         for name, value in (("tau", tau), ("tau_second", tau_second)):
             if not 0.5 <= value <= 1:
-                raise ValueError(f"{name} is a probability that is sure enough, from 0.5 to 1, not {value}")
+                raise ValueError(
+                    f"{name} is a probability that is sure enough, from 0.5 to 1, not {value}"
+                )
         self.lam, self.lac, self.first, self.tau, self.tau_second = lam, lac, first, tau, tau_second
         self.assume_negative, self.reduction = an(eps, reduction="none"), reduction
         self.projection = nn.LazyLinear(size)
@@ -74,7 +76,9 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
     def prepare(self, features: Tensor) -> None:
         """Make the projection; what is no embedding of each label is refused."""
         if features.ndim != 3:
-            raise ValueError("lagc compares embeddings of labels, which this head does not have; give --head query")
+            raise ValueError(
+                "lagc compares embeddings of labels, which this head does not have; give --head query"
+            )
         self.projection(features[:1, :1])
 
     def forward(
@@ -90,10 +94,18 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
     ) -> Tensor:
         """Loss of a batch; views are the strong view's logits, features the embeddings of both, strong after weak."""
         logits = prepared(logits, observed)
-        if views is None or features is None or features.shape[:2] != (2 * len(logits), logits.shape[1]):
-            raise ValueError("lagc needs views and features: logits of a strong view, label embeddings of both views")
+        if (
+            views is None
+            or features is None
+            or features.shape[:2] != (2 * len(logits), logits.shape[1])
+        ):
+            raise ValueError(
+                "lagc needs views and features: logits of a strong view, label embeddings of both views"
+            )
         second = epoch > round(self.first * epochs)
-        present, sure = _pseudo_labels(logits.detach(), observed, self.tau_second if second else self.tau)
+        present, sure = _pseudo_labels(
+            logits.detach(), observed, self.tau_second if second else self.tau
+        )
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
             added = added + self.lac * self._contrast(features, present)

@@ -44,7 +44,9 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         if items is None or classes is None:
-            raise ValueError("ll_cp needs items and classes: it remembers which labels it corrected")
+            raise ValueError(
+                "ll_cp needs items and classes: it remembers which labels it corrected"
+            )
         if not 0 <= delta <= 1:
             raise ValueError(f"delta is the share of entries corrected in each step, not {delta}")
         self.delta, self.variant = delta, variant
@@ -73,7 +75,9 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
             loss: Tensor = self.loss(logits, observed, epoch=epoch, epochs=epochs)
             return loss
         if index is None:
-            raise ValueError("ll_cp needs index: the rows of the training split that the batch holds")
+            raise ValueError(
+                "ll_cp needs index: the rows of the training split that the batch holds"
+            )
         before = rows_of(self.corrected, index, logits, "ll_cp") > 0
         labels = observed.masked_fill(before & (observed == 0), 1)
         picked = largest_unknown(logits.detach(), labels, self.delta) if epoch > 1 else None

@@ -73,25 +73,44 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         if items is None or classes is None or observed is None:
-            raise ValueError("mime needs items, classes and observed: it remembers what it made of unknown labels")
+            raise ValueError(
+                "mime needs items, classes and observed: it remembers what it made of unknown labels"
+            )
         if not 0 <= theta <= 1:
             raise ValueError(f"theta is a probability, not {theta}")
         if warmup < 1:
             raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
         if rule == "ignore" and mean_inverse_positives is None:
-            raise ValueError("rule='ignore' needs mean_inverse_positives, the mean of 1 / (positives of an item)")
+            raise ValueError(
+                "rule='ignore' needs mean_inverse_positives, the mean of 1 / (positives of an item)"
+            )
         if mean_inverse_positives is not None and not 0 < mean_inverse_positives <= 1:
-            raise ValueError(f"mean_inverse_positives is above 0 and up to 1, not {mean_inverse_positives}")
-        self.rule, self.theta, self.warmup, self.beta, self.sample = rule, theta, warmup, beta, sample
+            raise ValueError(
+                f"mean_inverse_positives is above 0 and up to 1, not {mean_inverse_positives}"
+            )
+        self.rule, self.theta, self.warmup, self.beta, self.sample = (
+            rule,
+            theta,
+            warmup,
+            beta,
+            sample,
+        )
         self.reduction = reduction
         self.loss = an(eps, reduction="none")
-        counts, unknown = torch.zeros(classes, dtype=torch.int64), torch.empty(items, classes, dtype=torch.bool)
+        counts, unknown = (
+            torch.zeros(classes, dtype=torch.int64),
+            torch.empty(items, classes, dtype=torch.bool),
+        )
         for part, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
             unknown[part] = known == 0
         share = mean_inverse_positives or 1.0
-        self.ignored = [math.floor(round(count / share, 9)) for count in counts.tolist()]  # of each class, how many
-        self.register_buffer("marked", torch.zeros(items, classes, dtype=torch.bool))  # added, or ignored
+        self.ignored = [
+            math.floor(round(count / share, 9)) for count in counts.tolist()
+        ]  # of each class, how many
+        self.register_buffer(
+            "marked", torch.zeros(items, classes, dtype=torch.bool)
+        )  # added, or ignored
         self.register_buffer("unknown", unknown, persistent=False)
         self.scores = torch.empty(0)
 
@@ -118,7 +137,9 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         """Loss of a batch; features (items, classes, 2d + 1): means, logs of deviations, deviation of the logit."""
         logits = prepared(logits, observed)
         if features is None:
-            raise ValueError("mime needs features: an embedding of each label, as the head query-normal gives them")
+            raise ValueError(
+                "mime needs features: an embedding of each label, as the head query-normal gives them"
+            )
         _check(features, logits.shape[1])
         marked = (rows_of(self.marked, index, logits, "mime") > 0) & (observed == 0)
         mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
@@ -144,7 +165,9 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
             self.marked[index] |= (logits.float().sigmoid() > self.theta) & self.unknown[index]
             return
         if self.scores.shape != self.marked.shape:
-            self.scores = torch.empty(self.marked.shape, dtype=torch.float32, device=self.marked.device)
+            self.scores = torch.empty(
+                self.marked.shape, dtype=torch.float32, device=self.marked.device
+            )
         self.scores[index] = logits.float()
 
     def end_epoch(self, epoch: int, epochs: int) -> None:

@@ -32,7 +32,9 @@ def estimate_priors(scores: Any, observed: Any, delta: float = 0.01, tau: float 
             f"scores {tuple(scores.shape)} and observed {tuple(observed.shape)} must both be items by classes"
         )
     if not 0 < delta < 1 or tau < 0:
-        raise ValueError(f"delta is a probability between 0 and 1, tau not negative; not {delta} and {tau}")
+        raise ValueError(
+            f"delta is a probability between 0 and 1, tau not negative; not {delta} and {tau}"
+        )
     if bool(scores.isnan().any()):
         raise ValueError("priors cannot be estimated from scores that are NaN")
     pairs = zip(scores.unbind(dim=1), observed.unbind(dim=1), strict=True)
@@ -50,6 +52,8 @@ def _prior(scores: Tensor, observed: Tensor, delta: float, tau: float) -> float:
     q_p = (observed == 1).cumsum(0)[last].double() / positives
     q = (observed != -1).cumsum(0)[last].double() / items
     q, q_p = q[q_p > 0], q_p[q_p > 0]  # no threshold above the highest positive
-    error = math.sqrt(math.log(4 / delta) / (2 * items)) + math.sqrt(math.log(4 / delta) / (2 * positives))
+    error = math.sqrt(math.log(4 / delta) / (2 * items)) + math.sqrt(
+        math.log(4 / delta) / (2 * positives)
+    )
     best = int(((q + (1 + tau) * error) / q_p).argmin())
     return min(float(q[best] / q_p[best]), 1.0)

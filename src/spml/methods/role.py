@@ -16,7 +16,9 @@ from spml.losses.terms import Log
 from spml.losses.unified import Reduction, reduce
 from spml.methods.labels import check_fit, label_parts, rows_of
 
-UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform between -this and this
+UNKNOWN = torch.logit(
+    torch.tensor(0.6)
+).item()  # unknown labels start uniform between -this and this
 LEAST = 1e-5  # labels that are given, or carried over, are within this and 1 - this, as published
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known ones at this, or minus this
 
@@ -57,7 +59,9 @@ class role(Method):  # noqa: N801  (methods are called by their names)
             check_fit("estimated", given.shape, items, classes)
             start = torch.logit(given, eps=LEAST)
         elif items is None or classes is None or observed is None:
-            raise ValueError("role needs items, classes and observed: it keeps a logit for every label")
+            raise ValueError(
+                "role needs items, classes and observed: it keeps a logit for every label"
+            )
         else:
             start = _initial(items, classes, observed)
         self.label_logits = nn.Parameter(start)
@@ -65,7 +69,9 @@ class role(Method):  # noqa: N801  (methods are called by their names)
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
         """A logit for every label and the two moments that Adam keeps of it."""
-        number = 4 if options.get("estimated") is None else 8  # float32, or float64 as what is given
+        number = (
+            4 if options.get("estimated") is None else 8
+        )  # float32, or float64 as what is given
         return 3 * number * items * classes
 
     def forward(
@@ -83,7 +89,9 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         logits = prepared(logits, observed)
         labels = rows_of(self.label_logits, index, logits, "role")
         context = Context(logits.detach(), observed, epoch, epochs, index)
-        half = self._half(logits, labels.detach(), context) + self._half(labels, logits.detach(), context)
+        half = self._half(logits, labels.detach(), context) + self._half(
+            labels, logits.detach(), context
+        )
         return reduce(half / 2, self.reduction)
 
     @torch.no_grad()
@@ -95,7 +103,9 @@ class role(Method):  # noqa: N801  (methods are called by their names)
     def _half(self, learner: Tensor, teacher: Tensor, context: Context) -> Tensor:
         """Entries of one side: known labels, the other side's opinion, and the expected number of positives."""
         present, absent = self.log(learner, context), self.log.absent(learner, context)
-        known = torch.where(context.observed == 1, present, torch.where(context.observed == -1, absent, 0))
+        known = torch.where(
+            context.observed == 1, present, torch.where(context.observed == -1, absent, 0)
+        )
         opinion = torch.lerp(absent, present, teacher.sigmoid())
         entries: Tensor = known + opinion + self.regulariser(learner.sigmoid())
         return entries

@@ -21,7 +21,9 @@ BLOCK = 2**24  # entries of resampled weights worked on at once
 Floats = npt.NDArray[np.float64]
 
 
-def resampled_map(logits: Values, truth: Values, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
+def resampled_map(
+    logits: Values, truth: Values, resamples: int = RESAMPLES, seed: int = SEED
+) -> Floats:
     """mAP in percent of resamples of the items, drawn with replacement; as `metrics`, a class without positives is 0.
 
     Args:
@@ -108,7 +110,10 @@ class Comparison:
 
 
 def compare(
-    own: Sequence[Sequence[float]], others: Sequence[Sequence[float]], figures: Sequence[float], rivals: Sequence[float]
+    own: Sequence[Sequence[float]],
+    others: Sequence[Sequence[float]],
+    figures: Sequence[float],
+    rivals: Sequence[float],
 ) -> Comparison:
     """Paired over images and seeds: the uncertainty is that of the test images, not that of training.
 
@@ -122,4 +127,6 @@ def compare(
     low, high = np.quantile(differences, (0.025, 0.975))
     fewer = min((differences <= 0).sum(), (differences >= 0).sum())
     p = min(1.0, 2 * (1 + int(fewer)) / (1 + len(differences)))
-    return Comparison(float(np.mean(figures) - np.mean(rivals)), float(low), float(high), p, len(figures))
+    return Comparison(
+        float(np.mean(figures) - np.mean(rivals)), float(low), float(high), p, len(figures)
+    )

@@ -64,7 +64,9 @@ class MeanAveragePrecision(Metric):
             shapes = f"logits {tuple(scores.shape)} and truth {labels.shape}"
             raise UserError(f"{shapes} must have one shape, (items, classes)")
         if self._classes not in (None, scores.shape[1]):
-            raise UserError(f"this batch has {scores.shape[1]} classes, those before it {self._classes}")
+            raise UserError(
+                f"this batch has {scores.shape[1]} classes, those before it {self._classes}"
+            )
         marks, rows = torch.tensor(as_labels(labels, "truth")), _rows(index, len(scores))
         self._classes = scores.shape[1]
         self.logits.append(scores.detach().to(self.device, self.dtype).flatten())
@@ -79,7 +81,9 @@ class MeanAveragePrecision(Metric):
         scores = dim_zero_cat(self.logits).cpu().view(len(index), -1)
         labels = dim_zero_cat(self.truth).cpu().view(len(index), -1)
         _, first = np.unique(index, return_index=True)
-        keep = torch.from_numpy(np.concatenate([np.flatnonzero(index < 0), first[index[first] >= 0]]))
+        keep = torch.from_numpy(
+            np.concatenate([np.flatnonzero(index < 0), first[index[first] >= 0]])
+        )
         values = average_precision(scores[keep], labels[keep])
         return {"map": float(values.mean()), "per_class": values}
 

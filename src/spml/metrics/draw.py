@@ -24,7 +24,9 @@ from spml.metrics.inputs import Labels, Values, blocks, scores_and_labels, sigmo
 Array = npt.NDArray[np.float64]
 
 NODES = 16  # exact up to 31 other positives of an item, and close beyond
-SLOPE_SD = 1.0  # of the logarithm of the slope, around 0: logits are taken to be nearly of the right size
+SLOPE_SD = (
+    1.0  # of the logarithm of the slope, around 0: logits are taken to be nearly of the right size
+)
 LEVEL_SD = 3.0  # of the shift that all classes share, around 0
 CLASS_SD = 1.0  # of each class's own shift, around the shared one
 LIMIT = 8.0  # of the logarithm of the slope
@@ -77,8 +79,15 @@ def draw(logits: Array, observed: Labels) -> Draw:
         logits: (items, classes), calibrated: their sigmoid is the chance of a label.
         observed: 1 known positive, 0 unknown, -1 known negative; each item needs a positive.
     """
-    parts = [_draw(logits[rows], observed[rows]) for rows in blocks(max(len(logits), 1), logits.shape[1])]
-    return Draw(*(np.concatenate([getattr(part, name) for part in parts]) for name in Draw.__dataclass_fields__))
+    parts = [
+        _draw(logits[rows], observed[rows]) for rows in blocks(max(len(logits), 1), logits.shape[1])
+    ]
+    return Draw(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in Draw.__dataclass_fields__
+        )
+    )
 
 
 def drawn_chance(logits: Array) -> Array:
@@ -89,7 +98,9 @@ def drawn_chance(logits: Array) -> Array:
         p = sigmoid(logits[rows])
         for node, share in zip((t + 1) / 2, weight / 2, strict=True):
             factors = 1 - p * (1 - node)
-            chances[rows] += share * p / factors * np.exp(np.log(factors).sum(axis=1, keepdims=True))
+            chances[rows] += (
+                share * p / factors * np.exp(np.log(factors).sum(axis=1, keepdims=True))
+            )
     return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
 
 
@@ -110,7 +121,9 @@ def _draw(z: Array, observed: Labels) -> Draw:
     seen = np.where(positive, 1.0, 0.0)
     for k, node in enumerate(t):
         seen += shares[:, k : k + 1] * (others * node / (1 - others * (1 - node)))
-    absent = np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1)  # log of the chance of no positive
+    absent = np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(
+        axis=1
+    )  # log of the chance of no positive
     some = np.maximum(-np.expm1(absent), 1e-300)
     log_p = np.where(positive, -np.logaddexp(0, -z), 0.0).sum(axis=1)
     likelihood = log_p + np.log(drawn) + highest[:, 0] + np.log(whole[:, 0]) - np.log(some)
@@ -128,23 +141,33 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
     scores, labels = scores_and_labels(logits, observed, "observed")
     rows = np.flatnonzero((labels == 1).any(axis=1))
     if not len(rows):
-        raise UserError("no item has an observed positive, so nothing can be estimated; give labels with some")
+        raise UserError(
+            "no item has an observed positive, so nothing can be estimated; give labels with some"
+        )
     z, labels = np.clip(scores[rows].astype(np.float64), -1e6, 1e6), labels[rows]
     if z.shape[1] < 2:
-        raise UserError("with one class every observed item has it, so nothing tells how many others do")
+        raise UserError(
+            "with one class every observed item has it, so nothing tells how many others do"
+        )
     if positives is not None and not 1 <= positives <= z.shape[1]:
-        raise UserError(f"positives per item must be from 1 to the number of classes, {z.shape[1]}, not {positives:g}")
+        raise UserError(
+            f"positives per item must be from 1 to the number of classes, {z.shape[1]}, not {positives:g}"
+        )
     fitted = _fit(z, labels, np.zeros(2 + z.shape[1]), None)
     if positives is not None:
         fitted = _fit(z, labels, fitted, positives)
         mean = draw(_moved(z, fitted), labels).present.sum(axis=1).mean()
         if abs(mean - positives) > TOLERATED:
-            raise UserError(f"these scores cannot mean {positives:g} positives per item; the nearest is {mean:.2f}")
+            raise UserError(
+                f"these scores cannot mean {positives:g} positives per item; the nearest is {mean:.2f}"
+            )
     moved = _moved(z, fitted)
     found = draw(moved, labels)
     pulls = _by_parameter(z, fitted, found.seen - found.present)
     information = pulls.T @ pulls + np.diag(_precision(z.shape[1]))
-    if positives is not None:  # which holds in a resample too: what it adds to the number of positives is taken back
+    if (
+        positives is not None
+    ):  # which holds in a resample too: what it adds to the number of positives is taken back
         number = found.present.sum(axis=1)
         moves = _by_parameter(z, fitted, _per_logit(moved, labels, found.present)).mean(axis=0)
         pulls -= np.outer(number - positives, moves) / (len(z) * GIVEN_SD**2)
@@ -162,7 +185,9 @@ def _moved(z: Array, parameters: Array) -> Array:
 
 def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
     """Each item's gradient with respect to (log slope, shared shift, own shifts), from that by its moved logits."""
-    return np.column_stack([np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit])
+    return np.column_stack(
+        [np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit]
+    )
 
 
 def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
@@ -186,7 +211,9 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
     how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": 500}}
     best = minimize(cost, start, **how)
     level = np.where(np.arange(len(start)) == 1, -z.mean(), start)
-    if cost(level)[0] < best.fun:  # where all logits are so high that all classes seem sure, no slope leads down
+    if (
+        cost(level)[0] < best.fun
+    ):  # where all logits are so high that all classes seem sure, no slope leads down
         best = minimize(cost, level, **how)
     return np.asarray(best.x, np.float64)
 
@@ -195,4 +222,6 @@ def _per_logit(z: Array, labels: Labels, present: Array) -> Array:
     """How an item's expected number of positives moves with each of its logits."""
     p = np.where(labels == -1, 0.0, sigmoid(z))
     absent = np.where(labels == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1, keepdims=True)
-    return np.asarray(present * (1 - p - np.exp(absent) * present.sum(axis=1, keepdims=True)), np.float64)
+    return np.asarray(
+        present * (1 - p - np.exp(absent) * present.sum(axis=1, keepdims=True)), np.float64
+    )

@@ -34,7 +34,9 @@ def scores_and_labels(logits: Values, labels: Values, name: str = "truth") -> tu
     """
     scores, marks = as_numpy(logits), as_numpy(labels)
     if scores.ndim != 2 or scores.shape != marks.shape:
-        raise UserError(f"logits {scores.shape} and {name} {marks.shape} must have one shape, (items, classes)")
+        raise UserError(
+            f"logits {scores.shape} and {name} {marks.shape} must have one shape, (items, classes)"
+        )
     known = as_labels(marks, name)
     if name == "truth" and known.size and known.min() == 0 and known.max() == 1:
         warnings.warn(
@@ -58,7 +60,9 @@ def sigmoid(logits: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 def as_numpy(values: Values) -> npt.NDArray[Any]:
     """An array of what was given, taken off its device."""
-    torch = sys.modules.get("torch")  # a tensor can only come from a program that has imported torch
+    torch = sys.modules.get(
+        "torch"
+    )  # a tensor can only come from a program that has imported torch
     if torch is not None and isinstance(values, torch.Tensor):
         tensor = values.detach().cpu()
         values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
@@ -68,7 +72,9 @@ def as_numpy(values: Values) -> npt.NDArray[Any]:
 def as_labels(values: npt.NDArray[Any], name: str) -> Labels:
     """Labels of (items, classes) in int8, refused where they are not 1, 0 or -1."""
     if values.dtype == np.bool_:
-        raise UserError(f"{name} is boolean, and False could mean absent (-1) or unknown (0); give 1, 0 and -1")
+        raise UserError(
+            f"{name} is boolean, and False could mean absent (-1) or unknown (0); give 1, 0 and -1"
+        )
     with np.errstate(invalid="ignore"):
         labels = values.astype(np.int8, copy=False)
     wrong = (labels < -1) | (labels > 1)
@@ -77,7 +83,9 @@ def as_labels(values: npt.NDArray[Any], name: str) -> Labels:
     if wrong.any():
         item, column = np.argwhere(wrong)[0]
         value = values[item, column]
-        raise UserError(f"{name} holds {value} at item {item}, class {column}; labels are 1, 0 (unknown) and -1")
+        raise UserError(
+            f"{name} holds {value} at item {item}, class {column}; labels are 1, 0 (unknown) and -1"
+        )
     return labels
 
 
@@ -87,5 +95,7 @@ def _scores(values: npt.NDArray[Any]) -> Floats:
     scores: Floats = values.astype(np.promote_types(values.dtype, np.float32), copy=False)
     if scores.size and np.isnan(scores.min()):
         item, column = np.argwhere(np.isnan(scores))[0]
-        raise UserError(f"logits hold NaN, first at item {item}, class {column}: the model has diverged")
+        raise UserError(
+            f"logits hold NaN, first at item {item}, class {column}: the model has diverged"
+        )
     return scores

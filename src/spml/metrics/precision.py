@@ -60,7 +60,9 @@ def estimated_map(logits: Values, observed: Values) -> float:
     """
     values = observed_average_precision(logits, observed)
     if np.isnan(values).all():
-        raise UserError("no class has an observed positive, so mAP cannot be estimated; give labels with some")
+        raise UserError(
+            "no class has an observed positive, so mAP cannot be estimated; give labels with some"
+        )
     return float(np.nanmean(values))
 
 
@@ -69,11 +71,16 @@ def _per_class(scores: Floats, positive: Mask, known: Mask | None, missing: floa
     values = np.full(classes, missing)
 
     def fill(columns: slice) -> None:
-        block, hits = np.ascontiguousarray(scores[:, columns].T), np.ascontiguousarray(positive[:, columns].T)
+        block, hits = (
+            np.ascontiguousarray(scores[:, columns].T),
+            np.ascontiguousarray(positive[:, columns].T),
+        )
         for offset, (row, hit) in enumerate(zip(block, hits, strict=True)):
             if hit.any():
                 column = columns.start + offset
-                values[column] = _one_class(row if known is None else row[known[:, column]], row[hit])
+                values[column] = _one_class(
+                    row if known is None else row[known[:, column]], row[hit]
+                )
 
     parts = list(blocks(classes, items))
     if len(parts) > 1:

@@ -34,7 +34,9 @@ class Reliability:
         return float(np.average(np.abs(self.probability - self.share), weights=self.entries))
 
 
-def reliability(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, bins: int = BINS) -> Reliability:
+def reliability(
+    probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, bins: int = BINS
+) -> Reliability:
     """Probabilities against what came true.
 
     Args:

@@ -76,9 +76,13 @@ def _logit(threshold: npt.ArrayLike, classes: int) -> PerClass:
     """Thresholds on the logits, in float64: a float32 sigmoid cannot tell high scores apart."""
     p = np.asarray(threshold, np.float64)
     if p.shape not in ((), (classes,)):
-        raise UserError(f"thresholds have shape {p.shape}; give one number or one for each of {classes} classes")
+        raise UserError(
+            f"thresholds have shape {p.shape}; give one number or one for each of {classes} classes"
+        )
     if not ((p >= 0) & (p <= 1)).all():
-        raise UserError(f"thresholds are probabilities from 0 to 1; got {p[~((p >= 0) & (p <= 1))].flat[0]}")
+        raise UserError(
+            f"thresholds are probabilities from 0 to 1; got {p[~((p >= 0) & (p <= 1))].flat[0]}"
+        )
     with np.errstate(divide="ignore"):
         return np.broadcast_to(np.log(p) - np.log1p(-p), classes)
 
@@ -86,7 +90,9 @@ def _logit(threshold: npt.ArrayLike, classes: int) -> PerClass:
 def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
     """Part / whole, 0 where whole is 0."""
     below = np.asarray(whole, np.float64)
-    return np.asarray(np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64)
+    return np.asarray(
+        np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64
+    )
 
 
 def _harmonic(a: float, b: float) -> float:

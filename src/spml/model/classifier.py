@@ -43,12 +43,19 @@ class Classifier(nn.Module):
 
     @classmethod
     def build(
-        cls, backbone: str, num_classes: int, weights: str = "none", features: int | None = None, head: str = "linear"
+        cls,
+        backbone: str,
+        num_classes: int,
+        weights: str = "none",
+        features: int | None = None,
+        head: str = "linear",
     ) -> Classifier:
         """A classifier on the backbone of that name; `features` is the length of feature vectors."""
         model = cls(build_backbone(backbone, weights, features), num_classes, head)
         if features is not None and not model.head.takes_vectors:
-            raise UserError(f"--head {head} needs a feature map, which --backbone linear has not; give --head linear")
+            raise UserError(
+                f"--head {head} needs a feature map, which --backbone linear has not; give --head linear"
+            )
         return model
 
     def standardise(self, features: Tensor) -> None:
@@ -76,13 +83,19 @@ class Classifier(nn.Module):
     def positions(self, features: Tensor) -> Tensor:
         """The map, or the tokens of a transformer, as (B, positions, channels)."""
         if features.ndim == 4:
-            return features.flatten(1, 2) if self._channels_last(features) else features.flatten(2).transpose(1, 2)
+            return (
+                features.flatten(1, 2)
+                if self._channels_last(features)
+                else features.flatten(2).transpose(1, 2)
+            )
         return features[:, self._prefix :] if features.ndim == 3 else features
 
     def grid(self, features: Tensor) -> tuple[int, int]:
         """Height and width of the map; a transformer's tokens are taken as a square."""
         if features.ndim == 4:
-            height, width = features.shape[1:3] if self._channels_last(features) else features.shape[2:]
+            height, width = (
+                features.shape[1:3] if self._channels_last(features) else features.shape[2:]
+            )
             return int(height), int(width)
         side = round((features.shape[1] - self._prefix) ** 0.5)
         return side, (features.shape[1] - self._prefix) // side
@@ -109,7 +122,9 @@ class Classifier(nn.Module):
                 f"this backbone gives {tuple(features.shape)}, which is no feature map; "
                 "give --head linear or another --backbone"
             )
-        raise UserError(f"this backbone gives {tuple(features.shape)}, which cannot be pooled; choose another")
+        raise UserError(
+            f"this backbone gives {tuple(features.shape)}, which cannot be pooled; choose another"
+        )
 
     def detailed(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and what a method that needs features looks at.

@@ -18,8 +18,12 @@ class LinearHead(nn.Linear):
     bfloat16 has eight bits: among some thousand items most logits would equal others, and could not be ranked.
     """
 
-    per_position: ClassVar[bool] = False  # whether it takes features of each position rather than their mean
-    takes_vectors: ClassVar[bool] = True  # whether feature vectors, which have no positions, will do
+    per_position: ClassVar[bool] = (
+        False  # whether it takes features of each position rather than their mean
+    )
+    takes_vectors: ClassVar[bool] = (
+        True  # whether feature vectors, which have no positions, will do
+    )
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, classes), or of each position."""
@@ -68,5 +72,7 @@ def build_head(name: str, channels: int, num_classes: int) -> Head:
     if not colon:
         return HEADS[kind](channels, num_classes)
     if not size.isdigit() or int(size) < 1:
-        raise UserError(f"--head {name}: {size!r} is no size; give a whole number above 0, as in {kind}:64")
+        raise UserError(
+            f"--head {name}: {size!r} is no size; give a whole number above 0, as in {kind}:64"
+        )
     return HEADS[kind](channels, num_classes, int(size))

@@ -26,7 +26,9 @@ class Layer(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.attention = nn.MultiheadAttention(width, ATTENTION_HEADS, batch_first=True)
-        self.feed = nn.Sequential(nn.Linear(width, WIDENING * width), nn.ReLU(), nn.Linear(WIDENING * width, width))
+        self.feed = nn.Sequential(
+            nn.Linear(width, WIDENING * width), nn.ReLU(), nn.Linear(WIDENING * width, width)
+        )
         self.after_attention, self.after_feed = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, vectors: Tensor, positions: Tensor) -> Tensor:

@@ -72,7 +72,9 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
     state = model.state_dict() if isinstance(model, Classifier) else model
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     with replacing(folder / "model.safetensors") as beside:
-        beside.write_bytes(save(tensors, {CHECKSUM: _digest(tensors)}))  # save_file leaves files behind when killed
+        beside.write_bytes(
+            save(tensors, {CHECKSUM: _digest(tensors)})
+        )  # save_file leaves files behind when killed
     write_json(folder / "model.json", asdict(info))
 
 
@@ -93,7 +95,9 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        raise UserError(f"{path} does not fit its model.json ({_misfit(error)}); {DAMAGED}") from error
+        raise UserError(
+            f"{path} does not fit its model.json ({_misfit(error)}); {DAMAGED}"
+        ) from error
     return model.eval().requires_grad_(False), info
 
 
@@ -110,7 +114,9 @@ def _tensors(path: Path) -> Mapping[str, Tensor]:
     except UserError as error:
         raise UserError(f"{error}; {DAMAGED}") from error
     if _checksum(path) not in (None, _digest(tensors)):
-        raise UserError(f"{path}: its checksum does not fit: it was changed or is damaged; {DAMAGED}")
+        raise UserError(
+            f"{path}: its checksum does not fit: it was changed or is damaged; {DAMAGED}"
+        )
     return tensors
 
 
@@ -165,7 +171,11 @@ def _read_info(path: Path) -> ModelInfo:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
         later = ("head", "calibration")  # may be missing in older files
         info = ModelInfo(
-            **{f.name: values[f.name] for f in fields(ModelInfo) if f.name in values or f.name not in later}
+            **{
+                f.name: values[f.name]
+                for f in fields(ModelInfo)
+                if f.name in values or f.name not in later
+            }
         )
         problem = _problem(info)
     except KeyError as error:
@@ -182,16 +192,24 @@ def _read_info(path: Path) -> ModelInfo:
 def _problem(info: ModelInfo) -> str | None:
     """What is wrong with a description, if anything is."""
     classes, thresholds, how = info.classes, info.thresholds, info.preprocessing
-    if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
+    if (
+        not isinstance(classes, list)
+        or not classes
+        or not all(isinstance(name, str) for name in classes)
+    ):
         return "classes must be a list of names"
     if len(set(classes)) < len(classes):
         return "a class stands twice"
-    numbers = isinstance(thresholds, list) and all(isinstance(value, (int, float)) for value in thresholds)
+    numbers = isinstance(thresholds, list) and all(
+        isinstance(value, (int, float)) for value in thresholds
+    )
     if not numbers or not all(0 <= value <= 1 for value in thresholds):
         return "thresholds must be probabilities"
     if len(classes) != len(thresholds):
         return f"{len(classes)} classes but {len(thresholds)} thresholds"
-    if info.calibration is not None and (problem := calibration_problem(info.calibration, len(classes))):
+    if info.calibration is not None and (
+        problem := calibration_problem(info.calibration, len(classes))
+    ):
         return problem
     if not isinstance(info.backbone, str) or not isinstance(how, dict):
         return "backbone must be a name and preprocessing a table"
@@ -212,5 +230,12 @@ def versions() -> dict[str, str]:
 
     import spml
 
-    ours = {"spml": spml.__version__, "python": platform.python_version(), "torch": torch.__version__}
-    return {**ours, **{name: version(name) for name in ("torchvision", "timm", "lightning", "numpy")}}
+    ours = {
+        "spml": spml.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    return {
+        **ours,
+        **{name: version(name) for name in ("torchvision", "timm", "lightning", "numpy")},
+    }

@@ -21,7 +21,10 @@ BASELINE, BOUND = "an", "full"
 
 
 def compare_page(
-    runs: Sequence[Run], title: str | None, against: str | None = None, advance: Advance | None = None
+    runs: Sequence[Run],
+    title: str | None,
+    against: str | None = None,
+    advance: Advance | None = None,
 ) -> dict[str, Any]:
     """The template's values.
 
@@ -61,7 +64,10 @@ def compare_page(
         "labels": label_facts(runs[0].observed) if same and runs[0].observed else [],
         "label_figure": label_figure(runs[0]) if same else None,
         "settings": settings.tables(settings.shared(runs)),
-        "differing": {"names": names, "rows": list(zip([run.name for run in ordered], rows, strict=True))},
+        "differing": {
+            "names": names,
+            "rows": list(zip([run.name for run in ordered], rows, strict=True)),
+        },
         "commands": [(run.name, line) for run in ordered if (line := settings.command(run))],
     }
 
@@ -82,17 +88,30 @@ def _notes(runs: Sequence[Run]) -> list[str]:
 def _warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
     """Why these runs may not be comparable."""
     warnings = []
-    for key, words in (("data", "data sets"), ("backbone", "backbones"), ("selection", "ways to choose the epoch")):
+    for key, words in (
+        ("data", "data sets"),
+        ("backbone", "backbones"),
+        ("selection", "ways to choose the epoch"),
+    ):
         found = _distinct(runs, key)
         if len(found) > 1:
-            warnings.append(f"These runs use different {words} ({', '.join(found)}): their numbers do not compare.")
-    drawn = {frozenset(run.observed.sha256 for run in group.runs if run.observed) for group in groups} - {frozenset()}
+            warnings.append(
+                f"These runs use different {words} ({', '.join(found)}): their numbers do not compare."
+            )
+    drawn = {
+        frozenset(run.observed.sha256 for run in group.runs if run.observed) for group in groups
+    } - {frozenset()}
     if len(drawn) > 1:
         warnings.append(
             "These runs saw different observed labels (their SHA-256 differ): methods differ by more than the method."
         )
-    repeated = [group.label for group in groups if len({seeds(run) for run in group.runs}) < len(group.runs)]
-    return warnings + [f"{name}: several runs have the same seed, so the deviation is too small." for name in repeated]
+    repeated = [
+        group.label for group in groups if len({seeds(run) for run in group.runs}) < len(group.runs)
+    ]
+    return warnings + [
+        f"{name}: several runs have the same seed, so the deviation is too small."
+        for name in repeated
+    ]
 
 
 def results(groups: Sequence[Group], *, comparable: bool, one_selection: bool) -> dict[str, Any]:
@@ -100,7 +119,11 @@ def results(groups: Sequence[Group], *, comparable: bool, one_selection: bool) -
     key = "test" if any(group.test.num for group in groups) else "val"
     baselines = [group for group in groups if group.method == BASELINE]
     base = getattr(baselines[0], key).mean if comparable and len(baselines) == 1 else None
-    rivals = [group for group in groups if group.method != BOUND] if comparable and len(groups) > 1 else []
+    rivals = (
+        [group for group in groups if group.method != BOUND]
+        if comparable and len(groups) > 1
+        else []
+    )
     best = {
         "test": _best([group.test for group in rivals]),
         "val": _best([group.val for group in rivals]) if one_selection else None,
@@ -109,10 +132,16 @@ def results(groups: Sequence[Group], *, comparable: bool, one_selection: bool) -
     for group in groups:
         own = getattr(group, key).mean
         difference = None if base is None or own is None or group is baselines[0] else own - base
-        row = {"label": group.label, "bound": group.method == BOUND, "difference": signed(difference)}
+        row = {
+            "label": group.label,
+            "bound": group.method == BOUND,
+            "difference": signed(difference),
+        }
         for name, summary in (("test", group.test), ("val", group.val)):
             row[name] = _spread(summary)
-            row[f"{name}_best"] = summary.mean is not None and group in rivals and percent(summary.mean) == best[name]
+            row[f"{name}_best"] = (
+                summary.mean is not None and group in rivals and percent(summary.mean) == best[name]
+            )
         row["seeds"] = str(len(group.finished))
         row["open"] = len(group.runs) - len(group.finished)
         row["selection"] = str(group.runs[0].fact("selection") or NONE)
@@ -155,25 +184,42 @@ def _classes(groups: Sequence[Group]) -> dict[str, Any] | None:
     measured = [[ap for run in part if (ap := class_precision(run))] for part in counted]
     bases = {ap.basis for part in measured for ap in part}
     names = next((run.classes for group in groups for run in group.runs if run.classes), ())
-    if len(bases) != 1 or any(list(run.classes) != list(names) for group in groups for run in group.runs):
+    if len(bases) != 1 or any(
+        list(run.classes) != list(names) for group in groups for run in group.runs
+    ):
         return None
     columns = []
     for group, part in zip(groups, measured, strict=True):
         lists = {name: [ap.values[name] for ap in part if name in ap.values] for name in names}
-        columns.append((group.label, {name: float(np.mean(values)) for name, values in lists.items() if values}))
-    spans = {name: np.ptp([row[name] for _, row in columns if name in row] or [0.0]) for name in names}
+        columns.append(
+            (
+                group.label,
+                {name: float(np.mean(values)) for name, values in lists.items() if values},
+            )
+        )
+    spans = {
+        name: np.ptp([row[name] for _, row in columns if name in row] or [0.0]) for name in names
+    }
     mean = {name: np.mean([row.get(name, 0.0) for _, row in columns]) for name in names}
     many = len(names) > MANY
     chosen = sorted(names, key=lambda name: -spans[name])[:SHOWN] if many else list(names)
     chosen.sort(key=lambda name: -mean[name])
     first = next(run for part in counted for run in part)
     figure = compare_figures.dots(chosen, columns, observed_counts(first), name="dots")
-    return {"figure": figure, "table": class_table(first, columns), "basis": bases.pop(), "many": many, "shown": SHOWN}
+    return {
+        "figure": figure,
+        "table": class_table(first, columns),
+        "basis": bases.pop(),
+        "many": many,
+        "shown": SHOWN,
+    }
 
 
 def _confidence(groups: Sequence[Group]) -> list[tuple[str, Markup]]:
     """Histograms of each group's first run that has scores, all on one count axis."""
-    first = [(group, next((run.scored for run in group.runs if run.scored), None)) for group in groups]
+    first = [
+        (group, next((run.scored for run in group.runs if run.scored), None)) for group in groups
+    ]
     found = [(group, figures.confidences(scored)) for group, scored in first if scored]
     found = [(group, counts) for group, counts in found if counts]
     top = max((figures.peak(counts) for _, counts in found), default=1.0)

@@ -46,10 +46,18 @@ def curves(groups: Sequence[Group], key: str, title: str) -> Markup | None:
                 va="center",
                 color=Look(number).colour,
                 annotation_clip=False,
-                arrowprops=leader if abs(place - band.mean[-1]) > gap / 3 or band.epochs[-1] < last else None,
+                arrowprops=leader
+                if abs(place - band.mean[-1]) > gap / 3 or band.epochs[-1] < last
+                else None,
             )
 
-    return draw(paint, name=f"compare-{key}", label=f"{title} of each method by epoch", width=500, height=height)
+    return draw(
+        paint,
+        name=f"compare-{key}",
+        label=f"{title} of each method by epoch",
+        width=500,
+        height=height,
+    )
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
@@ -73,7 +81,14 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 
 def _line(ax: Axes, band: Band, look: Look) -> None:
     ax.fill_between(band.epochs, band.low, band.high, color=look.colour, alpha=0.15, linewidth=0)
-    ax.plot(band.epochs, band.mean, color=look.colour, linestyle=look.line, marker=look.marker, markersize=4.5)
+    ax.plot(
+        band.epochs,
+        band.mean,
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker,
+        markersize=4.5,
+    )
 
 
 def small_curve(group: Group, number: int, key: str) -> Markup | None:
@@ -86,7 +101,9 @@ def small_curve(group: Group, number: int, key: str) -> Markup | None:
         _line(ax, band, Look(number))
         epoch_axis(ax, key)
 
-    return draw(paint, name=f"{key}-{number}", label=f"{key} of {group.label}", width=330, height=220)
+    return draw(
+        paint, name=f"{key}-{number}", label=f"{key} of {group.label}", width=330, height=220
+    )
 
 
 def dots(
@@ -99,7 +116,9 @@ def dots(
     """AP of each class, a marker a method; `values` stands in the order of the groups."""
     labels = [short(label, 30) for label, _ in values]
     room = 480 - LETTER * max(len(short(name)) for name in names)
-    columns = max(1, min(len(labels), 4, room // (34 + LETTER * max(map(len, labels)))))  # that stand side by side
+    columns = max(
+        1, min(len(labels), 4, room // (34 + LETTER * max(map(len, labels))))
+    )  # that stand side by side
 
     def paint(ax: Axes) -> None:
         rows = np.arange(len(names))
@@ -107,10 +126,21 @@ def dots(
         spans = [(row, cells[~np.isnan(cells)]) for row, cells in zip(rows, table, strict=True)]
         for row, known in spans:
             if len(known):
-                ax.plot([known.min(), known.max()], [row, row], color=GRID, linewidth=3, solid_capstyle="round")
+                ax.plot(
+                    [known.min(), known.max()],
+                    [row, row],
+                    color=GRID,
+                    linewidth=3,
+                    solid_capstyle="round",
+                )
         for number, label in enumerate(labels):
             (marks,) = ax.plot(table[:, number], rows, Look(number).marker, label=label, zorder=3)
-            marks.set(color=Look(number).colour, markersize=6.5, markeredgecolor="white", markeredgewidth=0.6)
+            marks.set(
+                color=Look(number).colour,
+                markersize=6.5,
+                markeredgecolor="white",
+                markeredgewidth=0.6,
+            )
         class_axis(ax, names, [counts.get(name, 0) for name in names] if counts else None)
         ax.set_xlabel("average precision, %")
         above = (0, 1 + 0.6 / len(names))
@@ -118,7 +148,13 @@ def dots(
         legend.set_zorder(3)
 
     height = 72 + 22 * len(names) + 18 * -(-len(labels) // columns)
-    return draw(paint, name=name, label="Average precision of each class and method", width=500, height=height)
+    return draw(
+        paint,
+        name=name,
+        label="Average precision of each class and method",
+        width=500,
+        height=height,
+    )
 
 
 def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Markup:
@@ -128,7 +164,13 @@ def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Marku
         ax.axvline(0, color=QUIET, linewidth=1, linestyle=":")
         for place, (number, _, found) in enumerate(rows):
             look = Look(number)
-            ax.plot([found.low, found.high], [place, place], color=look.colour, linewidth=2.4, solid_capstyle="butt")
+            ax.plot(
+                [found.low, found.high],
+                [place, place],
+                color=look.colour,
+                linewidth=2.4,
+                solid_capstyle="butt",
+            )
             ax.plot([found.difference], [place], look.marker, color=look.colour, markersize=7)
         class_axis(ax, [label for _, label, _ in rows], None)
         ax.set_xlabel(f"test mAP minus that of {short(base, 30)}, points")

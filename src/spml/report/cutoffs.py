@@ -57,7 +57,9 @@ def sweep(probabilities: Array, chances: Array) -> Sweep:
     rows = len(GRID) + 1
     hits, chosen = np.zeros((2, rows, probabilities.shape[1]))
     for c in range(probabilities.shape[1]):
-        place = np.searchsorted(GRID, probabilities[:, c], side="right")  # thresholds that it reaches
+        place = np.searchsorted(
+            GRID, probabilities[:, c], side="right"
+        )  # thresholds that it reaches
         chosen[:, c] = np.bincount(place, minlength=rows)
         hits[:, c] = np.bincount(place, chances[:, c], minlength=rows)
     above = [np.cumsum(part[::-1], axis=0)[::-1][1:] for part in (hits, chosen)]
@@ -66,7 +68,11 @@ def sweep(probabilities: Array, chances: Array) -> Sweep:
 
 def at_thresholds(tagged: npt.NDArray[np.bool_], chances: Array) -> Sweep:
     """Of given tags: one row."""
-    return Sweep((tagged * chances).sum(axis=0)[None], tagged.sum(axis=0)[None].astype(float), chances.sum(axis=0))
+    return Sweep(
+        (tagged * chances).sum(axis=0)[None],
+        tagged.sum(axis=0)[None].astype(float),
+        chances.sum(axis=0),
+    )
 
 
 def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
@@ -79,8 +85,14 @@ def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
         return _known_alone(scored, p, model)
     chances = (scored.truth == 1).astype(np.float64) if scored.complete else p
     moved, own = sweep(p, chances), at_thresholds(model.tagged(scored.logits), chances)
-    parts = (("macro", "mean over classes", moved.macro()), ("micro", "all tags together", moved.micro()))
-    figures = [_figure([100 * line for line in lines], name, f"{words}, %", model) for name, words, lines in parts]
+    parts = (
+        ("macro", "mean over classes", moved.macro()),
+        ("micro", "all tags together", moved.micro()),
+    )
+    figures = [
+        _figure([100 * line for line in lines], name, f"{words}, %", model)
+        for name, words, lines in parts
+    ]
     return {
         "figures": figures,
         "kind": "complete" if scored.complete else "estimated",
@@ -120,7 +132,10 @@ def _measured(run: Run, own: Sweep, model: Model) -> dict[str, Any]:
         )
         for c, name in sorted(enumerate(run.classes), key=lambda pair: -f1[pair[0]])
     ]
-    return {"heads": ["threshold", "precision, %", "recall, %", "F1, %", "tags given", "positives"], "rows": rows}
+    return {
+        "heads": ["threshold", "precision, %", "recall, %", "F1, %", "tags given", "positives"],
+        "rows": rows,
+    }
 
 
 def _told(model: Model) -> dict[str, Any] | None:
@@ -140,7 +155,10 @@ def _told(model: Model) -> dict[str, Any] | None:
         )
         for one in sorted(model.record["classes"], key=lambda one: -one["f1"]["value"])
     ]
-    return {"heads": ["threshold", "precision, %", "recall, %", "F1, %", "known positives"], "rows": rows}
+    return {
+        "heads": ["threshold", "precision, %", "recall, %", "F1, %", "known positives"],
+        "rows": rows,
+    }
 
 
 def _range(told: dict[str, float]) -> str:
@@ -165,19 +183,30 @@ def _known_alone(scored: Scored, p: Array, model: Model) -> dict[str, Any]:
     }
 
 
-def _figure(lines: list[Array], name: str, words: str, model: Model, top: float | None = 100) -> Markup:
+def _figure(
+    lines: list[Array], name: str, words: str, model: Model, top: float | None = 100
+) -> Markup:
     """Lines over the threshold; the stored thresholds are ticks at the bottom."""
 
     def paint(ax: Axes) -> None:
         for line, part, (colour, style) in zip(lines, NAMES, LOOKS, strict=False):
             ax.plot(GRID, line, color=colour, linestyle=style, label=part)
         if model.chosen:
-            ax.vlines(model.thresholds, 0, 0.07, color=COLOURS[2], linewidth=1.4, transform=ax.get_xaxis_transform())
+            ax.vlines(
+                model.thresholds,
+                0,
+                0.07,
+                color=COLOURS[2],
+                linewidth=1.4,
+                transform=ax.get_xaxis_transform(),
+            )
         ax.set_xlim(0, 1)
         ax.set_ylim(0, top)
         ax.set_xlabel("threshold")
         ax.set_ylabel(words)
         if len(lines) > 1:
-            ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0, handlelength=1.8)
+            ax.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0, handlelength=1.8
+            )
 
     return draw(paint, name=f"threshold-{name}", label=f"{words} by threshold", height=280)

@@ -48,7 +48,9 @@ def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[st
         return {"why_not": why_not, "cards": [], "complete": scored.complete, "split": scored.split}
     p, tagged = model.probabilities(scored.logits), model.tagged(scored.logits)
     cards = []
-    for kind, row in choose(surprise(model.logits(scored.logits), scored.truth), scored.truth, number):
+    for kind, row in choose(
+        surprise(model.logits(scored.logits), scored.truth), scored.truth, number
+    ):
         uri = pictures.uri(scored.split, row)
         if not uri:
             continue
@@ -112,4 +114,6 @@ def _tags(run: Run, scored: Scored, p: Array, tagged: npt.NDArray[np.bool_], row
     truth = scored.truth[row]
     order = np.argsort(-p, kind="stable")
     given = [Tag(kinds[int(truth[c])], run.classes[c], float(p[c])) for c in order if tagged[c]]
-    return given + [Tag(MISSED, run.classes[c], float(p[c])) for c in order if truth[c] == 1 and not tagged[c]]
+    return given + [
+        Tag(MISSED, run.classes[c], float(p[c])) for c in order if truth[c] == 1 and not tagged[c]
+    ]

@@ -19,12 +19,21 @@ if TYPE_CHECKING:
 
 Counts = npt.NDArray[np.int64]
 BINS = 25
-_KINDS = {True: ("positive", "unknown", "negative"), False: ("observed positive", "unknown", "observed negative")}
+_KINDS = {
+    True: ("positive", "unknown", "negative"),
+    False: ("observed positive", "unknown", "observed negative"),
+}
 # edge, line, face, hatch of the first, second and third kind
-_LOOKS = ((COLOURS[0], "-", "#cfe3f1", "////"), (COLOURS[1], "--", "none", None), (INK, ":", "none", None))
+_LOOKS = (
+    (COLOURS[0], "-", "#cfe3f1", "////"),
+    (COLOURS[1], "--", "none", None),
+    (INK, ":", "none", None),
+)
 
 
-def curve(values: Mapping[int, float], title: str, *, name: str, chosen: int | None = None) -> Markup:
+def curve(
+    values: Mapping[int, float], title: str, *, name: str, chosen: int | None = None
+) -> Markup:
     """One quantity by epoch, the chosen epoch marked."""
 
     def paint(ax: Axes) -> None:
@@ -32,7 +41,14 @@ def curve(values: Mapping[int, float], title: str, *, name: str, chosen: int | N
         ax.plot(epochs, list(values.values()), color=COLOURS[0], marker="o", markersize=3.5)
         if chosen is not None and chosen in values:
             ax.axvline(chosen, color=QUIET, linewidth=1, linestyle=":")
-            ax.plot([chosen], [values[chosen]], marker="o", markersize=9, color=COLOURS[1], fillstyle="none")
+            ax.plot(
+                [chosen],
+                [values[chosen]],
+                marker="o",
+                markersize=9,
+                color=COLOURS[1],
+                fillstyle="none",
+            )
             ax.set_title(f"epoch {chosen}: {percent(values[chosen])}", loc="right")
         epoch_axis(ax, title)
 
@@ -47,20 +63,26 @@ def epoch_axis(ax: Axes, title: str) -> None:
     ax.grid(axis="x", visible=False)
 
 
-def class_bars(names: Sequence[str], values: Sequence[float], counts: Sequence[int] | None, *, name: str) -> Markup:
+def class_bars(
+    names: Sequence[str], values: Sequence[float], counts: Sequence[int] | None, *, name: str
+) -> Markup:
     """AP of each class as a bar, with the number of its observed positives."""
 
     def paint(ax: Axes) -> None:
         ax.barh(np.arange(len(names)), values, height=0.62, color=COLOURS[0])
         for row, value in enumerate(values):
             inside = value > 85
-            place, side, colour = (value - 1.5, "right", "white") if inside else (value + 1.5, "left", INK)
+            place, side, colour = (
+                (value - 1.5, "right", "white") if inside else (value + 1.5, "left", INK)
+            )
             ax.text(place, row, percent(value, 1), va="center", ha=side, color=colour, fontsize=11)
         class_axis(ax, names, counts)
         ax.set_xlim(0, 100)
         ax.set_xlabel("average precision, %")
 
-    return draw(paint, name=name, label="Average precision of each class", height=56 + 21 * len(names))
+    return draw(
+        paint, name=name, label="Average precision of each class", height=56 + 21 * len(names)
+    )
 
 
 def class_axis(ax: Axes, names: Sequence[str], counts: Sequence[int] | None) -> None:
@@ -100,7 +122,9 @@ def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
 
     height = 56 + 21 * len(names) if few else 280
-    return draw(paint, name=name, label="Observed positives of each class in training", height=height)
+    return draw(
+        paint, name=name, label="Observed positives of each class in training", height=height
+    )
 
 
 def confidences(scored: Scored) -> dict[str, Counts]:
@@ -110,7 +134,9 @@ def confidences(scored: Scored) -> dict[str, Counts]:
     kinds = dict(zip((1, 0, -1), _KINDS[scored.complete], strict=True))
     present = {kind: known & (scored.truth == value) for value, kind in kinds.items()}
     return {
-        kind: np.histogram(confidence[mask], bins=BINS, range=(0, 1))[0] for kind, mask in present.items() if mask.any()
+        kind: np.histogram(confidence[mask], bins=BINS, range=(0, 1))[0]
+        for kind, mask in present.items()
+        if mask.any()
     }
 
 
@@ -133,9 +159,17 @@ def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: flo
         ax.set_xlabel("confidence")
         ax.set_ylabel("labels per bin")
         columns = 2 if len(counts) < 3 or width > 400 else 1
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, handlelength=1.6)
+        ax.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, handlelength=1.6
+        )
 
-    return draw(paint, name=name, label=f"Confidence histograms: {', '.join(counts)}", width=width, height=260)
+    return draw(
+        paint,
+        name=name,
+        label=f"Confidence histograms: {', '.join(counts)}",
+        width=width,
+        height=260,
+    )
 
 
 def peak(counts: Mapping[str, Counts]) -> float:

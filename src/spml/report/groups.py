@@ -15,7 +15,14 @@ from spml.runs.settings import UNNAMED, without_folder
 
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
 # what may differ between runs that belong together
-_OWN = {"seed", "observe_seed", "split_seed", "observed_sha256", "sample_sha256", "side_information"}
+_OWN = {
+    "seed",
+    "observe_seed",
+    "split_seed",
+    "observed_sha256",
+    "sample_sha256",
+    "side_information",
+}
 _DATA = "data_sha256"  # of items and labels as they were drawn and split
 _PLACE = {"command", "out", "root", "versions", "accelerator", "device", "devices"}
 
@@ -89,7 +96,12 @@ class Group:
         curves = [run.curve(key) for run in self.runs]
         epochs = sorted(set().union(*curves))
         values = [[curve[epoch] for curve in curves if epoch in curve] for epoch in epochs]
-        return Band(epochs, [float(np.mean(v)) for v in values], [min(v) for v in values], [max(v) for v in values])
+        return Band(
+            epochs,
+            [float(np.mean(v)) for v in values],
+            [min(v) for v in values],
+            [max(v) for v in values],
+        )
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -98,8 +110,13 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         facts = {name: value for name, value in _settings(run).items() if name != _DATA}
         alike.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
-    listed = [sorted(group, key=_seed) for found in alike.values() for group in _on_the_same_data(found)]
-    groups = [Group(_label(group[0], [other[0] for other in listed if other is not group]), group) for group in listed]
+    listed = [
+        sorted(group, key=_seed) for found in alike.values() for group in _on_the_same_data(found)
+    ]
+    groups = [
+        Group(_label(group[0], [other[0] for other in listed if other is not group]), group)
+        for group in listed
+    ]
     return sorted(groups, key=_rank)
 
 

@@ -37,11 +37,17 @@ def class_precision(run: Run) -> ClassPrecision | None:
     """The recorded AP of each class, or else that of the stored scores, or None."""
     recorded = (run.result or {}).get("per_class_ap")
     if recorded:
-        if not isinstance(recorded, dict) or not all(isinstance(v, int | float | None) for v in recorded.values()):
-            raise UserError(f"{run.folder / 'result.json'}: 'per_class_ap' must give a number for each class")
+        if not isinstance(recorded, dict) or not all(
+            isinstance(v, int | float | None) for v in recorded.values()
+        ):
+            raise UserError(
+                f"{run.folder / 'result.json'}: 'per_class_ap' must give a number for each class"
+            )
         values = {str(name): float(value) for name, value in recorded.items() if value is not None}
         basis = ON_TEST if run.outcome("test_map") is not None else _validation(run)
-        return ClassPrecision({name: value for name, value in values.items() if np.isfinite(value)}, basis)
+        return ClassPrecision(
+            {name: value for name, value in values.items() if np.isfinite(value)}, basis
+        )
     scored = run.scored
     if scored is None or not scored.usable:
         return None
@@ -49,7 +55,11 @@ def class_precision(run: Run) -> ClassPrecision | None:
 
     measure = average_precision if scored.complete else observed_average_precision
     computed = 100 * measure(scored.logits, scored.truth)
-    values = {name: float(value) for name, value in zip(run.classes, computed, strict=True) if np.isfinite(value)}
+    values = {
+        name: float(value)
+        for name, value in zip(run.classes, computed, strict=True)
+        if np.isfinite(value)
+    }
     basis = (ON_TEST if scored.split == "test" else ON_VAL) if scored.complete else ON_OBSERVED
     return ClassPrecision(values, basis)
 
@@ -66,7 +76,10 @@ def threshold_table(run: Run) -> list[tuple[str, str, str]]:
     from spml.metrics import threshold_metrics
 
     metrics = threshold_metrics(scored.logits, scored.truth, threshold=0.5)
-    return [(name.replace("_f", " F"), meaning, percent(100 * getattr(metrics, name))) for name, meaning in _TAGS]
+    return [
+        (name.replace("_f", " F"), meaning, percent(100 * getattr(metrics, name)))
+        for name, meaning in _TAGS
+    ]
 
 
 def label_facts(observed: Observed) -> list[tuple[str, str]]:
@@ -102,14 +115,24 @@ def missing(run: Run) -> list[str]:
         done = run.history[-1]["epoch"] if run.history else 0
         wanted = run.config.get("epochs")
         of = f" of {wanted}" if wanted is not None else ""
-        notes.append(f"This run has not finished: there is no result.json. Shown is its state after epoch {done}{of}.")
+        notes.append(
+            f"This run has not finished: there is no result.json. Shown is its state after epoch {done}{of}."
+        )
     elif run.outcome("test_map") is None:
         notes.append("There is no test mAP: the run had no labelled test set.")
-    absent = [file for file in ("history.jsonl", "labels.npz", "observed.npz") if not (run.folder / file).is_file()]
+    absent = [
+        file
+        for file in ("history.jsonl", "labels.npz", "observed.npz")
+        if not (run.folder / file).is_file()
+    ]
     if absent:
         notes.append(f"Not in the run folder: {', '.join(absent)}. What rests on it is left out.")
     if run.scored is None:
-        notes.append("There are no stored scores with labels for the chosen epoch, so no confidences are shown.")
+        notes.append(
+            "There are no stored scores with labels for the chosen epoch, so no confidences are shown."
+        )
     elif np.isnan(run.scored.logits).any():
-        notes.append("The stored scores hold NaN: the model has diverged. What is computed from them is left out.")
+        notes.append(
+            "The stored scores hold NaN: the model has diverged. What is computed from them is left out."
+        )
     return notes

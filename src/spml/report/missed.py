@@ -29,7 +29,9 @@ def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
     for c in order:
         items = missed[:, c]
         instead = others[items].sum(axis=0)
-        likeliest = [i for i in np.argsort(-instead, kind="stable")[:INSTEAD].tolist() if instead[i]]
+        likeliest = [
+            i for i in np.argsort(-instead, kind="stable")[:INSTEAD].tolist() if instead[i]
+        ]
         share = counts[c] / total[c]
         rows.append(
             {
@@ -38,7 +40,8 @@ def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
                 "total": count(total[c]),
                 "share": percent(100 * share, 1),
                 "width": round(100 * float(share), 1),
-                "instead": ", ".join(f"{run.classes[i]} ({count(instead[i])})" for i in likeliest) or NONE,
+                "instead": ", ".join(f"{run.classes[i]} ({count(instead[i])})" for i in likeliest)
+                or NONE,
                 "nothing": count((items & nothing).sum()),
             }
         )

@@ -74,7 +74,9 @@ def read_model(run: Run) -> Model:
 
     info = read_info(run.folder)
     if run.classes and info.classes != list(run.classes):
-        raise UserError(f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs")
+        raise UserError(
+            f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs"
+        )
     path = run.folder / "calibration.json"
     record = read_json(path, "run spml calibrate again") if path.is_file() else None
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
@@ -95,11 +97,16 @@ def _checked(record: Record, path: Path) -> Record:
             row["name"], row["known_positives"]
         whole = all(isinstance(one[end], float) for one in told for end in ("value", "low", "high"))
         lists = [record.get(key, []) for key in ("few_positives", "untagged", "below_aim")]
-        whole = whole and isinstance(record["items"], int) and all(isinstance(names, list) for names in lists)
+        whole = (
+            whole
+            and isinstance(record["items"], int)
+            and all(isinstance(names, list) for names in lists)
+        )
         whole = whole and all(isinstance(name, str) for names in lists for name in names)
         for name in ("logits", "calibrated"):
             curve = [
-                np.asarray(record["reliability"][name][part], float) for part in ("probability", "share", "entries")
+                np.asarray(record["reliability"][name][part], float)
+                for part in ("probability", "share", "entries")
             ]
             whole = whole and len({part.shape for part in curve}) == 1 and bool(curve[2].any())
     except (KeyError, TypeError, ValueError):

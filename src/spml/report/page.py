@@ -46,7 +46,10 @@ def write_report(
     if not folders:
         raise UserError("give at least one run folder to report on")
     places = [os.path.realpath(folder) for folder in folders]  # which stands a loop of links
-    twice = next((folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None)
+    twice = next(
+        (folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1),
+        None,
+    )
     if twice is not None:
         raise UserError(f"{twice} is given twice")
     read = [read_run(folder) for folder in folders]

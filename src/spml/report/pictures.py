@@ -60,7 +60,9 @@ class Pictures:
             return ""
 
 
-def find_pictures(run: Run, model: Model, data: Experiment | None = None, root: Path | None = None) -> Pictures:
+def find_pictures(
+    run: Run, model: Model, data: Experiment | None = None, root: Path | None = None
+) -> Pictures:
     """The items of a run, read again; never an error, since everything else can be shown without.
 
     Args:
@@ -114,7 +116,9 @@ def _uri(table: LabelTable, row: int) -> str:
     whole = -(-SMALL // longer) if longer < SMALL else 0  # times as large
     scale = whole or min(1.0, SIDE / longer)
     width, height = (max(1, round(side * scale)) for side in image.size)
-    image = image.resize((width, height), Image.Resampling.NEAREST if whole else Image.Resampling.LANCZOS)
+    image = image.resize(
+        (width, height), Image.Resampling.NEAREST if whole else Image.Resampling.LANCZOS
+    )
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

@@ -46,13 +46,25 @@ def printed(*files: Path, size: tuple[float, float], font: float = 10) -> Iterat
     import matplotlib
     from matplotlib.figure import Figure
 
-    style = {**STYLE, "font.size": font, "axes.titlesize": font, "axes.labelsize": font, "legend.fontsize": font}
+    style = {
+        **STYLE,
+        "font.size": font,
+        "axes.titlesize": font,
+        "axes.labelsize": font,
+        "legend.fontsize": font,
+    }
     with matplotlib.rc_context({**style, "svg.hashsalt": files[0].name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
         yield figure
         for file in files:
             kind = file.suffix[1:].lower()
-            about = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
+            about = (
+                {"Date": None}
+                if kind == "svg"
+                else {"CreationDate": None}
+                if kind == "pdf"
+                else None
+            )
             with replacing(file) as beside:
                 figure.savefig(beside, format=kind, dpi=160, metadata=about)

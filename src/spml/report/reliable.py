@@ -54,7 +54,9 @@ def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
         return {}, ""
     stored = {RAW: "logits", CALIBRATED: "calibrated"} if model.calibrated else {RAW: "logits"}
     curves = {name: _stored(model.record, key) for name, key in stored.items()}
-    return curves, TRUE.format(split="validation") if model.record.get("labels") == "complete" else ESTIMATED
+    return curves, TRUE.format(split="validation") if model.record.get(
+        "labels"
+    ) == "complete" else ESTIMATED
 
 
 def _stored(record: Record, key: str) -> Reliability:
@@ -64,11 +66,16 @@ def _stored(record: Record, key: str) -> Reliability:
 
 
 def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tuple[str, str]]:
-    rows = [(f"Calibration error, {name}", f"{percent(100 * curve.error)} %") for name, curve in curves.items()]
+    rows = [
+        (f"Calibration error, {name}", f"{percent(100 * curve.error)} %")
+        for name, curve in curves.items()
+    ]
     record = model.record
     if record is None:
         return rows
-    kind = {"complete": "complete", "observed": "observed, no other was read"}.get(str(record.get("labels")), "?")
+    kind = {"complete": "complete", "observed": "observed, no other was read"}.get(
+        str(record.get("labels")), "?"
+    )
     rows += [
         ("Calibrated on", f"{count(record.get('items'))} validation items; labels: {kind}"),
         ("Thresholds are for", str(record.get("aim")).replace("f1", "F1")),
@@ -99,13 +106,33 @@ def reliability_figure(curves: Mapping[str, Reliability]) -> Markup:
         for name, curve in curves.items():
             colour, line, marker = LOOKS[name]
             label = f"{name}: error {percent(100 * curve.error)} %"
-            ax.plot(curve.probability, curve.share, color=colour, linestyle=line, linewidth=1.4, label=label)
+            ax.plot(
+                curve.probability,
+                curve.share,
+                color=colour,
+                linestyle=line,
+                linewidth=1.4,
+                label=label,
+            )
             sizes = 8 + 72 * np.sqrt(curve.entries / curve.entries.max())
-            ax.scatter(curve.probability, curve.share, sizes, color=colour, marker=marker, clip_on=False, zorder=3)
+            ax.scatter(
+                curve.probability,
+                curve.share,
+                sizes,
+                color=colour,
+                marker=marker,
+                clip_on=False,
+                zorder=3,
+            )
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)
         ax.set_xlabel("probability")
         ax.set_ylabel("share that is positive")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), borderpad=0)
 
-    return draw(paint, name="reliability", label="Probabilities against the share that is positive", height=330)
+    return draw(
+        paint,
+        name="reliability",
+        label="Probabilities against the share that is positive",
+        height=330,
+    )

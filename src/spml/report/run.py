@@ -102,7 +102,11 @@ class Run:
         """A column of the history by epoch, finite values only."""
         path = self.folder / "history.jsonl"
         values = {record["epoch"]: number(record, key, path) for record in self.history}
-        return {epoch: value for epoch, value in values.items() if value is not None and np.isfinite(value)}
+        return {
+            epoch: value
+            for epoch, value in values.items()
+            if value is not None and np.isfinite(value)
+        }
 
     @property
     def name(self) -> str:
@@ -141,7 +145,9 @@ class Run:
     @cached_property
     def held_out(self) -> Scored | None:
         """Logits of the validation rows with what was observed of them, whatever else is known."""
-        return self._score("validation", self.observed.val if self.observed else None, self._val_file)
+        return self._score(
+            "validation", self.observed.val if self.observed else None, self._val_file
+        )
 
     @property
     def _val_file(self) -> str:
@@ -154,7 +160,9 @@ class Run:
             return None
         logits = arrays["logits"].astype(np.float32)
         if logits.shape != truth.shape:
-            raise UserError(f"{path}: logits of shape {logits.shape} do not fit the labels {truth.shape} of the run")
+            raise UserError(
+                f"{path}: logits of shape {logits.shape} do not fit the labels {truth.shape} of the run"
+            )
         return Scored(split, logits, truth)
 
 
@@ -164,16 +172,24 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the folder that spml train wrote")
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is no run folder: it has no config.json; give the folder that spml train wrote")
+        raise UserError(
+            f"{folder} is no run folder: it has no config.json; give the folder that spml train wrote"
+        )
     ended, begun = (folder / "result.json").is_file(), (folder / "history.jsonl").is_file()
     if not ended and not begun:
-        raise UserError(f"{folder} is no run folder: it has neither history.jsonl nor result.json; train it first")
+        raise UserError(
+            f"{folder} is no run folder: it has neither history.jsonl nor result.json; train it first"
+        )
     result = read_json(folder / "result.json") if ended else None
     labels = read_arrays(folder / "labels.npz", ("classes",)) or {}
-    classes = [str(name) for name in labels.get("classes", (result or {}).get("per_class_ap") or ())]
+    classes = [
+        str(name) for name in labels.get("classes", (result or {}).get("per_class_ap") or ())
+    ]
     for key in ("val_truth", "test_truth"):
         if key in labels and labels[key].shape != (len(labels[key]), len(classes)):
-            raise UserError(f"{folder / 'labels.npz'}: {key} {labels[key].shape} does not fit {len(classes)} classes")
+            raise UserError(
+                f"{folder / 'labels.npz'}: {key} {labels[key].shape} does not fit {len(classes)} classes"
+            )
     return Run(
         folder=folder,
         config=read_json(folder / "config.json"),
@@ -192,8 +208,12 @@ def _observed(path: Path, classes: Sequence[str]) -> Observed | None:
         return None
     observed, rows, held = arrays["observed"], arrays["train_rows"], arrays["val_rows"]
     if observed.ndim != 2 or (classes and observed.shape[1] != len(classes)):
-        raise UserError(f"{path}: labels of shape {observed.shape} do not fit {len(classes)} classes")
+        raise UserError(
+            f"{path}: labels of shape {observed.shape} do not fit {len(classes)} classes"
+        )
     for name, listed in (("train_rows", rows), ("val_rows", held)):
         if listed.size and not 0 <= listed.min() <= listed.max() < len(observed):
             raise UserError(f"{path}: {name} name rows that the {len(observed)} labels do not have")
-    return Observed(observed[rows].astype(np.int8), observed[held].astype(np.int8), held, str(arrays["sha256"]))
+    return Observed(
+        observed[rows].astype(np.int8), observed[held].astype(np.int8), held, str(arrays["sha256"])
+    )

@@ -72,7 +72,11 @@ def _common(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> di
         rivals = [other.get(key) for other in others]
         if all(key in other for other in others) and all(rival == value for rival in rivals):
             same[key] = value
-        elif isinstance(value, dict) and key != "options" and all(isinstance(rival, dict) for rival in rivals):
+        elif (
+            isinstance(value, dict)
+            and key != "options"
+            and all(isinstance(rival, dict) for rival in rivals)
+        ):
             inner = _common(value, [rival for rival in rivals if isinstance(rival, dict)])
             same.update({key: inner} if inner else {})
     return same
@@ -80,7 +84,11 @@ def _common(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> di
 
 def _wide(config: Mapping[str, Any]) -> dict[str, str]:
     """Settings by name, the options of the method in one cell, without the command."""
-    plain = {key: value for key, value in config.items() if key not in ("options", "command") and value != {}}
+    plain = {
+        key: value
+        for key, value in config.items()
+        if key not in ("options", "command") and value != {}
+    }
     row = dict(flat(plain))
     if "options" in config:
         row["options"] = brief(config["options"])

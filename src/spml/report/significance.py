@@ -39,7 +39,11 @@ class Versus:
 
 
 def significance(
-    groups: Sequence[Group], first: Run, against: str | None, baseline: str, advance: Advance | None = None
+    groups: Sequence[Group],
+    first: Run,
+    against: str | None,
+    baseline: str,
+    advance: Advance | None = None,
 ) -> dict[str, Any]:
     """A row for each group but the reference, with a figure; words where nothing can be compared.
 
@@ -67,10 +71,18 @@ def significance(
         if advance is not None:
             advance(number, len(runs))
     rows = [
-        Versus(group, None if (why_not := reasons[id(group)]) else _compare(group, base, drawn), why_not)
+        Versus(
+            group,
+            None if (why_not := reasons[id(group)]) else _compare(group, base, drawn),
+            why_not,
+        )
         for group in others
     ]
-    shown = [(groups.index(row.group), row.group.label, row.found) for row in rows if row.found is not None]
+    shown = [
+        (groups.index(row.group), row.group.label, row.found)
+        for row in rows
+        if row.found is not None
+    ]
     return {
         "why_not": "" if shown else "; ".join(f"{row.group.label}: {row.why_not}" for row in rows),
         "base": base.label,
@@ -114,7 +126,8 @@ def _other(group: Group, base: Group) -> str:
     """Why two groups are not about the same test items; empty where they are."""
     truth = base.finished[0].test_truth
     same = all(
-        list(run.classes) == list(base.finished[0].classes) and np.array_equal(run.test_truth, truth)  # type: ignore[arg-type]
+        list(run.classes) == list(base.finished[0].classes)
+        and np.array_equal(run.test_truth, truth)  # type: ignore[arg-type]
         for run in (*group.finished, *base.finished)
     )
     return "" if same else f"other test labels than {base.label}"
@@ -168,12 +181,17 @@ def _shared_seeds(group: Group, base: Group) -> set[tuple[str, ...]]:
 def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
     """Finished runs of both with the seeds that both have; all of them where they have none in common."""
     shared = _shared_seeds(group, base)
-    return [[run for run in part.finished if not shared or seeds(run) in shared] for part in (group, base)]
+    return [
+        [run for run in part.finished if not shared or seeds(run) in shared]
+        for part in (group, base)
+    ]
 
 
 def _maps_of_shared_seeds(group: Group, base: Group) -> list[tuple[float, float]]:
     """Test mAP of both for each seed that both have."""
-    own, others = ({seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base))
+    own, others = (
+        {seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base)
+    )
     pairs = [(own[seed], others[seed]) for seed in _shared_seeds(group, base)]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 

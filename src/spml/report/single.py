@@ -12,7 +12,13 @@ from markupsafe import Markup
 from spml.report import figures, settings
 from spml.report.cutoffs import threshold_effects
 from spml.report.examples import examples
-from spml.report.measures import ClassPrecision, class_precision, label_facts, missing, threshold_table
+from spml.report.measures import (
+    ClassPrecision,
+    class_precision,
+    label_facts,
+    missing,
+    threshold_table,
+)
 from spml.report.missed import most_missed
 from spml.report.model import Model, read_model
 from spml.report.pictures import Pictures, unread
@@ -33,7 +39,9 @@ class Card:
     note: str = ""
 
 
-def run_page(run: Run, title: str | None, found: Callable[[Model], Pictures], number: int) -> dict[str, Any]:
+def run_page(
+    run: Run, title: str | None, found: Callable[[Model], Pictures], number: int
+) -> dict[str, Any]:
     """The template's values.
 
     Args:
@@ -50,7 +58,11 @@ def run_page(run: Run, title: str | None, found: Callable[[Model], Pictures], nu
     return {
         "title": title or f"{run.method} on {setting(run.fact('data') or 'unnamed data')}",
         "subtitle": " · ".join(
-            [run.name, *(setting(fact) for fact in facts if fact is not None), f"seed {setting(seed)}"]
+            [
+                run.name,
+                *(setting(fact) for fact in facts if fact is not None),
+                f"seed {setting(seed)}",
+            ]
         ),
         "notes": missing(run),
         "cards": _cards(run),
@@ -91,12 +103,28 @@ def _cards(run: Run) -> list[Card]:
     held = [f"{count(num_val)} validation"] if num_val is not None else []
     held += [f"{count(len(run.test_truth))} test"] if run.test_truth is not None else []
     return [
-        Card("Test mAP", percent(test), "percent, at the chosen epoch" if test is not None else "not measured"),
-        Card(f"Validation {chosen_by([kind])}", percent(run.val_map), f"epoch chosen on {selection(kind)}{so_far}"),
-        Card("Best epoch", count(run.best_epoch), f"of {setting(epochs)}{so_far}" if epochs is not None else ""),
+        Card(
+            "Test mAP",
+            percent(test),
+            "percent, at the chosen epoch" if test is not None else "not measured",
+        ),
+        Card(
+            f"Validation {chosen_by([kind])}",
+            percent(run.val_map),
+            f"epoch chosen on {selection(kind)}{so_far}",
+        ),
+        Card(
+            "Best epoch",
+            count(run.best_epoch),
+            f"of {setting(epochs)}{so_far}" if epochs is not None else "",
+        ),
         Card("Training items", train, " · ".join(held)),
         Card("Classes", count(len(run.classes)) if run.classes else NONE),
-        Card("Time", duration(run.outcome("seconds")), f"{speed} images per second{where}" if speed != NONE else ""),
+        Card(
+            "Time",
+            duration(run.outcome("seconds")),
+            f"{speed} images per second{where}" if speed != NONE else "",
+        ),
     ]
 
 

@@ -28,7 +28,9 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
 
     logits = np.clip(held.logits, -HIGHEST, HIGHEST)
     wanted = min(SHOWN, int((held.truth == 0).sum() * SHARE))
-    rows, columns = likeliest(fit_scale(logits, held.truth), logits, held.truth, wanted, per_class=PER_CLASS)
+    rows, columns = likeliest(
+        fit_scale(logits, held.truth), logits, held.truth, wanted, per_class=PER_CLASS
+    )
     known = run.val_truth if run.fact("selection") == "complete" else None
     known = known if known is not None and known.shape == logits.shape and known.all() else None
     cards = []

@@ -82,7 +82,9 @@ def whole_epochs(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
 
 
-def draw(paint: Callable[[Axes], None], *, name: str, label: str, width: float = 460, height: float = 280) -> Markup:
+def draw(
+    paint: Callable[[Axes], None], *, name: str, label: str, width: float = 460, height: float = 280
+) -> Markup:
     """The SVG element of one pair of axes.
 
     Args:
@@ -99,10 +101,14 @@ def draw(paint: Callable[[Axes], None], *, name: str, label: str, width: float =
     with ExitStack() as stack:
         stack.enter_context(matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}))
         stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)  # the browser has them
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing", category=UserWarning
+        )  # the browser has them
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
         paint(figure.subplots())
-        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        figure.savefig(
+            text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
     return _inline(text.getvalue(), label)
 
 

@@ -48,9 +48,13 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise
     except pickle.UnpicklingError as error:  # of which torch would say how to load it all the same
         reason = "it holds more than tensors and plain values, which may be a program; nothing of it was run"
-        raise UserError(f"{path} cannot be read ({reason}); give --overwrite to begin anew") from error
+        raise UserError(
+            f"{path} cannot be read ({reason}); give --overwrite to begin anew"
+        ) from error
     except Exception as error:  # torch has many errors for a broken file
-        raise UserError(f"{path} cannot be read ({_short(error)}); give --overwrite to begin anew") from error
+        raise UserError(
+            f"{path} cannot be read ({_short(error)}); give --overwrite to begin anew"
+        ) from error
     return state
 
 

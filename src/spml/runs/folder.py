@@ -22,19 +22,41 @@ from spml.runs.lock import Claim
 from spml.runs.settings import UNNAMED, without_folder
 
 FILES = (
-    *("config.json", "history.jsonl", "result.json", "observed.npz", "labels.npz", "last.ckpt", "report.html"),
+    *(
+        "config.json",
+        "history.jsonl",
+        "result.json",
+        "observed.npz",
+        "labels.npz",
+        "last.ckpt",
+        "report.html",
+    ),
     "calibration.json",
 )
 FOLDERS = ("best", "scores", "tensorboard")
 WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
-NOT_OF_THE_RUN = ("versions", "command", "sample_sha256")  # may differ between a run and its going on
+NOT_OF_THE_RUN = (
+    "versions",
+    "command",
+    "sample_sha256",
+)  # may differ between a run and its going on
 OTHER = {
     **dict.fromkeys(("observed_sha256", "data_sha256"), "other data"),
     "method_sha256": "other code of its method",
 }
-PLACES = ("data", "root", "val", "test", "classes")  # of the data, the same by their hashes wherever they lie now
+PLACES = (
+    "data",
+    "root",
+    "val",
+    "test",
+    "classes",
+)  # of the data, the same by their hashes wherever they lie now
 OBSERVED = ("observe", "observation")  # which name a file where observed labels come from one
-MAY_CHANGE = (*NOT_OF_THE_RUN, *PLACES, "on_nan")  # the last is what a run that ended at such a loss may go on with
+MAY_CHANGE = (
+    *NOT_OF_THE_RUN,
+    *PLACES,
+    "on_nan",
+)  # the last is what a run that ended at such a loss may go on with
 
 
 @dataclass(frozen=True)
@@ -84,7 +106,9 @@ class RunFolder:
             self._note_places(config)
             return True
         if there and not overwrite:
-            raise UserError(f"{self.path} already holds a run; give --resume, --overwrite or another --out")
+            raise UserError(
+                f"{self.path} already holds a run; give --resume, --overwrite or another --out"
+            )
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file, not a folder; give another --out")
         if not there and self.path.is_dir() and any(self.path.iterdir()):
@@ -114,7 +138,9 @@ class RunFolder:
             return False
         self._remove()
         self._bring_back()
-        with suppress(OSError):  # it holds something else, or is a link, a disk of its own or where we are
+        with suppress(
+            OSError
+        ):  # it holds something else, or is a link, a disk of its own or where we are
             self.path.rmdir()
         return True
 
@@ -153,7 +179,9 @@ class RunFolder:
         stored = _flat(_own({**UNNAMED, **read_json(self.path / "config.json")}))
         for name, new in _flat(_own(json.loads(json.dumps(config)))).items():
             if stored.get(name) != new:
-                raise self._begun_with(OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}")
+                raise self._begun_with(
+                    OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}"
+                )
 
     def _begun_with(self, other: str) -> UserError:
         return UserError(
@@ -194,7 +222,9 @@ class RunFolder:
 
     def write_history(self, history: list[dict[str, Any]]) -> None:
         """history.jsonl: a line an epoch."""
-        write_text(self.path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in history))
+        write_text(
+            self.path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in history)
+        )
 
     def write_result(self, result: dict[str, Any]) -> None:
         """result.json: the last file of a run."""
@@ -232,7 +262,10 @@ def _own(config: dict[str, Any]) -> dict[str, Any]:
     own = without_folder({name: value for name, value in config.items() if name not in MAY_CHANGE})
     drawn = own.get("observation") or {}
     if drawn.get("model") == "file":
-        own |= {"observe": "file", "observation": {name: value for name, value in drawn.items() if name != "path"}}
+        own |= {
+            "observe": "file",
+            "observation": {name: value for name, value in drawn.items() if name != "path"},
+        }
     return own
 
 
@@ -240,5 +273,9 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by dotted names."""
     flat: dict[str, Any] = {}
     for name, value in config.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        flat |= (
+            _flat(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else {f"{prefix}{name}": value}
+        )
     return flat

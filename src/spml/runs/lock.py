@@ -32,14 +32,19 @@ class Claim:
             file = path.open("rb+")
         except (ImportError, OSError):  # on Windows; without a file
             return
-        if any(os.path.samestat(os.fstat(file.fileno()), os.fstat(held.fileno())) for held in self._held):
+        if any(
+            os.path.samestat(os.fstat(file.fileno()), os.fstat(held.fileno()))
+            for held in self._held
+        ):
             file.close()
             return
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise TakenError(f"another process trains into {path.parent}; wait for it, or give another --out") from None
+            raise TakenError(
+                f"another process trains into {path.parent}; wait for it, or give another --out"
+            ) from None
         except OSError:
             pass
         self._held.append(file)
@@ -48,7 +53,10 @@ class Claim:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         while self._held:
             self._held.pop().close()

@@ -32,10 +32,16 @@ NOT_OF_THE_RUN = (
 
 
 def config(
-    experiment: Experiment, settings: Settings, options: dict[str, Any], method: Method, extra: Mapping[str, Any]
+    experiment: Experiment,
+    settings: Settings,
+    options: dict[str, Any],
+    method: Method,
+    extra: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All that is needed to repeat the run, and what it took from complete labels."""
-    side: dict[str, Any] = {name: options[name] for name in SIDE_INFORMATION if options.get(name) is not None}
+    side: dict[str, Any] = {
+        name: options[name] for name in SIDE_INFORMATION if options.get(name) is not None
+    }
     if settings.selection == "complete":
         side["validation_labels"] = "complete"
     if method.trains_on == "complete":
@@ -80,7 +86,9 @@ def sample(experiment: Experiment) -> str:
     digest = hashlib.sha256()
     for table in (experiment.observed, experiment.test):
         if table is not None:
-            for row in np.linspace(0, len(table) - 1, min(SAMPLED, len(table)), dtype=np.int64).tolist():
+            for row in np.linspace(
+                0, len(table) - 1, min(SAMPLED, len(table)), dtype=np.int64
+            ).tolist():
                 digest.update(_content(table, row))
     return digest.hexdigest()
 
@@ -100,7 +108,11 @@ def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
 
 
 def model_info(
-    experiment: Experiment, settings: Settings, options: dict[str, Any], model: Classifier, best: dict[str, Any]
+    experiment: Experiment,
+    settings: Settings,
+    options: dict[str, Any],
+    model: Classifier,
+    best: dict[str, Any],
 ) -> ModelInfo:
     """What using the model takes, and where it comes from."""
     pictures, x = model.mean.ndim == 4, experiment.observed.x

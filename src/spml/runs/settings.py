@@ -29,7 +29,12 @@ UNNAMED: dict[str, Any] = {
 }
 
 
-RUNNING = ("devices", "nodes", "eval_batch_size", "checkpoint_minutes")  # must be above 0; change no result
+RUNNING = (
+    "devices",
+    "nodes",
+    "eval_batch_size",
+    "checkpoint_minutes",
+)  # must be above 0; change no result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +125,12 @@ class DataDefaults:
     head_lr: float = 10.0
 
 
-PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=5e-5, flip=True)  # lr: docs/faq.md
-DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)  # lr: docs/digits.md
+PICTURES = DataDefaults(
+    "resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=5e-5, flip=True
+)  # lr: docs/faq.md
+DIGITS = DataDefaults(
+    "tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False
+)  # lr: docs/digits.md
 DIGITS_QUERY = replace(DIGITS, lr=1e-3, head_lr=1.0)  # a transformer fails at 3e-2: docs/methods.md
 FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
 
@@ -139,7 +148,9 @@ def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
     elif experiment.name not in DATASETS:
         own = PICTURES if x is None else replace(PICTURES, size=_square(*x.shape[-2:]))
     else:
-        training = preset("gr", experiment.name).training  # the protocol that the paper trains every method with
+        training = preset(
+            "gr", experiment.name
+        ).training  # the protocol that the paper trains every method with
         return replace(PICTURES, **{key: training[key] for key in ("epochs", "batch_size", "lr")})
     return replace(own, head_lr=1.0) if head.startswith("query") else own  # docs/faq.md
 
@@ -153,21 +164,38 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     """The same with every None decided, and refused where it cannot be carried out."""
     from spml.losses.registry import as_python, head
 
-    settings = replace(settings, **{name: as_python(value) for name, value in vars(settings).items()})
+    settings = replace(
+        settings, **{name: as_python(value) for name, value in vars(settings).items()}
+    )
     x = experiment.observed.x
     meant = settings.head or head(settings.method, pictures=x is None or x.ndim == 4) or "linear"
     defaults = data_defaults(experiment, meant)
     chosen = {name: getattr(settings, name) for name in vars(defaults)}
-    filled = {name: getattr(defaults, name) if value is None else value for name, value in chosen.items()}
+    filled = {
+        name: getattr(defaults, name) if value is None else value for name, value in chosen.items()
+    }
     if settings.weights is None and filled["backbone"] in ("tiny", "linear"):
         filled["weights"] = "none"
-    selection = settings.selection or ("complete" if experiment.validates_completely else "observed")
+    selection = settings.selection or (
+        "complete" if experiment.validates_completely else "observed"
+    )
     if selection not in ("complete", "observed"):
         raise UserError(f"selection must be 'complete' or 'observed', not {selection!r}")
     if selection == "complete" and not experiment.validates_completely:
-        raise UserError("selection 'complete' needs complete validation labels, which these data lack; use 'observed'")
+        raise UserError(
+            "selection 'complete' needs complete validation labels, which these data lack; use 'observed'"
+        )
     resolved = replace(settings, **filled, selection=selection, head=meant)
-    for name in ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size", *RUNNING):
+    for name in (
+        "epochs",
+        "batch_size",
+        "lr",
+        "head_lr",
+        "size",
+        "linear_lr",
+        "linear_batch_size",
+        *RUNNING,
+    ):
         value = getattr(resolved, name)
         if value is not None and not value > 0:
             raise UserError(f"{name} must be above 0, not {value}")
@@ -180,7 +208,9 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
     if x is not None and x.ndim == 2:
         for name in ("size", "flip", "crop"):
             if getattr(settings, name):
-                raise UserError(f"{name} is for pictures, and these data are feature vectors; leave it out")
+                raise UserError(
+                    f"{name} is for pictures, and these data are feature vectors; leave it out"
+                )
     return _with_linear_init(resolved)
 
 
@@ -191,17 +221,27 @@ def _with_linear_init(settings: Settings) -> Settings:
     if not settings.linear_init:
         return settings
     if settings.backbone == "linear":
-        raise UserError("--linear-init trains the head before the rest; backbone 'linear' has no rest: leave it out")
+        raise UserError(
+            "--linear-init trains the head before the rest; backbone 'linear' has no rest: leave it out"
+        )
     if "views" in needs(settings.method):
-        raise UserError(f"--linear-init has one view of each picture, {settings.method} needs two: leave it out")
+        raise UserError(
+            f"--linear-init has one view of each picture, {settings.method} needs two: leave it out"
+        )
     lr = settings.linear_lr or (settings.lr or 0.0) * (settings.head_lr or 1.0)
-    return replace(settings, linear_lr=lr, linear_batch_size=settings.linear_batch_size or settings.batch_size)
+    return replace(
+        settings, linear_lr=lr, linear_batch_size=settings.linear_batch_size or settings.batch_size
+    )
 
 
 def without_folder(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with the name alone of a file of weights, which is the same wherever it lies."""
     weights = config.get("weights")
-    return {**config} if weights in (None, "none", "pretrained") else {**config, "weights": Path(str(weights)).name}
+    return (
+        {**config}
+        if weights in (None, "none", "pretrained")
+        else {**config, "weights": Path(str(weights)).name}
+    )
 
 
 def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,7 +249,9 @@ def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str
     from spml.losses.presets import DATASETS, preset
     from spml.losses.registry import METHODS, REQUIRED, as_python, options
 
-    defaults = {option.name: option.default for option in options(method) if option.default is not REQUIRED}
+    defaults = {
+        option.name: option.default for option in options(method) if option.default is not REQUIRED
+    }
     published = preset(method, data).options if data in DATASETS and method in METHODS else {}
     plain = {name: as_python(value) for name, value in given.items()}
     for name, value in plain.items():

@@ -26,12 +26,16 @@ def boxes(index: Tensor, seed: int, epoch: int, *, crop: float | None, flip: boo
         crop: the smallest share of the area that a part may have; None is the whole.
         flip: mirror about half of them.
     """
-    zero = torch.zeros(len(index), device=index.device)  # made there: a copy from here would wait for the device
+    zero = torch.zeros(
+        len(index), device=index.device
+    )  # made there: a copy from here would wait for the device
     left, top, right, bottom = zero, zero, zero + 1, zero + 1
     if crop is not None:
         share, shape, across, down = uniform(index, key(seed, epoch, 3), 4).unbind(dim=1)
         side = (crop + (1 - crop) * share).sqrt()
-        stretch = (ASPECT ** (shape - 0.5)).clamp(min=side, max=1 / side)  # a large part has no room to be narrow
+        stretch = (ASPECT ** (shape - 0.5)).clamp(
+            min=side, max=1 / side
+        )  # a large part has no room to be narrow
         width, height = side * stretch, side / stretch
         left, top = across * (1 - width), down * (1 - height)
         right, bottom = left + width, top + height
@@ -47,7 +51,9 @@ def cut(pictures: Tensor, seen: Tensor) -> Tensor:
     zero = torch.zeros_like(left)
     across = torch.stack([(right - left) / 2, zero, (right + left) / 2], dim=1)
     down = torch.stack([zero, (bottom - top) / 2, (bottom + top) / 2], dim=1)
-    grid = F.affine_grid(torch.stack([across, down], dim=1), list(pictures.shape), align_corners=False)
+    grid = F.affine_grid(
+        torch.stack([across, down], dim=1), list(pictures.shape), align_corners=False
+    )
     values = pictures if pictures.is_floating_point() else pictures.float()
     taken = F.grid_sample(values, grid.to(values.dtype), padding_mode="border", align_corners=False)
     return taken if pictures.is_floating_point() else taken.round().clamp(0, 255).to(pictures.dtype)

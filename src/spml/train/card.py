@@ -16,9 +16,23 @@ from spml.runs.files import read_json
 from spml.train.card_limits import Counts, limits, plain
 
 SHOWN = 50  # classes in the table
-SELECTION = {"complete": "complete validation labels", "observed": "observed validation labels alone"}
+SELECTION = {
+    "complete": "complete validation labels",
+    "observed": "observed validation labels alone",
+}
 OBSERVED = "an estimate from observed positives, which ranks epochs and is not a mAP"
-PROTOCOL = ("size", "epochs", "batch_size", "lr", "head_lr", "optimizer", "schedule", "weight_decay", "flip", "crop")
+PROTOCOL = (
+    "size",
+    "epochs",
+    "batch_size",
+    "lr",
+    "head_lr",
+    "optimizer",
+    "schedule",
+    "weight_decay",
+    "flip",
+    "crop",
+)
 SEEDS = ("seed", "observe_seed", "split_seed")
 LOAD = """```python
 from pathlib import Path
@@ -75,8 +89,17 @@ def card(
         _section("Classes and thresholds", _classes(result, info, counts, calibration)),
         _section("Side information", _side(config)),
         _section("Limits", [f"- {sentence}" for sentence in limits(config, result, info, counts)]),
-        _section("Use", [LOAD, "", "Or `spml predict RUN pictures/ --out tags.csv`, RUN being the folder of the run."]),
-        _section("Versions", [", ".join(f"{name} {version}" for name, version in info.versions.items())]),
+        _section(
+            "Use",
+            [
+                LOAD,
+                "",
+                "Or `spml predict RUN pictures/ --out tags.csv`, RUN being the folder of the run.",
+            ],
+        ),
+        _section(
+            "Versions", [", ".join(f"{name} {version}" for name, version in info.versions.items())]
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -96,7 +119,11 @@ def _section(title: str, lines: list[str]) -> str:
 
 def _front_matter(info: ModelInfo) -> str:
     pictures = info.preprocessing["kind"] == "pictures"
-    lines = ["library_name: spml", "pipeline_tag: image-classification"] if pictures else ["library_name: spml"]
+    lines = (
+        ["library_name: spml", "pipeline_tag: image-classification"]
+        if pictures
+        else ["library_name: spml"]
+    )
     return "\n".join(["---", *lines, "tags:", "- multi-label", "- single-positive", "---"])
 
 
@@ -105,57 +132,89 @@ def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> 
     lines = [f"- {plain(config['data'])}{version}; labels taken as {config.get('labels')}."]
     if counts is not None:
         items = int(counts[0][:, 0].sum())
-        per_item = (
-            f"{counts[0][2].sum() / items:.2f} known positives and {counts[0][0].sum() / items:.2f} known negatives"
+        per_item = f"{counts[0][2].sum() / items:.2f} known positives and {counts[0][0].sum() / items:.2f} known negatives"
+        lines.append(
+            f"- {items:,} items to train on, {counts[1]:,} to choose the epoch with; {per_item} an item."
         )
-        lines.append(f"- {items:,} items to train on, {counts[1]:,} to choose the epoch with; {per_item} an item.")
     if config.get("observation") == {"model": "given"}:
         lines.append("- Labels are observed as they were given; none was hidden.")
     elif config.get("observation"):
-        about = ", ".join(f"{name} {_value(value)}" for name, value in config["observation"].items())
+        about = ", ".join(
+            f"{name} {_value(value)}" for name, value in config["observation"].items()
+        )
         lines.append(f"- How labels came to be observed: {plain(about)}.")
     lines.append(f"- SHA-256 of the observed labels: {config.get('observed_sha256')}.")
     how = info.preprocessing
-    size = f"pictures, resized to {how['size']} × {how['size']}, turned as their EXIF orientation says"
-    lines.append(f"- Input: {size if how['kind'] == 'pictures' else str(how['features']) + ' features'}.")
+    size = (
+        f"pictures, resized to {how['size']} × {how['size']}, turned as their EXIF orientation says"
+    )
+    lines.append(
+        f"- Input: {size if how['kind'] == 'pictures' else str(how['features']) + ' features'}."
+    )
     return lines
 
 
 def _method(method: str, config: Mapping[str, Any]) -> list[str]:
     known = method in METHODS
-    about = f"{plain(summary(method))} Its equation: `docs/methods.md`, section `{method}`." if known else "One's own."
-    options = ", ".join(f"{name} = {_value(value)}" for name, value in config.get("options", {}).items())
-    head = (
-        f"backbone {config.get('backbone')}, weights {Path(str(config.get('weights'))).name}, head {config.get('head')}"
+    about = (
+        f"{plain(summary(method))} Its equation: `docs/methods.md`, section `{method}`."
+        if known
+        else "One's own."
     )
-    return [f"- {plain(method)}: {about}", f"- Options: {plain(options) or 'none'}.", f"- Network: {plain(head)}."]
+    options = ", ".join(
+        f"{name} = {_value(value)}" for name, value in config.get("options", {}).items()
+    )
+    head = f"backbone {config.get('backbone')}, weights {Path(str(config.get('weights'))).name}, head {config.get('head')}"
+    return [
+        f"- {plain(method)}: {about}",
+        f"- Options: {plain(options) or 'none'}.",
+        f"- Network: {plain(head)}.",
+    ]
 
 
 def _rows(config: Mapping[str, Any], *groups: tuple[str, ...]) -> list[str]:
-    return ["- " + ", ".join(f"{plain(n)} {plain(_value(config[n]))}" for n in g if n in config) + "." for g in groups]
+    return [
+        "- " + ", ".join(f"{plain(n)} {plain(_value(config[n]))}" for n in g if n in config) + "."
+        for g in groups
+    ]
 
 
 def _figures(config: Mapping[str, Any], result: Mapping[str, Any], info: ModelInfo) -> list[str]:
     chosen, selection = result or info.training, str(config.get("selection"))
     epoch, val = chosen.get("best_epoch", chosen.get("epoch")), chosen.get("val_map")
     if val is None:
-        lines = [f"- Epoch {epoch}, the last of {config['epochs']}: there were no validation rows to choose it with."]
+        lines = [
+            f"- Epoch {epoch}, the last of {config['epochs']}: there were no validation rows to choose it with."
+        ]
     else:
         figure = f"{val:.2f} %" + (f", {OBSERVED}" if selection == "observed" else " mAP")
-        lines = [f"- Epoch {epoch} of {config['epochs']}, chosen by {SELECTION.get(selection, selection)}: {figure}."]
+        lines = [
+            f"- Epoch {epoch} of {config['epochs']}, chosen by {SELECTION.get(selection, selection)}: {figure}."
+        ]
     if not result:
         return [*lines, "- The run was not finished; there are no test figures."]
     if result.get("test_map") is not None:
         known = result.get("test_known")
-        over = "" if known is None else f", over the {known:.1%} of test labels that are known alone"
-        return [*lines, f"- Test mAP {result['test_map']:.2f} %, measured once, at the chosen epoch{over}."]
+        over = (
+            "" if known is None else f", over the {known:.1%} of test labels that are known alone"
+        )
+        return [
+            *lines,
+            f"- Test mAP {result['test_map']:.2f} %, measured once, at the chosen epoch{over}.",
+        ]
     if result.get("test_estimate") is not None:
-        return [*lines, f"- Test labels are not complete: {result['test_estimate']:.2f} % is {OBSERVED}."]
+        return [
+            *lines,
+            f"- Test labels are not complete: {result['test_estimate']:.2f} % is {OBSERVED}.",
+        ]
     return [*lines, "- It was not tested: the data have no test split."]
 
 
 def _classes(
-    result: Mapping[str, Any], info: ModelInfo, counts: Counts | None, calibration: Mapping[str, Any]
+    result: Mapping[str, Any],
+    info: ModelInfo,
+    counts: Counts | None,
+    calibration: Mapping[str, Any],
 ) -> list[str]:
     ap, calibrated = result.get("per_class_ap") or {}, info.calibration is not None
     heads = ["class", "known positives in training", *(["test AP, %"] if ap else []), "threshold"]
@@ -167,9 +226,17 @@ def _classes(
     if len(info.classes) > SHOWN:
         lines.append(f"\nAnd {len(info.classes) - SHOWN:,} more, in `model.json`.")
     state = "calibrated" if calibrated else "as the network gives them, not calibrated"
-    how = [f"{name} {plain(calibration[name])}" for name in ("aim", "labels", "method") if name in calibration]
+    how = [
+        f"{name} {plain(calibration[name])}"
+        for name in ("aim", "labels", "method")
+        if name in calibration
+    ]
     by = f" `spml calibrate` has set thresholds and probabilities: {', '.join(how)}." if how else ""
-    return [*lines, "", f"A class counts as present from its threshold on. Probabilities are {state}.{by}"]
+    return [
+        *lines,
+        "",
+        f"A class counts as present from its threshold on. Probabilities are {state}.{by}",
+    ]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -179,7 +246,11 @@ def _line(cells: Sequence[str]) -> str:
 def _side(config: Mapping[str, Any]) -> list[str]:
     side = config.get("side_information") or {}
     rows = [f"- {plain(name)}: {plain(_value(value))}" for name, value in side.items()]
-    return ["Taken from complete labels:", "", *rows] if rows else ["None: nothing was taken from complete labels."]
+    return (
+        ["Taken from complete labels:", "", *rows]
+        if rows
+        else ["None: nothing was taken from complete labels."]
+    )
 
 
 def _value(value: Any) -> str:

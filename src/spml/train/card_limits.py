@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from spml.model.store import ModelInfo
 
-Counts = tuple[npt.NDArray[Any], int]  # negatives, unknown, positives by class in training; rows of validation
+Counts = tuple[
+    npt.NDArray[Any], int
+]  # negatives, unknown, positives by class in training; rows of validation
 FEW = 10  # known positives in training below which a class is named
 NAMED = 20  # of such classes
 

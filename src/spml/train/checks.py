@@ -16,7 +16,9 @@ from spml.model import Classifier
 WORTH_TELLING = 2**30  # bytes
 
 
-def try_model(model: Classifier, method: losses.Method, example: Tensor, name: str, backbone: str) -> None:
+def try_model(
+    model: Classifier, method: losses.Method, example: Tensor, name: str, backbone: str
+) -> None:
     """Refuse a size that the backbone cannot take, and features that the method cannot use.
 
     Args:
@@ -27,7 +29,9 @@ def try_model(model: Classifier, method: losses.Method, example: Tensor, name: s
         backbone: its name.
     """
     if "views" in method.needs and example.ndim != 4:
-        raise UserError(f"{name} needs views: two looks at each picture, which feature vectors do not have")
+        raise UserError(
+            f"{name} needs views: two looks at each picture, which feature vectors do not have"
+        )
     try:
         with torch.inference_mode():
             features = model.eval().features(example)
@@ -69,7 +73,10 @@ def try_alone(model: Classifier, example: Tensor, backbone: str) -> None:
 
 def try_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
     """Refuse options that do not fit the data, or a method that gives no single number, before training."""
-    ours, none = name in losses.names(), f"{name} gives no single number to minimise; a loss is reduced over its batch"
+    ours, none = (
+        name in losses.names(),
+        f"{name} gives no single number to minimise; a loss is reduced over its batch",
+    )
     if ours and getattr(method, "reduction", None) == "none":
         raise UserError(none)
     if (method.needs and not ours) or method.needs & {"features", "views"}:
@@ -79,7 +86,9 @@ def try_method(method: losses.Method, name: str, classes: int, epochs: int) -> N
     try:
         value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=rows)
     except (RuntimeError, TypeError, IndexError) as error:
-        raise UserError(f"{name} cannot be used with these options on {classes} classes ({_short(error)})") from error
+        raise UserError(
+            f"{name} cannot be used with these options on {classes} classes ({_short(error)})"
+        ) from error
     finally:
         method.train()
     if not isinstance(value, Tensor) or value.ndim:
@@ -92,11 +101,15 @@ def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any])
     free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     told = f"{name} keeps {in_words(size)} for {items:,} items of {classes:,} classes"
     if free is not None and size > MEMORY_SHARE * free:
-        raise UserError(f"{told}, and {in_words(free)} of memory are free; give other options or another --method")
+        raise UserError(
+            f"{told}, and {in_words(free)} of memory are free; give other options or another --method"
+        )
     return told if size >= WORTH_TELLING else None
 
 
-def warmup_note(method: losses.Method, name: str, options: Mapping[str, Any], epochs: int) -> str | None:
+def warmup_note(
+    method: losses.Method, name: str, options: Mapping[str, Any], epochs: int
+) -> str | None:
     """A line where training is over before a method of ours has begun with what is its own.
 
     Args:

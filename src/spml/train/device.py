@@ -18,7 +18,9 @@ HALF = ("16-mixed", "16")  # Lightning's names of float16 beside float32
 
 def uses_cuda(settings: Settings) -> bool:
     """Whether training runs on NVIDIA or AMD hardware."""
-    return settings.accelerator in ("cuda", "gpu") or (settings.accelerator == "auto" and torch.cuda.is_available())
+    return settings.accelerator in ("cuda", "gpu") or (
+        settings.accelerator == "auto" and torch.cuda.is_available()
+    )
 
 
 def uses_cpu(settings: Settings) -> bool:
@@ -38,23 +40,40 @@ def make_fabric(settings: Settings, *, unused: bool) -> Any:
     from lightning.fabric.strategies.ddp import DDPStrategy
 
     for name in ("lightning.fabric", "lightning.fabric.utilities.rank_zero", "lightning.pytorch"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # what is chosen is told in one line of ours
+        logging.getLogger(name).setLevel(
+            logging.WARNING
+        )  # what is chosen is told in one line of ours
     if uses_cuda(settings):
         torch.set_float32_matmul_precision("high")  # of what is not in bfloat16 anyway
     devices, nodes = launched() or (settings.devices, settings.nodes)
     precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
-    if precision in HALF and uses_cpu(settings):  # Lightning would take bfloat16, and the run would be noted as float16
-        raise UserError(f"--precision {precision} needs a GPU; on a CPU give 32-true, its default, or bf16-mixed")
+    if precision in HALF and uses_cpu(
+        settings
+    ):  # Lightning would take bfloat16, and the run would be noted as float16
+        raise UserError(
+            f"--precision {precision} needs a GPU; on a CPU give 32-true, its default, or bf16-mixed"
+        )
     many = devices * nodes > 1
-    if many and settings.compile not in ("auto", "none"):  # it would go past what averages gradients over processes
+    if many and settings.compile not in (
+        "auto",
+        "none",
+    ):  # it would go past what averages gradients over processes
         told = f"--compile {settings.compile} is for one process, and there are {devices * nodes}"
         raise UserError(f"{told}; leave it out")
-    strategy: Any = DDPStrategy(find_unused_parameters=unused, gradient_as_bucket_view=True) if many else "auto"
+    strategy: Any = (
+        DDPStrategy(find_unused_parameters=unused, gradient_as_bucket_view=True) if many else "auto"
+    )
     try:
         return Fabric(
-            accelerator=settings.accelerator, strategy=strategy, devices=devices, num_nodes=nodes, precision=precision
+            accelerator=settings.accelerator,
+            strategy=strategy,
+            devices=devices,
+            num_nodes=nodes,
+            precision=precision,
         )
-    except Exception as error:  # Lightning has its own errors for devices and precisions that are not there
+    except (
+        Exception
+    ) as error:  # Lightning has its own errors for devices and precisions that are not there
         reason = " ".join(str(error).split())[:200]
         asked = f"--accelerator {settings.accelerator} --devices {devices} --precision {precision}"
         raise UserError(f"{asked}: {reason}") from error
@@ -65,7 +84,11 @@ def smallest_share(items: int, settings: Settings) -> int:
     batch = settings.batch_size or 1
     last = items % batch or batch
     devices, nodes = launched() or (settings.devices, settings.nodes)
-    return max(last, 2) if uses_cuda(settings) and devices * nodes > 1 else -(-last // (devices * nodes))
+    return (
+        max(last, 2)
+        if uses_cuda(settings) and devices * nodes > 1
+        else -(-last // (devices * nodes))
+    )
 
 
 def how_to_run(settings: Settings, device: torch.device, count: int, pictures: int) -> str:
@@ -97,7 +120,14 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def described(settings: Settings, device: torch.device, precision: str, how: str, count: int, cache: str | None) -> str:
+def described(
+    settings: Settings,
+    device: torch.device,
+    precision: str,
+    how: str,
+    count: int,
+    cache: str | None,
+) -> str:
     """A line on what was chosen."""
     name = device_name(device)
     ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}

@@ -38,7 +38,10 @@ class Display:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
 
@@ -58,7 +61,9 @@ class Display:
         if now - self._shown > 0.25:
             done = self._progress.tasks[-1].completed
             rate = f"{done / (now - self._started):,.0f} images/s"
-            self._progress.update(self._task, note=rate if loss is None else f"loss {loss:.4f}  {rate}")
+            self._progress.update(
+                self._task, note=rate if loss is None else f"loss {loss:.4f}  {rate}"
+            )
             self._shown = now
 
     def line(self, text: str) -> None:

@@ -35,7 +35,11 @@ def predict_logits(
 
 
 def score_batches(
-    model: nn.Module, feed: Feed, batch_size: int, device: torch.device | str, processes: Processes = ALONE
+    model: nn.Module,
+    feed: Feed,
+    batch_size: int,
+    device: torch.device | str,
+    processes: Processes = ALONE,
 ) -> Iterator[tuple[Tensor, Rows]]:
     """float32 logits and rows of all items in the table's order, in evaluation mode and without gradient.
 

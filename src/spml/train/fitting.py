@@ -83,7 +83,10 @@ def fit(
         with following(fabric):
             fabric.launch()
         processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
-        with Together(processes, fabric, run.abandon), Display(quiet or not processes.first) as display:
+        with (
+            Together(processes, fabric, run.abandon),
+            Display(quiet or not processes.first) as display,
+        ):
             going_on = processes.agreed(going_on)
             if going_on and (run.path / "result.json").exists():
                 display.line(f"{run.path} is finished")
@@ -91,13 +94,27 @@ def fit(
             for note in filter(None, notes):
                 display.line(note)
             board = Board(run.path if tensorboard and processes.first else None)
-            parts = experiment, settings, chosen, method, model, run, fabric, processes, display, cache, board
+            parts = (
+                experiment,
+                settings,
+                chosen,
+                method,
+                model,
+                run,
+                fabric,
+                processes,
+                display,
+                cache,
+                board,
+            )
             begun = going_on
             try:
                 training = Training(*parts)
                 anew = not going_on and processes.first
                 if anew:
-                    run.check(config, resume=False, overwrite=overwrite)  # another process may have begun meanwhile
+                    run.check(
+                        config, resume=False, overwrite=overwrite
+                    )  # another process may have begun meanwhile
                 begun = True
                 if anew:
                     run.begin(config)

@@ -49,7 +49,12 @@ class Forward:
         display: Display,
         fused: bool = True,
     ) -> None:
-        self.wrapped, self.classifier, self.detailed, self.display = wrapped, classifier, detailed, display
+        self.wrapped, self.classifier, self.detailed, self.display = (
+            wrapped,
+            classifier,
+            detailed,
+            display,
+        )
         self.how = how if precision in DTYPES else "none"
         self.dtype = DTYPES.get(precision)
         self.fused = fused
@@ -75,7 +80,9 @@ class Forward:
         self.shape = x.shape
         step = _Cast(self.classifier, x.device.type, self.dtype, self.detailed)
         if self.how == "compile":
-            self.fast = torch.compile(step, mode="reduce-overhead" if x.is_cuda else None, dynamic=False)
+            self.fast = torch.compile(
+                step, mode="reduce-overhead" if x.is_cuda else None, dynamic=False
+            )
             return
         self.fast = self._record(step, x, our_kernels(self.classifier)) if self.fused else None
         self.fused = self.fast is not None
@@ -84,21 +91,31 @@ class Forward:
 
     def scoring(self) -> AbstractContextManager[Any]:
         """In which pictures are scored: by our kernels too, once these have been seen to work."""
-        return our_kernels(self.classifier) if self.fused and self.how == "graphs" and self.fast is not None else _PLAIN
+        return (
+            our_kernels(self.classifier)
+            if self.fused and self.how == "graphs" and self.fast is not None
+            else _PLAIN
+        )
 
     def _record(self, step: nn.Module, x: Tensor, ways: AbstractContextManager[Any]) -> Any:
         """The step as a graph; None where it cannot be had."""
         _keep_quiet()
-        kept = [buffer.clone() for buffer in self.classifier.buffers()]  # what is recorded is also done, three times
+        kept = [
+            buffer.clone() for buffer in self.classifier.buffers()
+        ]  # what is recorded is also done, three times
         try:
             began = time.perf_counter()
             with ways:
-                graph = torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
+                graph = torch.cuda.make_graphed_callables(
+                    step, (x.clone(),), allow_unused_input=True
+                )
             self.display.line(f"CUDA graphs recorded in {time.perf_counter() - began:.1f} s")
             return graph
         except Exception as error:  # a compiler of kernels has errors of many kinds
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-            self.display.line(f"no CUDA graph {'' if ways is _PLAIN else 'with our kernels '}({reason})")
+            self.display.line(
+                f"no CUDA graph {'' if ways is _PLAIN else 'with our kernels '}({reason})"
+            )
             return None
         finally:
             for buffer, value in zip(self.classifier.buffers(), kept, strict=True):
@@ -131,15 +148,28 @@ def _keep_quiet() -> None:
 class _Cast(nn.Module):
     """The classifier under its precision, with tensors alone going in and out; these are float32, as Fabric's are."""
 
-    def __init__(self, classifier: Classifier, device: str, dtype: torch.dtype | None, detailed: bool) -> None:
+    def __init__(
+        self, classifier: Classifier, device: str, dtype: torch.dtype | None, detailed: bool
+    ) -> None:
         super().__init__()
-        self.classifier, self.device, self.dtype, self.detailed = classifier, device, dtype, detailed
+        self.classifier, self.device, self.dtype, self.detailed = (
+            classifier,
+            device,
+            dtype,
+            detailed,
+        )
 
     def forward(self, x: Tensor) -> Output:
         """Logits, or logits and features."""
         cast: Any = nullcontext()
         if self.dtype is not None:
-            cast = torch.autocast(self.device, self.dtype, cache_enabled=False)  # a cache would outlive the recording
+            cast = torch.autocast(
+                self.device, self.dtype, cache_enabled=False
+            )  # a cache would outlive the recording
         with cast:
             outcome: Output = self.classifier(x, self.detailed)
-        return outcome.float() if isinstance(outcome, Tensor) else (outcome[0].float(), outcome[1].float())
+        return (
+            outcome.float()
+            if isinstance(outcome, Tensor)
+            else (outcome[0].float(), outcome[1].float())
+        )

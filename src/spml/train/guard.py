@@ -16,7 +16,11 @@ from torch import Tensor, nn
 from spml.data.images.loader import Rows
 from spml.errors import UserError
 
-NO_ROOM = ("out of memory", "can't allocate memory", "ALLOC_FAILED")  # of a GPU, of the machine, of a GPU's library
+NO_ROOM = (
+    "out of memory",
+    "can't allocate memory",
+    "ALLOC_FAILED",
+)  # of a GPU, of the machine, of a GPU's library
 WAITING = 8  # steps whose loss may be on its way from the device
 ADVICE = "try a lower --lr, --precision 32-true, or --on-nan skip to leave such batches out"
 
@@ -38,7 +42,9 @@ class Guard:
     def watch(self, loss: Tensor, logits: Tensor, rows: Rows, where: str) -> None:
         """A step's loss and logits; `where` says which step it was."""
         self.where = where
-        seen = torch.stack([loss.detach().float(), *(end.float() for end in logits.detach().aminmax())])
+        seen = torch.stack(
+            [loss.detach().float(), *(end.float() for end in logits.detach().aminmax())]
+        )
         if not seen.is_cuda:
             self._judge(seen, rows, where)
             return
@@ -47,15 +53,21 @@ class Guard:
         event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         self.on_their_way.append((event, copied, rows, where))
-        while self.on_their_way and (len(self.on_their_way) > WAITING or self.on_their_way[0][0].query()):
+        while self.on_their_way and (
+            len(self.on_their_way) > WAITING or self.on_their_way[0][0].query()
+        ):
             self._next()
 
     def finish(self) -> None:
         """Judge all that is still on its way, and the weights that it has led to."""
         while self.on_their_way:
             self._next()
-        if not all_finite(value for value in self.model.state_dict().values() if value.is_floating_point()):
-            raise UserError(f"weights are not finite after {self.where}, though its loss was; {ADVICE}")
+        if not all_finite(
+            value for value in self.model.state_dict().values() if value.is_floating_point()
+        ):
+            raise UserError(
+                f"weights are not finite after {self.where}, though its loss was; {ADVICE}"
+            )
 
     def _next(self) -> None:
         event, copied, rows, where = self.on_their_way.popleft()
@@ -91,7 +103,9 @@ def finite_gradients(optimizers: Iterable[Any], precision: Any) -> bool:
 def out_of_memory(error: BaseException) -> bool:
     """Whether a device, or the machine, had no room for a batch."""
     said = str(error) if isinstance(error, RuntimeError) else ""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_ROOM)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
+        sign in said for sign in NO_ROOM
+    )
 
 
 class Stop:
@@ -113,7 +127,10 @@ class Stop:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for number, former in self._former.items():
             signal.signal(number, former)

@@ -57,13 +57,18 @@ class LinearInit:
         self.batch = settings.linear_batch_size or 1
         self.whole = "features" in method.needs  # the method looks at them, not the head alone
 
-    def run(self, train: Feed, labels: LabelTable, val: Feed, truth: npt.NDArray[np.int8]) -> dict[str, Any]:
+    def run(
+        self, train: Feed, labels: LabelTable, val: Feed, truth: npt.NDArray[np.int8]
+    ) -> dict[str, Any]:
         """Leave head and method as they were after the best epoch; gives that epoch and its validation figure.
 
         Without validation rows that is the last one, and its figure None.
         """
         self._tell_size(train, val)
-        features, unseen = self._extract(train, "training features"), self._extract(val, "validation features")
+        features, unseen = (
+            self._extract(train, "training features"),
+            self._extract(val, "validation features"),
+        )
         optimizers = self._optimizers()
         best: dict[str, Any] = {}
         kept: list[dict[str, Any]] = []
@@ -86,17 +91,23 @@ class LinearInit:
         """Of validation; None where there are no rows to validate with."""
         if not len(unseen):
             return None
-        logits = torch.cat([self._scores(part) for part in torch.split(unseen, AT_ONCE)]).cpu().numpy()
+        logits = (
+            torch.cat([self._scores(part) for part in torch.split(unseen, AT_ONCE)]).cpu().numpy()
+        )
         return score(logits, truth, self.settings.selection or "observed")
 
-    def _train_epoch(self, epoch: int, features: Tensor, labels: LabelTable, optimizers: list[Any]) -> None:
+    def _train_epoch(
+        self, epoch: int, features: Tensor, labels: LabelTable, optimizers: list[Any]
+    ) -> None:
         seed, device = self.settings.seed, self.fabric.device
         randomness.seed(key(seed, epoch, STAGE))
         order = np.random.default_rng((seed, epoch, STAGE)).permutation(len(features))
         self.method.begin_epoch(epoch, self.epochs)
         self.model.head.train()  # the backbone stays as it is
         self.display.begin(f"linear init {epoch}/{self.epochs}", len(order))
-        for number, rows in enumerate(np.split(order, range(self.batch, len(order), self.batch)), start=1):
+        for number, rows in enumerate(
+            np.split(order, range(self.batch, len(order), self.batch)), start=1
+        ):
             index = torch.from_numpy(rows)
             part = features[index].to(device, non_blocking=True)
             observed = torch.from_numpy(labels.rows(rows)).to(device, non_blocking=True)
@@ -107,12 +118,19 @@ class LinearInit:
             good = not self.skip or all_finite([logits, *more.values()])
             if good:
                 loss: Tensor = self.method(
-                    logits, observed, epoch=epoch, epochs=self.epochs, index=index.to(device), **more
+                    logits,
+                    observed,
+                    epoch=epoch,
+                    epochs=self.epochs,
+                    index=index.to(device),
+                    **more,
                 )
                 good = not self.skip or bool(loss.isfinite())
             if good:
                 self.fabric.backward(loss)
-            if not good or (self.skip and not finite_gradients(optimizers, self.fabric._precision.precision)):
+            if not good or (
+                self.skip and not finite_gradients(optimizers, self.fabric._precision.precision)
+            ):
                 self.skipped += 1
                 self._advance(len(rows))
                 continue
@@ -123,7 +141,9 @@ class LinearInit:
         self.model.head.eval()
         if self.method.wants_pass(epoch, self.epochs):
             for rows_in_order in torch.split(torch.arange(len(features)), AT_ONCE):
-                self.method.take_scores(self._scores(features[rows_in_order]), rows_in_order.to(device))
+                self.method.take_scores(
+                    self._scores(features[rows_in_order]), rows_in_order.to(device)
+                )
         self.method.end_epoch(epoch, self.epochs)
 
     def _detailed(self, part: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -165,14 +185,19 @@ class LinearInit:
         """Say how much memory the features take, before it is taken; refuse what does not fit."""
         self.model.eval()
         one = self._look(next(iter(train.in_order(1)))[0])[0]
-        size, free = (len(train) + len(val)) * one.numel() * one.element_size(), free_memory(torch.device("cpu"))
+        size, free = (
+            (len(train) + len(val)) * one.numel() * one.element_size(),
+            free_memory(torch.device("cpu")),
+        )
         shape = " x ".join(map(str, one.shape))
         if free is not None and size > MEMORY_SHARE * free:
             raise UserError(
                 f"--linear-init keeps features of {shape}, {in_words(size)} in all, and {in_words(free)} of memory are "
                 "free; leave it out, or give --head linear, a smaller --size or another --backbone"
             )
-        self.display.line(f"linear init: features of {shape} for each item take {in_words(size)} of memory")
+        self.display.line(
+            f"linear init: features of {shape} for each item take {in_words(size)} of memory"
+        )
 
     def _optimizers(self) -> list[Any]:
         """The head's, with the method's own parameters `head_lr` times as fast, as published; and the method's."""

@@ -67,13 +67,20 @@ class Training:
             model = synchronised(model)
         self.classifier, self.guard = model, Guard(model)
         self.method = method.to(device)
-        self.model, self.optimizer = fabric.setup(model, optimizer_for(model, self.method, settings))
-        self.optimizers = [self.optimizer, *([] if (own := self.method.optimizer()) is None else [own])]
+        self.model, self.optimizer = fabric.setup(
+            model, optimizer_for(model, self.method, settings)
+        )
+        self.optimizers = [
+            self.optimizer,
+            *([] if (own := self.method.optimizer()) is None else [own]),
+        ]
         self.train_labels = train_labels(experiment, method, settings.method)
         self.val_truth = experiment.validation_labels(str(settings.selection))
         val = experiment.observed.take(experiment.val_rows)
         mode = settings.cache or ("device" if device.type == "cuda" else "disk")
-        meanwhile = device.type == "cuda" and processes.count == 1  # elsewhere decoding would slow training down
+        meanwhile = (
+            device.type == "cuda" and processes.count == 1
+        )  # elsewhere decoding would slow training down
         with fabric.rank_zero_first(local=True):
             self.cache = cache or open_cache(
                 [table for table in (self.train_labels, val, experiment.test) if table is not None],
@@ -90,13 +97,23 @@ class Training:
         self.val = Feed(val, settings.size, cache=self.cache)
         self.precision = precision = str(fabric._precision.precision)
         pictures = model.mean.ndim == 4
-        how = how_to_run(settings, device, processes.count, _epochs(settings) * len(self.train) * pictures)
+        how = how_to_run(
+            settings, device, processes.count, _epochs(settings) * len(self.train) * pictures
+        )
         detailed = "features" in method.needs
         forward = Forward(
-            self.model, model, how, precision, detailed=detailed, display=display, fused=settings.fused_norm
+            self.model,
+            model,
+            how,
+            precision,
+            detailed=detailed,
+            display=display,
+            fused=settings.fused_norm,
         )
         self.step = Step(forward, self.method, settings, processes)
-        self.how = described(settings, device, precision, how, processes.count, mode if self.cache else None)
+        self.how = described(
+            settings, device, precision, how, processes.count, mode if self.cache else None
+        )
         parts = model, self.method, self.optimizers, device, fabric._precision
         self.parts, self.at = Parts(*parts), Progress()
         self.kept: dict[str, Tensor] = {}  # the best model's weights, as they were last written
@@ -143,7 +160,9 @@ class Training:
             return self._validate(0, {})
         told = self.display, self.stop, self.guard
         stage = LinearInit(self.classifier, self.method, self.settings, self.fabric, *told)
-        self._validate(0, {"linear_init": stage.run(self.train, self.train_labels, self.val, self.val_truth)})
+        self._validate(
+            0, {"linear_init": stage.run(self.train, self.train_labels, self.val, self.val_truth)}
+        )
         return self._save(0)
 
     def _train_epoch(self, epoch: int) -> None:
@@ -152,17 +171,28 @@ class Training:
         order = self._order(epoch)
         batches = np.split(order, range(size := settings.batch_size or 1, len(order), size))
         if not self.at.within:
-            randomness.seed(key(settings.seed, epoch))  # an epoch depends on nothing before it but the weights
+            randomness.seed(
+                key(settings.seed, epoch)
+            )  # an epoch depends on nothing before it but the weights
             self.method.begin_epoch(epoch, _epochs(settings))
-            self.at.within = {"step": 0, "total": torch.zeros((), device=device), "skipped": 0, "left_out": 0}
+            self.at.within = {
+                "step": 0,
+                "total": torch.zeros((), device=device),
+                "skipped": 0,
+                "left_out": 0,
+            }
         self.model.train()
         done = self.at.within["step"]
-        self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order), sum(map(len, batches[:done])))
+        self.display.begin(
+            f"epoch {epoch}/{settings.epochs}", len(order), sum(map(len, batches[:done]))
+        )
         began = time.perf_counter()
         shares = map(self.processes.share, batches[done:])
         for number, (items, _) in enumerate(self.train.batches(shares), start=done):
             rows = batches[number]
-            set_rates(self.optimizers, settings, (epoch - 1 + number / len(batches)) / _epochs(settings))
+            set_rates(
+                self.optimizers, settings, (epoch - 1 + number / len(batches)) / _epochs(settings)
+            )
             self._batch(items.to(device, non_blocking=True), rows, epoch, number)
             self.at.within["step"] = number + 1
             self.at.spent["train_images"] += len(rows)
@@ -173,7 +203,9 @@ class Training:
 
     def _order(self, epoch: int) -> Any:
         """Of the training rows in an epoch."""
-        return np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.train_labels))
+        return np.random.default_rng((self.settings.seed, epoch)).permutation(
+            len(self.train_labels)
+        )
 
     def _batch(self, x: Tensor, rows: Any, epoch: int, number: int) -> None:
         """One step on this process's share of the rows."""
@@ -207,17 +239,27 @@ class Training:
                 self.method.take_scores(logits, torch.from_numpy(rows).to(self.fabric.device))
                 self._advance(len(rows), epoch)
         self.method.end_epoch(epoch, _epochs(self.settings))
-        skipped, counted = self.at.within["skipped"], len(self.train) - self.at.within.get("left_out", 0)
+        skipped, counted = (
+            self.at.within["skipped"],
+            len(self.train) - self.at.within.get("left_out", 0),
+        )
         if not counted:
             raise UserError(f"no batch of epoch {epoch} had a finite loss; {ADVICE}")
-        line = {"loss": float(self.at.within["total"]) / counted, **({"skipped": skipped} if skipped else {})}
+        line = {
+            "loss": float(self.at.within["total"]) / counted,
+            **({"skipped": skipped} if skipped else {}),
+        }
         self.at.within["line"] = line
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         logits = self._logits(self.val, "validation", epoch) if len(self.val) else None
-        figure = None if logits is None else score(logits, self.val_truth, _selection(self.settings))
+        figure = (
+            None if logits is None else score(logits, self.val_truth, _selection(self.settings))
+        )
         self.at.history.append({"epoch": epoch, **line, "val_map": figure})
-        better = epoch > 0 and (not self.at.best or figure is None or figure > self.at.best["val_map"])
+        better = epoch > 0 and (
+            not self.at.best or figure is None or figure > self.at.best["val_map"]
+        )
         if better:
             self.at.best = {"epoch": epoch, "val_map": figure}
         if not self.processes.first:
@@ -238,7 +280,9 @@ class Training:
         A run that is killed in between writes it when it goes on: what is said of a model is of that very model.
         """
         if self.processes.first and self.at.best.get("epoch") == epoch:
-            info = record.model_info(self.experiment, self.settings, self.options, self.classifier, self.at.best)
+            info = record.model_info(
+                self.experiment, self.settings, self.options, self.classifier, self.at.best
+            )
             self.kept = self.writer.copy(dict(self.classifier.state_dict()))
             self.writer.do(save_model, self.run.best, self.kept, info)
 
@@ -302,11 +346,19 @@ class Training:
             return None
         try:
             last = self.at.take_up(state, self.parts, self.settings.seed, _epochs(self.settings))
-        except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:  # as torch words it
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # as torch words it
             if out_of_memory(error):
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-            raise UserError(f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite") from error
+            raise UserError(
+                f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite"
+            ) from error
         within = f", batch {self.at.within['step']} of the next" if self.at.within else ""
         self.display.line(f"going on after epoch {last} of {self.settings.epochs}{within}")
         return last
@@ -317,15 +369,21 @@ class Training:
         self.writer.wait()
         self.processes.wait()
         if test is not None:
-            beside = self.writer.beside and self.kept  # a copy of the best, which need not be read again
-            self.classifier.load_state_dict(self.kept if beside else load_model(self.run.best)[0].state_dict())
+            beside = (
+                self.writer.beside and self.kept
+            )  # a copy of the best, which need not be read again
+            self.classifier.load_state_dict(
+                self.kept if beside else load_model(self.run.best)[0].state_dict()
+            )
             logits = self._logits(Feed(test, self.settings.size, cache=self.cache), "test")
             tested = record.test_figures(logits, test)
             if self.processes.first:
                 self.run.write_scores("test", logits)
         self.at.spent["seconds"] += time.perf_counter() - self.started
         by = {"device": device_name(self.fabric.device), "precision": self.precision}
-        result = record.result(self.experiment, self.settings, self.options, self.at.best, tested, by, self.at.spent)
+        result = record.result(
+            self.experiment, self.settings, self.options, self.at.best, tested, by, self.at.spent
+        )
         if self.processes.first:
             write_card(self.run.path, result)
             self.board.follow(self.at.history)
@@ -334,7 +392,9 @@ class Training:
         chosen = f"chosen epoch {self.at.best['epoch']}{test_words(tested)}"
         self.display.line(f"{chosen}; {result['seconds']:.0f} s; {self.run.path}")
         if len(self.val) and self.at.best["epoch"] == _epochs(self.settings) > 1:
-            self.display.line("the last epoch is the best: with more --epochs or a higher --lr it may get better still")
+            self.display.line(
+                "the last epoch is the best: with more --epochs or a higher --lr it may get better still"
+            )
         return result
 
 

@@ -14,7 +14,9 @@ RISING = 0.2  # share of training over which a one-cycle rate rises
 LOWEST = 1 / 25  # that it rises from
 
 
-def make_optimizer(groups: list[dict[str, Any]], lr: float, settings: Settings) -> torch.optim.Optimizer:
+def make_optimizer(
+    groups: list[dict[str, Any]], lr: float, settings: Settings
+) -> torch.optim.Optimizer:
     """Over the groups that have parameters; `lr` is that of groups without one of their own."""
     groups = [group for group in groups if group["params"]]
     common: dict[str, Any] = {"lr": lr, "weight_decay": settings.weight_decay}
@@ -55,6 +57,10 @@ def take_step(optimizers: list[Any], fabric: Any) -> None:
     common, *own = optimizers
     scaler = getattr(fabric._precision, "scaler", None)
     for optimizer in own:
-        moved = any(parameter.grad is not None for group in optimizer.param_groups for parameter in group["params"])
+        moved = any(
+            parameter.grad is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
         scaler.step(optimizer) if scaler is not None and moved else optimizer.step()
     common.step()  # last, since it also chooses the scale of the next step

@@ -38,7 +38,9 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] = field(default_factory=dict)
     within: dict[str, Any] = field(default_factory=dict)
-    spent: dict[str, Any] = field(default_factory=lambda: {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0})
+    spent: dict[str, Any] = field(
+        default_factory=lambda: {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
+    )
 
     def state(self, finished: int, parts: Parts, seconds: float) -> dict[str, Any]:
         """All that a checkpoint holds: `finished` epochs, and how far the next has come.
@@ -50,7 +52,9 @@ class Progress:
         """
         return {
             "epoch": finished,
-            "within": {**self.within, **randomness.random_state(parts.device)} if self.within else {},
+            "within": {**self.within, **randomness.random_state(parts.device)}
+            if self.within
+            else {},
             "model": parts.classifier.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in parts.optimizers],
             "method": parts.method.state_dict(),

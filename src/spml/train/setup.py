@@ -41,11 +41,15 @@ def train_labels(experiment: Experiment, method: losses.Method, name: str) -> La
     """Labels of the training split that the method learns from."""
     labels = experiment.complete if method.trains_on == "complete" else experiment.observed
     if labels is None:
-        raise UserError(f"{name} trains on complete labels, which these data lack; give another --method")
+        raise UserError(
+            f"{name} trains on complete labels, which these data lack; give another --method"
+        )
     return labels.take(experiment.train_rows)
 
 
-def optimizer_for(model: Classifier, method: losses.Method, settings: Settings) -> torch.optim.Optimizer:
+def optimizer_for(
+    model: Classifier, method: losses.Method, settings: Settings
+) -> torch.optim.Optimizer:
     """Of backbone, head and the method's own parameters."""
     lr = settings.lr or 0.0
     head_lr = lr * (settings.head_lr or 1.0)

@@ -24,8 +24,15 @@ class Step:
         processes: that share a batch.
     """
 
-    def __init__(self, forward: Forward, method: losses.Method, settings: Settings, processes: Processes) -> None:
-        self.forward, self.method, self.settings, self.processes = forward, method, settings, processes
+    def __init__(
+        self, forward: Forward, method: losses.Method, settings: Settings, processes: Processes
+    ) -> None:
+        self.forward, self.method, self.settings, self.processes = (
+            forward,
+            method,
+            settings,
+            processes,
+        )
         self.epochs = settings.epochs or 1
         self.wants_boxes = type(method).see is not losses.Method.see
         self.logits = torch.empty(0)  # of the last batch, cut off from its gradient
@@ -34,7 +41,9 @@ class Step:
         """What recording or compiling takes, before the first batch: `x` is like a batch as it is stored."""
         self.forward.prepare(torch.cat([x, x]) if "views" in self.method.needs else x)
 
-    def loss(self, x: Tensor, observed: Tensor, index: Tensor, rows: Rows, epoch: int) -> Tensor | None:
+    def loss(
+        self, x: Tensor, observed: Tensor, index: Tensor, rows: Rows, epoch: int
+    ) -> Tensor | None:
         """Loss of a batch; None where it is to be left out, since it or its logits are not finite.
 
         Args:
@@ -79,4 +88,6 @@ class Step:
             self.method.see(seen)
             if settings.crop is not None:
                 return cut(x, self.processes.share_of(seen))
-        return mirror(x, self.processes.share_of(index), settings.seed, epoch) if settings.flip else x
+        return (
+            mirror(x, self.processes.share_of(index), settings.seed, epoch) if settings.flip else x
+        )

@@ -31,7 +31,8 @@ def strong_view(pictures: Tensor, rows: Rows, seed: int, epoch: int) -> Tensor:
         epoch: from 1.
     """
     views = [
-        _one(x, np.random.default_rng((seed, epoch, int(row), ADDED))) for x, row in zip(pictures, rows, strict=True)
+        _one(x, np.random.default_rng((seed, epoch, int(row), ADDED)))
+        for x, row in zip(pictures, rows, strict=True)
     ]
     return torch.stack(views)
 

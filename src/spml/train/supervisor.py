@@ -21,7 +21,13 @@ PARENT = "SPML_PARENT"  # variable of the environment: the process that has star
 TICK = 0.5  # seconds between two looks at the others
 GRACE = 5.0  # seconds in which the others may end of themselves
 INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a process that Ctrl-C has ended
-LOST = ("closed by peer", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
+LOST = (
+    "closed by peer",
+    "onnection reset",
+    "onnection refused",
+    "roken pipe",
+    "remote process exited",
+)
 
 
 @contextmanager
@@ -36,7 +42,9 @@ def following(fabric: Any) -> Iterator[None]:
     if parent is not None and started:
         follow(int(parent))
     os.environ[PARENT] = str(os.getpid())
-    threading.Thread(target=_watch_start, args=(fabric, over), daemon=True, name="watch-start").start()
+    threading.Thread(
+        target=_watch_start, args=(fabric, over), daemon=True, name="watch-start"
+    ).start()
     try:
         yield
     except Exception:
@@ -86,7 +94,11 @@ def _dead(children: Sequence[Any], count: int) -> str | None:
     for number, child in enumerate(children, start=1):
         if child.poll():
             code = child.returncode
-            how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+            how = (
+                f"was killed ({signal.Signals(-code).name})"
+                if code < 0
+                else f"ended with exit code {code}"
+            )
             return f"process {number + 1} of {count} {how}; go on with --resume from what is saved"
     return None
 
@@ -122,7 +134,10 @@ class Together:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._over.set()
         if error is None and self.processes.count > 1:
@@ -137,7 +152,9 @@ class Together:
         if (told := _dead(self.children, self.processes.count)) is not None:
             raise UserError(told) from error
         if lost:
-            raise UserError("another process of the run has ended; its own error says why") from error
+            raise UserError(
+                "another process of the run has ended; its own error says why"
+            ) from error
 
     def _watch(self) -> None:
         """End this process some time after a child, where it does not itself: it may wait for the child for ever."""

@@ -31,7 +31,11 @@ class Board:
         """Write the lines that are not written yet."""
         for line in history[self._written :]:
             for name, value in line.items():
-                if name != "epoch" and isinstance(value, (int, float)) and not isinstance(value, bool):
+                if (
+                    name != "epoch"
+                    and isinstance(value, (int, float))
+                    and not isinstance(value, bool)
+                ):
                     self._add(name, value, line["epoch"])
         self._written = len(history)
         if self._writer is not None:
@@ -60,7 +64,10 @@ class Board:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -69,4 +76,6 @@ class Board:
 def check_board() -> None:
     """Refuse a wish for TensorBoard where it is not installed."""
     if find_spec("tensorboard") is None:
-        raise UserError("--tensorboard needs a package that is not installed: pip install 'spml[tensorboard]'")
+        raise UserError(
+            "--tensorboard needs a package that is not installed: pip install 'spml[tensorboard]'"
+        )

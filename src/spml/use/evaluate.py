@@ -87,20 +87,33 @@ def assess(
 
 
 def run_data(
-    config: dict[str, Any], classes: list[str], root: Path | None, note: Callable[[str], None] | None = None
+    config: dict[str, Any],
+    classes: list[str],
+    root: Path | None,
+    note: Callable[[str], None] | None = None,
 ) -> Experiment:
     """The data that a run was trained on, in the classes of its model; `note` is told where they have changed."""
-    demand(config, ("data", "labels", "selection", "observe_seed", "split_seed"), "config.json of the run")
+    demand(
+        config,
+        ("data", "labels", "selection", "observe_seed", "split_seed"),
+        "config.json of the run",
+    )
     if config["labels"] not in ("observed", "complete"):
-        raise UserError(f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}")
+        raise UserError(
+            f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}"
+        )
     data = str(config["data"])
-    if data in (ARRAYS, PICTURES) and "root" not in config and not Path(data).exists():  # commands note a root
+    if (
+        data in (ARRAYS, PICTURES) and "root" not in config and not Path(data).exists()
+    ):  # commands note a root
         raise UserError(
             f"the run was trained on {data} that were given in Python, and keeps no copy of them; to look at its data "
             "again, write them to a file that spml train reads (docs/data.md) and train on that"
         )
     if not is_named(data) and not Path(data).exists():
-        raise UserError(f"{data}: no such file here; give the command in the folder where the run was trained on it")
+        raise UserError(
+            f"{data}: no such file here; give the command in the folder where the run was trained on it"
+        )
     written = config.get("classes") or {name: name for name in classes}
     try:
         experiment = load(
@@ -152,7 +165,11 @@ def run_split(experiment: Experiment, split: str, selection: str) -> tuple[Any, 
             raise UserError(f"{experiment.name} has no test split; give --split val")
         labels = experiment.test.labels
         return experiment.test, labels, "complete" if rankable(labels) else "observed"
-    return experiment.observed.take(experiment.val_rows), experiment.validation_labels(selection), selection
+    return (
+        experiment.observed.take(experiment.val_rows),
+        experiment.validation_labels(selection),
+        selection,
+    )
 
 
 def _not_estimated(labels: Any) -> str | None:
@@ -174,7 +191,9 @@ def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[st
     found = estimate(logits, observed, calibrated >= np.array(info.thresholds, np.float32))
     scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in found}
     return {
-        name: dict(zip(("value", "low", "high"), (scale[name] * value for value in values), strict=True))
+        name: dict(
+            zip(("value", "low", "high"), (scale[name] * value for value in values), strict=True)
+        )
         for name, values in found.items()
     }
 
@@ -190,7 +209,10 @@ def _metrics(logits: Any, labels: Any, kind: str, info: ModelInfo) -> dict[str, 
         "map": metrics.mean_average_precision(logits, labels),
         **asdict(metrics.threshold_metrics(calibrated, labels, threshold=thresholds)),
         "calibration_error": metrics.calibration_error(calibrated, labels),
-        **{f"{name}_top{top}": v for name, v in asdict(metrics.threshold_metrics(logits, labels, top_k=top)).items()},
+        **{
+            f"{name}_top{top}": v
+            for name, v in asdict(metrics.threshold_metrics(logits, labels, top_k=top)).items()
+        },
         f"precision_at_{top}": metrics.precision_at_k(logits, labels, top),
         f"recall_at_{top}": metrics.recall_at_k(logits, labels, top),
         "ranking_loss": metrics.ranking_loss(logits, labels),

@@ -15,7 +15,9 @@ NOT_NUMBERS = "the model gives values that are not numbers; its weights are dama
 
 def none_read(count: int) -> UserError:
     """The error where not one of a run's pictures is to be had."""
-    return UserError(f"none of {count:,} pictures could be read; nothing was written. --root says where they are now")
+    return UserError(
+        f"none of {count:,} pictures could be read; nothing was written. --root says where they are now"
+    )
 
 
 def own_device() -> str:

@@ -38,7 +38,13 @@ class Ablate(TableCommand):
 
         if self.published and self.tune:
             raise UserError("--published has no trials and --tune is about them; give one of them")
-        search = None if self.published else self._tune(experiment) if self.tune else self._grid(experiment)
+        search = (
+            None
+            if self.published
+            else self._tune(experiment)
+            if self.tune
+            else self._grid(experiment)
+        )
         seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
         a = observed_share(experiment)
         if a is None and not self.quiet:

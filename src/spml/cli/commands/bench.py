@@ -42,7 +42,9 @@ class Bench(TableCommand):
         from spml.bench.plan import Plan
         from spml.errors import UserError
 
-        names = [name for word in self.methods for name in word.split(",") if name] or paper_methods()
+        names = [
+            name for word in self.methods for name in word.split(",") if name
+        ] or paper_methods()
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:
             raise UserError(f"--methods names {', '.join(twice)} twice")
@@ -53,7 +55,12 @@ class Bench(TableCommand):
             search = self._grid(experiment) if self.grid else self._tune(experiment)
         seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
         return Plan(
-            "bench", self.data, method_cases(names, self._options(names, experiment)), seeds, self._given()[0], search
+            "bench",
+            self.data,
+            method_cases(names, self._options(names, experiment)),
+            seeds,
+            self._given()[0],
+            search,
         )
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
@@ -67,7 +74,9 @@ class Bench(TableCommand):
         for word in self.set:
             method = word.partition("=")[0].rpartition(".")[0]
             if method not in names:
-                raise UserError(f"--set {word}: write METHOD.NAME=VALUE with one of {', '.join(names)}")
+                raise UserError(
+                    f"--set {word}: write METHOD.NAME=VALUE with one of {', '.join(names)}"
+                )
             pairs.setdefault(method, []).append(word[len(method) + 1 :])
         options = {method: parse_options(method, words) for method, words in pairs.items()}
         for method, own in options.items():

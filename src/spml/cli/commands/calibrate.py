@@ -61,4 +61,6 @@ class Calibrate:
                 advance=lambda done, total: progress.update(task, completed=done, total=total),
             )
         print_calibration(Console(), record)
-        print(f"written to {self.run_folder / 'best' / 'model.json'} and {self.run_folder / 'calibration.json'}")
+        print(
+            f"written to {self.run_folder / 'best' / 'model.json'} and {self.run_folder / 'calibration.json'}"
+        )

@@ -77,7 +77,9 @@ class Check:
                 raise
         arrays = any(table.x is not None for table in tables.values())
         if self.fix is not None and arrays:
-            raise DataError(f"{self.data}: --fix does not apply to arrays, it writes tables of files; leave it out")
+            raise DataError(
+                f"{self.data}: --fix does not apply to arrays, it writes tables of files; leave it out"
+            )
         with bar() as advance:
             found = check(
                 tables,
@@ -99,7 +101,9 @@ class Check:
             lacking = set(kinds) == {"untrainable"}  # of which no table can be cleaned
             mend = "mend them" if arrays else "mend them, or write a cleaned table with --fix OUT"
             remedy = KINDS["untrainable"].remedy if lacking else mend
-            raise DataError(f"{self.data}: {len(found.errors):,} {noun}: {counted(kinds)}; {remedy}")
+            raise DataError(
+                f"{self.data}: {len(found.errors):,} {noun}: {counted(kinds)}; {remedy}"
+            )
         else:
             warned = counted(count_kinds(found.warnings))
             console.print(f"No errors{f'; warnings: {warned}' if warned else ''}.", soft_wrap=True)
@@ -118,7 +122,9 @@ class Check:
             if self.fix.suffix.lower() != ".csv":
                 raise UserError(f"--fix {self.fix}: give a name that ends in .csv")
 
-    def _fix(self, console: Console, out: Path, tables: dict[str, LabelTable], found: Findings) -> None:
+    def _fix(
+        self, console: Console, out: Path, tables: dict[str, LabelTable], found: Findings
+    ) -> None:
         """Write the cleaned table and say what was done; raise DataError where errors are left in it."""
         from spml.data.check.fix import clean, write_table
         from spml.data.check.labels import joined, untrainable
@@ -133,16 +139,26 @@ class Check:
         said = [f"{out}: {len(whole):,} rows written"]
         said += [f"left out: {counted(cleaned.removed)}"] if cleaned.removed else []
         said += [f"copies united with the first: {cleaned.united:,}"] if cleaned.united else []
-        said += [f"contradictory labels made unknown: {cleaned.unknown:,}"] if cleaned.unknown else []
-        gone = [whole.classes[i] for i in (whole.sparse.counts(1) + whole.sparse.counts(-1) == 0).nonzero()[0]]
+        said += (
+            [f"contradictory labels made unknown: {cleaned.unknown:,}"] if cleaned.unknown else []
+        )
+        gone = [
+            whole.classes[i]
+            for i in (whole.sparse.counts(1) + whole.sparse.counts(-1) == 0).nonzero()[0]
+        ]
         if gone and given is None:
             said.append(f"classes of which no label is left: {', '.join(map(repr, gone))}")
         if whole.sparse.fill == -1:
             said.append("give --labels complete when you read it")
         for line in said:
             console.print(line, markup=False, soft_wrap=True)
-        left = [problem.message for problem in untrainable(cleaned.tables, complete=whole.sparse.fill == -1)]
+        left = [
+            problem.message
+            for problem in untrainable(cleaned.tables, complete=whole.sparse.fill == -1)
+        ]
         if cleaned.unsettled:
-            left.append(f"{counted({'contradiction': cleaned.unsettled})} left in it; give --merge to unite them")
+            left.append(
+                f"{counted({'contradiction': cleaned.unsettled})} left in it; give --merge to unite them"
+            )
         if left:
             raise DataError(f"{out}: {'; '.join(left)}")

@@ -49,7 +49,9 @@ class Eval:
         if result["labels"] == "complete" and result["known"] < 1:
             say(f"{result['known']:.1%} of the labels are known: figures are over these alone")
         for name, value in result["metrics"].items():
-            print(f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}")
+            print(
+                f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}"
+            )
         if why := result.get("not_estimated"):
             say(f"no estimates of mAP, precision and recall: {why}")
         if estimates := result.get("estimates"):

@@ -18,7 +18,9 @@ class Explain:
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
-    inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE...")] = ()
+    inputs: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE...")
+    ] = ()
     """Pictures, folders, or what else `spml predict` takes."""
     out: Path = Path("explained")
     """Folder for the overlays and index.html."""
@@ -46,7 +48,9 @@ class Explain:
         from spml.use.predict.tagging import named_classes
 
         if (self.worst is None) == (not self.inputs):
-            raise UserError("give pictures, or --worst N for the worst mistakes on the run's own data")
+            raise UserError(
+                "give pictures, or --worst N for the worst mistakes on the run's own data"
+            )
         note_unfinished(self.run_folder)
         left_out = LeftOut()
         with Progress(transient=True, disable=not Console().is_terminal) as progress:

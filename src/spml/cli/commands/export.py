@@ -35,7 +35,9 @@ class Export:
         from spml.errors import UserError
         from spml.use.export.export import SUFFIXES, export
 
-        kind = self.format or ("torch" if self.out is not None and self.out.suffix.lower() == ".pt2" else "onnx")
+        kind = self.format or (
+            "torch" if self.out is not None and self.out.suffix.lower() == ".pt2" else "onnx"
+        )
         out = self.out or Path(f"model{SUFFIXES[kind]}")
         if out.suffix.lower() != SUFFIXES[kind]:
             wanted = f"--format {kind} is written to a name that ends in {SUFFIXES[kind]}"
@@ -46,7 +48,9 @@ class Export:
         note_unfinished(self.run_folder)
         console = Console(stderr=True)
         shown = SpinnerColumn(), TextColumn("exporting"), TimeElapsedColumn()
-        with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+        with Progress(
+            *shown, console=console, transient=True, disable=not console.is_terminal
+        ) as progress:
             progress.add_task("exporting", total=None)
             worst = export(self.run_folder, out, kind)
         near = f"within {worst:.0e} of the model's" if worst else "equal to the model's"

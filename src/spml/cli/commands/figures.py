@@ -58,7 +58,11 @@ class Figures(RunsCommand):
         from spml.errors import UserError
 
         wanted = self._wanted()
-        if not self.data and self.runs is None and any(figure.name not in PURE for figure in wanted):
+        if (
+            not self.data
+            and self.runs is None
+            and any(figure.name not in PURE for figure in wanted)
+        ):
             raise UserError("give DATA, such as digits; or --runs FOLDER, whose runs are drawn")
         self._check_counts(("jobs",))
         out = self.out or Path("figures") / (Path(self.data).stem if self.data else "runs")
@@ -113,7 +117,11 @@ class Figures(RunsCommand):
             return None
 
     def _runs(
-        self, wanted: list[Figure], studies: Sequence[Study], out: Path, experiment: Experiment | None
+        self,
+        wanted: list[Figure],
+        studies: Sequence[Study],
+        out: Path,
+        experiment: Experiment | None,
     ) -> tuple[list[Made], tuple[dict[str, int], Shelf] | None]:
         """Finished runs to draw from; and of those that were to be made, how many are in which state, and where."""
         from spml.analysis.archive import find
@@ -142,7 +150,9 @@ class Figures(RunsCommand):
         """Settings that tell the runs of --runs apart."""
         if self.runs is None:
             return {}
-        given = {name: value for name, value in self._given()[0].items() if name != "weights"}  # a file has any name
+        given = {
+            name: value for name, value in self._given()[0].items() if name != "weights"
+        }  # a file has any name
         named = {"data": self.data} if self.data and not Path(self.data).suffix else {}
         return given | named | ({"seed": self.seed} if self.seed else {})
 

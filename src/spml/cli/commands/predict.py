@@ -48,7 +48,13 @@ class Predict:
     def run(self) -> None:
         """Predict and say what could not be read."""
         from rich.console import Console
-        from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         from spml.cli import LeftOut, note_unfinished, say
         from spml.data.check.fix import refuse_existing
@@ -59,7 +65,9 @@ class Predict:
         if self.out != STANDARD and not self.overwrite:
             refuse_existing(self.out, "give --overwrite or another --out")
         if self.out != STANDARD and any(_same_file(self.out, one) for one in self.inputs):
-            raise UserError(f"--out {self.out} is one of the inputs and would be replaced; give another --out")
+            raise UserError(
+                f"--out {self.out} is one of the inputs and would be replaced; give another --out"
+            )
         note_unfinished(self.run_folder)
         options = Options(
             self.batch_size,
@@ -76,7 +84,9 @@ class Predict:
         left_out = LeftOut()
         console = Console(stderr=True)
         shown = SpinnerColumn(), TextColumn("predicting"), MofNCompleteColumn(), TimeElapsedColumn()
-        with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+        with Progress(
+            *shown, console=console, transient=True, disable=not console.is_terminal
+        ) as progress:
             task = progress.add_task("predicting", total=None)
             written = predict(
                 self.run_folder,
@@ -90,7 +100,9 @@ class Predict:
         if self.out != STANDARD:
             print(f"{written:,} written to {self.out}")
         if left_out.count:
-            raise DataError(f"{left_out.count:,} of {written + left_out.count:,} inputs could not be read, named above")
+            raise DataError(
+                f"{left_out.count:,} of {written + left_out.count:,} inputs could not be read, named above"
+            )
 
 
 def _same_file(out: Path, one: str) -> bool:

@@ -46,7 +46,9 @@ class Prepare:
                 experiment = self._read()
         except DataError as error:
             if self.data in ARCHIVES:
-                remedy = f"get the files with: spml prepare {self.data} --root {self.root} --download"
+                remedy = (
+                    f"get the files with: spml prepare {self.data} --root {self.root} --download"
+                )
                 raise error if self.download else DataError(f"{error}; or {remedy}") from None
             console.print(NUSWIDE_STEPS.format(root=self.root))
             raise DataError(f"{error}; the steps are above") from None
@@ -79,10 +81,14 @@ class Prepare:
         from spml.data.download.resumable import download, left, require_space
         from spml.errors import DataError
 
-        archives = [each for each in ARCHIVES[self.data] if not marker(each.name, self.root).exists()]
+        archives = [
+            each for each in ARCHIVES[self.data] if not marker(each.name, self.root).exists()
+        ]
         if not archives:
             marks = ", ".join(str(marker(each.name, self.root)) for each in ARCHIVES[self.data])
-            raise DataError(f"{self.root}: unpacked before, but files have gone since; remove {marks} and run again")
+            raise DataError(
+                f"{self.root}: unpacked before, but files have gone since; remove {marks} and run again"
+            )
         require_space(self.root, sum(left(each, self.root) + each.unpacked for each in archives))
         try:
             with _bar() as advance:
@@ -92,34 +98,58 @@ class Prepare:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("run it again to go on") from None
         for each in archives:
-            console.print(f"{self.root / each.name} is unpacked ({each.size / 1e9:.1f} GB); it is not needed any more")
+            console.print(
+                f"{self.root / each.name} is unpacked ({each.size / 1e9:.1f} GB); it is not needed any more"
+            )
 
     def _report(self, console: Console, experiment: Experiment) -> None:
         """Counts, pictures and hashes; DataError where pictures are missing."""
-        from spml.data.benchmarks import PAPER, VOC_SHA256, differences, missing_pictures, observed_sha256
+        from spml.data.benchmarks import (
+            PAPER,
+            VOC_SHA256,
+            differences,
+            missing_pictures,
+            observed_sha256,
+        )
         from spml.errors import DataError
 
         assert experiment.complete is not None and experiment.test is not None
-        train, val, test = len(experiment.train_rows), len(experiment.val_rows), len(experiment.test)
+        train, val, test = (
+            len(experiment.train_rows),
+            len(experiment.val_rows),
+            len(experiment.test),
+        )
         mean = experiment.complete.sparse.take(experiment.train_rows).counts(1).sum() / train
         known = f" ({experiment.version})" if experiment.version else ""
-        console.print(f"{self.data}{known}: {len(experiment.classes)} classes, {train:,} / {val:,} / {test:,} images")
+        console.print(
+            f"{self.data}{known}: {len(experiment.classes)} classes, {train:,} / {val:,} / {test:,} images"
+        )
         console.print(f"{mean:.2f} positives per training image")
         warnings = differences(self.data, experiment)
         hashes = observed_sha256(experiment)
         for split, value in hashes.items():
-            same = ", as the reference protocol's" if VOC_SHA256.get(split) == value and self.data == "voc" else ""
+            same = (
+                ", as the reference protocol's"
+                if VOC_SHA256.get(split) == value and self.data == "voc"
+                else ""
+            )
             console.print(f"observed single positives of the {split} list: sha256 {value}{same}")
         if self.data == "voc" and hashes != VOC_SHA256:
-            warnings.append("the observed labels are not those of the reference protocol: other label files")
+            warnings.append(
+                "the observed labels are not those of the reference protocol: other label files"
+            )
         for text in warnings:
             console.print(f"warning: {text}")
         if not warnings:
             paper = PAPER[self.data]
-            console.print(f"as in the paper: {paper.train:,} / {paper.val:,} / {paper.test:,}, {paper.positives}")
+            console.print(
+                f"as in the paper: {paper.train:,} / {paper.val:,} / {paper.test:,}, {paper.positives}"
+            )
         if missing := missing_pictures([experiment.observed, experiment.test]):
             listed = len(experiment.observed) + test
-            raise DataError(f"{len(missing):,} of {listed:,} pictures are missing, first {missing[0]}; unpack them")
+            raise DataError(
+                f"{len(missing):,} of {listed:,} pictures are missing, first {missing[0]}; unpack them"
+            )
         console.print(f"all {len(experiment.observed) + test:,} pictures are there")
         console.print(f"next: spml train {self.data} --root {self.root}")
 
@@ -128,12 +158,21 @@ class Prepare:
 def _bar() -> Iterator[Advance]:
     """A progress bar on a terminal, one line for each thing that is done."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     tasks: dict[str, int] = {}
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as progress:
 
         def advance(what: str, done: int, total: int) -> None:
             if what not in tasks:

@@ -49,7 +49,9 @@ class Report:
             raise UserError(f"--pictures must be from 0 to {MOST_PICTURES}, not {self.pictures}")
         if self.against is not None and len(self.runs) == 1:
             raise UserError("--against is for several runs; give another run, or leave it out")
-        out = self.out or (self.runs[0] / "report.html" if len(self.runs) == 1 else Path("report.html"))
+        out = self.out or (
+            self.runs[0] / "report.html" if len(self.runs) == 1 else Path("report.html")
+        )
         self._refuse(out)
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
             task = progress.add_task("comparing", total=None, visible=len(self.runs) > 1)

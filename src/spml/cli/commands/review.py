@@ -67,10 +67,14 @@ class Review:
                 batch_size=self.batch_size,
                 on_error=lambda row, error: left_out(error),
                 note=say,
-                advance=lambda what, done, total: progress.update(tasks[what], completed=done, total=total),
+                advance=lambda what, done, total: progress.update(
+                    tasks[what], completed=done, total=total
+                ),
             )
         print(f"{written:,} labels to look at: open {out / PAGE}")
-        print(f"then: {shlex.join(['spml', 'review', str(self.run_folder), '--answers', 'answers.csv'])}")
+        print(
+            f"then: {shlex.join(['spml', 'review', str(self.run_folder), '--answers', 'answers.csv'])}"
+        )
         if left_out.count:
             raise DataError(f"{left_out.count:,} pictures could not be read, named above")
 
@@ -80,5 +84,7 @@ class Review:
 
         done = merge(self.run_folder, answers, self.out, root=self.root, note=say)
         known = f", {done.known:,} were known" if done.known else ""
-        print(f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}")
+        print(
+            f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}"
+        )
         print(f"train with: {shlex.join(['spml', 'train', *done.words])}")

@@ -35,14 +35,18 @@ class Serve:
 
         for name in ("max_megabytes", "max_pixels"):
             if not 0 < getattr(self, name) < 1e12:
-                raise UserError(f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}")
+                raise UserError(
+                    f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}"
+                )
         check_gradio()
         from spml.data.images.decode import PIXEL_LIMIT
         from spml.use.serve.serve import serve
         from spml.use.serve.tagger import Limits
 
         if self.max_pixels > PIXEL_LIMIT:
-            raise UserError(f"--max-pixels {self.max_pixels:g}: no picture above {PIXEL_LIMIT:,} pixels is read")
+            raise UserError(
+                f"--max-pixels {self.max_pixels:g}: no picture above {PIXEL_LIMIT:,} pixels is read"
+            )
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
         note_unfinished(self.run_folder)
         serve(self.run_folder, host=self.host, port=self.port, limits=limits)

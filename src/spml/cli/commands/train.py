@@ -47,10 +47,15 @@ class Train(DataOptions, Settings):
         from spml.train import Settings, fit
 
         if self.resume and self.overwrite:
-            raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
+            raise UserError(
+                "--resume goes on with a run and --overwrite replaces it; give one of them"
+            )
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
-        out = self.out or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
+        out = (
+            self.out
+            or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
+        )
         try:
             fit(
                 experiment,

@@ -20,7 +20,11 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
     for line in _about(record):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_classes(record))
-    console.print("±: half the range of 95 % of the resamples of the validation items", style="dim", highlight=False)
+    console.print(
+        "±: half the range of 95 % of the resamples of the validation items",
+        style="dim",
+        highlight=False,
+    )
     console.print(_overall(record))
     now, before = record["overall"]["macro_f1"], record["overall_before"]["macro_f1"]
     if record["aim"] == "f1" and now["value"] < before:
@@ -32,7 +36,9 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
 
 def _about(record: dict[str, Any]) -> list[str]:
     observed, items = record["labels"] == "observed", record["items"]
-    lines = [f"{items:,} validation items with {record['labels']} labels; scores: {record['scores']}"]
+    lines = [
+        f"{items:,} validation items with {record['labels']} labels; scores: {record['scores']}"
+    ]
     if record["items_left_out"]:
         lines.append(f"{record['items_left_out']:,} items without a known positive were left out")
     if observed:
@@ -40,9 +46,13 @@ def _about(record: dict[str, Any]) -> list[str]:
         ends = f"estimated, {told['low']:.2f} to {told['high']:.2f}"
         how = ends if record["positives_per_item_given"] is None else "as given"
         lines.append(f"positives per item: {told['value']:.2f} ({how})")
-        lines.append("All figures below are estimates from observed positives; no other label was read.")
+        lines.append(
+            "All figures below are estimates from observed positives; no other label was read."
+        )
         if record["positives_per_item_given"] is None:
-            lines.append("They stand and fall with the positives per item: give --positives-per-item if you know them.")
+            lines.append(
+                "They stand and fall with the positives per item: give --positives-per-item if you know them."
+            )
     if few := record["few_positives"]:
         lines.append(f"few known positives, so these lean on the other classes: {_named(few)}")
     if none := record["untagged"]:
@@ -52,13 +62,18 @@ def _about(record: dict[str, Any]) -> list[str]:
             f"precision 0); a new one is from a chance of {least} on: {_named(none)}"
         )
     if short := record["below_aim"]:
-        lines.append(f"{record['aim']} is not what these classes have on the validation items: {_named(short)}")
+        lines.append(
+            f"{record['aim']} is not what these classes have on the validation items: {_named(short)}"
+        )
     return lines
 
 
 def _named(names: list[str]) -> str:
     """The first few, and how many there are."""
-    return ", ".join(plain(name) for name in names[:NAMED]) + f"{', ...' * (len(names) > NAMED)} ({len(names)})"
+    return (
+        ", ".join(plain(name) for name in names[:NAMED])
+        + f"{', ...' * (len(names) > NAMED)} ({len(names)})"
+    )
 
 
 def _classes(record: dict[str, Any]) -> Table:
@@ -82,7 +97,9 @@ def _overall(record: dict[str, Any]) -> Table:
         now = record["overall"][name]
         ends = f"{100 * now['low']:.1f}–{100 * now['high']:.1f}"
         title = "mAP" if name == "map" else name.replace("_", "-").replace("f1", "F1")
-        table.add_row(title, f"{100 * record['overall_before'][name]:.1f}", f"{100 * now['value']:.1f}", ends)
+        table.add_row(
+            title, f"{100 * record['overall_before'][name]:.1f}", f"{100 * now['value']:.1f}", ends
+        )
     curves = record["reliability"]
     errors = (f"{100 * curves[name]['error']:.1f}" for name in ("logits", "calibrated"))
     table.add_row("calibration error", *errors, "")
@@ -91,4 +108,6 @@ def _overall(record: dict[str, Any]) -> Table:
 
 def _range(told: dict[str, float], scale: int) -> str:
     digits = 1 if scale == 100 else 2
-    return f"{scale * told['value']:.{digits}f}±{scale * (told['high'] - told['low']) / 2:.{digits}f}"
+    return (
+        f"{scale * told['value']:.{digits}f}±{scale * (told['high'] - told['low']) / 2:.{digits}f}"
+    )

@@ -25,7 +25,11 @@ PATIENCE = 2.0  # seconds without a bar
 def print_warnings(console: Console, said: list[str]) -> None:
     """What the reader said while it read."""
     for text in said:
-        console.print(Text("warning: ", "bold yellow").append(plain(text), "not bold default"), "\n", soft_wrap=True)
+        console.print(
+            Text("warning: ", "bold yellow").append(plain(text), "not bold default"),
+            "\n",
+            soft_wrap=True,
+        )
 
 
 def print_problems(console: Console, found: Findings) -> None:
@@ -33,7 +37,9 @@ def print_problems(console: Console, found: Findings) -> None:
     for kind, problems in found.by_kind().items():
         severity = KINDS[kind].severity
         head = Text(f"{severity}: ", "bold red" if severity == "error" else "bold yellow")
-        head.append(counted({kind: len(problems)}), "bold").append(f"; {KINDS[kind].remedy}", "not bold default")
+        head.append(counted({kind: len(problems)}), "bold").append(
+            f"; {KINDS[kind].remedy}", "not bold default"
+        )
         console.print(head, soft_wrap=True)
         for problem in problems[:SHOWN]:
             console.print(f"  {plain(problem.message)}", markup=False, soft_wrap=True)
@@ -48,7 +54,13 @@ def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: 
     for split, table in tables.items():
         each = positives_per_row(table.sparse)
         negatives = "the rest" if complete else f"{table.sparse.counts(-1).sum():,}"
-        cells = f"{len(table):,}", f"{each.sum():,}", f"{each.mean():.2f}", f"{(each == 0).sum():,}", negatives
+        cells = (
+            f"{len(table):,}",
+            f"{each.sum():,}",
+            f"{each.mean():.2f}",
+            f"{(each == 0).sum():,}",
+            negatives,
+        )
         rows.add_row(split, *cells)
     console.print(rows)
     console.print(_classes(tables, complete=complete))
@@ -62,7 +74,12 @@ def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
         counts["drawn for training"] = positives_seen(tables)
     out = columns(f"positives of {len(classes):,} classes", *counts)
     order = sorted(range(len(classes)), key=lambda i: [-count[i] for count in counts.values()])
-    add_ends(out, [(classes[i], [count[i] for count in counts.values()]) for i in order], ENDS, 2 * ENDS + 3)
+    add_ends(
+        out,
+        [(classes[i], [count[i] for count in counts.values()]) for i in order],
+        ENDS,
+        2 * ENDS + 3,
+    )
     return out
 
 

@@ -16,7 +16,11 @@ ALL = 30  # classes of which none is left out
 
 def print_statistics(console: Console, found: Statistics) -> None:
     """The paper's table, the constant of Remark 1, the classes and the pairs."""
-    console.print(plain(found.name) + (f" ({found.version})" if found.version else ""), markup=False, soft_wrap=True)
+    console.print(
+        plain(found.name) + (f" ({found.version})" if found.version else ""),
+        markup=False,
+        soft_wrap=True,
+    )
     console.print(_observation(found), markup=False, soft_wrap=True)
     console.print(_summary(found))
     console.print(_constant(found), markup=False, soft_wrap=True)
@@ -27,7 +31,9 @@ def print_statistics(console: Console, found: Statistics) -> None:
         console.print(f"Pairs of classes are not counted: {why}.\n")
         return
     if not found.complete:
-        console.print("The pairs are those among the known positives; how often classes truly meet is not known.")
+        console.print(
+            "The pairs are those among the known positives; how often classes truly meet is not known."
+        )
     for name, pairs in found.pairs().items():
         console.print(_pairs(name, pairs))
 
@@ -35,7 +41,9 @@ def print_statistics(console: Console, found: Statistics) -> None:
 def _observation(found: Statistics) -> str:
     if not found.complete:
         return "observed labels, as they stand: the true number of positives is not known"
-    options = ", ".join(f"{key} {value}" for key, value in found.observation.items() if key != "model")
+    options = ", ".join(
+        f"{key} {value}" for key, value in found.observation.items() if key != "model"
+    )
     return f"observed labels drawn from complete ones: {found.observation.get('model', '?')} ({options})"
 
 
@@ -57,7 +65,11 @@ def _summary(found: Statistics) -> Table:
     if found.complete:
         negative = len(found.classes) - found.positives
         row(f"{per}, positive", f"{found.positives:.2f}", f"{paper.positives}" if paper else "")
-        row(f"{per}, negative", f"{negative:.2f}", f"{paper.classes - paper.positives:.4g}" if paper else "")
+        row(
+            f"{per}, negative",
+            f"{negative:.2f}",
+            f"{paper.classes - paper.positives:.4g}" if paper else "",
+        )
     row(f"{per}, known positive", f"{known:.2f}", "")
     row(f"{per}, known negative", f"{no:.2f}", "")
     row(f"{per}, unknown", f"{found.unknown / images['train']:.2f}", "")
@@ -66,13 +78,15 @@ def _summary(found: Statistics) -> Table:
 
 def _constant(found: Statistics) -> str:
     if found.missing is None:
-        return (
-            "Remark 1: the share of positives among the unknown labels is not known; complete labels would tell it.\n"
-        )
+        return "Remark 1: the share of positives among the unknown labels is not known; complete labels would tell it.\n"
     if found.constant is None:
         return "Remark 1: no label is unknown.\n"
     counts = f"{found.missing.sum():,} missing positives of {found.unknown:,} unknown labels"
-    logit = "" if found.logit is None else f"; its logit, the b(0) of Assumption 1, is {found.logit:.3f}"
+    logit = (
+        ""
+        if found.logit is None
+        else f"; its logit, the b(0) of Assumption 1, is {found.logit:.3f}"
+    )
     return f"Remark 1: #{{y=1,s=0}} / #{{s=0}} = {found.constant:.4f} ({counts}){logit}\n"
 
 

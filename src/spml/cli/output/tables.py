@@ -31,7 +31,9 @@ def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int) -> None:
         if few or place < ends or place >= len(rows) - ends:
             table.add_row(Text(plain(name)), *(f"{count:,}" for count in counts))
         elif place == ends:
-            table.add_row(Text(f"... {len(rows) - 2 * ends:,} more ...", "dim"), *("" for _ in counts))
+            table.add_row(
+                Text(f"... {len(rows) - 2 * ends:,} more ...", "dim"), *("" for _ in counts)
+            )
 
 
 def shown(cells: Cells) -> None:
@@ -42,7 +44,9 @@ def shown(cells: Cells) -> None:
     for row in cells.rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console()
-    console.print(cells.title, highlight=False, markup=False, style="italic")  # may be longer than the table is wide
+    console.print(
+        cells.title, highlight=False, markup=False, style="italic"
+    )  # may be longer than the table is wide
     console.print(table)
     for note in cells.notes:
         console.print(note, highlight=False, markup=False, style="dim")

@@ -69,10 +69,14 @@ def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[
 def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
     """Each copy against those before it: contradictory, or in the same split with other or the same labels."""
     rows = [tables[place.split].rows([place.row])[0] for place in group]
-    earliest = {value: np.full(len(rows[0]), len(group)) for value in (1, -1)}  # copy that says so of each class
+    earliest = {
+        value: np.full(len(rows[0]), len(group)) for value in (1, -1)
+    }  # copy that says so of each class
     first: dict[str, int] = {}
     for i, (place, row) in enumerate(zip(group, rows, strict=True)):
-        clash = min(int(earliest[-value][row == value].min(initial=len(group))) for value in (1, -1))
+        clash = min(
+            int(earliest[-value][row == value].min(initial=len(group))) for value in (1, -1)
+        )
         for value, at in earliest.items():
             at[(row == value) & (at == len(group))] = i
         same = first.setdefault(place.split, i)

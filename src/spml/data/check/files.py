@@ -46,7 +46,12 @@ def inspect_files(
     advance: Advance | None = None,
 ) -> Inspection:
     """Look at every file of the tables; contents are compared only among files of equal length."""
-    places = [Place(split, row) for split in SPLITS if split in tables for row in range(len(tables[split]))]
+    places = [
+        Place(split, row)
+        for split in SPLITS
+        if split in tables
+        for row in range(len(tables[split]))
+    ]
     broken: dict[Place, Problem] = {}
     lengths: dict[Place, int] = {}
 
@@ -57,7 +62,9 @@ def inspect_files(
         return tables[place.split].file(place.row)
 
     folders: dict[Path, dict[str, str]] = {}
-    for place, found in _threaded("looking for files", lambda at: _length(path(at)), places, threads, advance):
+    for place, found in _threaded(
+        "looking for files", lambda at: _length(path(at)), places, threads, advance
+    ):
         if isinstance(found, int):
             lengths[place] = found
         elif found[0] == "missing":
@@ -69,7 +76,11 @@ def inspect_files(
     what = "decoding pictures" if decoded else "comparing files"
     same: dict[str, list[Place]] = defaultdict(list)
     for place, (error, digest) in _threaded(
-        what, lambda at: _contents(path(at), decoded, size, lengths[at] in shared), todo, threads, advance
+        what,
+        lambda at: _contents(path(at), decoded, size, lengths[at] in shared),
+        todo,
+        threads,
+        advance,
     ):
         if error:
             refuse(place, "unreadable", error)
@@ -91,14 +102,20 @@ def inspect_arrays(tables: dict[str, LabelTable]) -> list[tuple[Place, ...]]:
 
 
 def _threaded(
-    what: str, work: Callable[[Place], Out], places: Sequence[Place], threads: int | None, advance: Advance | None
+    what: str,
+    work: Callable[[Place], Out],
+    places: Sequence[Place],
+    threads: int | None,
+    advance: Advance | None,
 ) -> Iterator[tuple[Place, Out]]:
     """Each place with what the work gives for it, in order; reading and decoding release the interpreter's lock."""
     pool = ThreadPoolExecutor(threads or decoders())
     try:
         for start in range(0, len(places), WINDOW):
             window = places[start : start + WINDOW]
-            for done, (place, out) in enumerate(zip(window, pool.map(work, window), strict=True), start + 1):
+            for done, (place, out) in enumerate(
+                zip(window, pool.map(work, window), strict=True), start + 1
+            ):
                 yield place, out
                 if advance:
                     advance(what, done, len(places))
@@ -128,7 +145,9 @@ def _otherwise_spelt(path: Path, folders: dict[Path, dict[str, str]]) -> str:
     """
     if path.parent not in folders:
         try:
-            folders[path.parent] = {_folded(name): name for name in (each.name for each in path.parent.iterdir())}
+            folders[path.parent] = {
+                _folded(name): name for name in (each.name for each in path.parent.iterdir())
+            }
         except (OSError, ValueError):
             folders[path.parent] = {}
     other = folders[path.parent].get(_folded(path.name))
@@ -139,7 +158,9 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _contents(path: Path, decoded: bool, size: int | None, compared: bool) -> tuple[str | None, str | None]:
+def _contents(
+    path: Path, decoded: bool, size: int | None, compared: bool
+) -> tuple[str | None, str | None]:
     """Why a picture cannot be decoded, and the hash of its bytes where it is to be compared."""
     try:
         if decoded:

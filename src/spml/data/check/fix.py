@@ -57,7 +57,9 @@ def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = Fa
         for one in findings.problems
         if one.kind in LEFT_OUT and one.split is not None and one.row is not None
     }
-    unread = [one.kind for one in findings.problems if one.kind == "record"]  # they are not in the tables
+    unread = [
+        one.kind for one in findings.problems if one.kind == "record"
+    ]  # they are not in the tables
     removed = Counter([*unread, *out.values()])
     edits: Edits = defaultdict(dict)
     united = unknown = unsettled = 0
@@ -95,12 +97,16 @@ def _union(rows: Labels, clash: Labels, fill: int) -> Labels:
     return np.where(clash, 0, known).astype(np.int8) if fill == 0 else known.astype(np.int8)
 
 
-def _without(tables: dict[str, LabelTable], out: dict[Place, str], edits: Edits) -> dict[str, LabelTable]:
+def _without(
+    tables: dict[str, LabelTable], out: dict[Place, str], edits: Edits
+) -> dict[str, LabelTable]:
     cleaned = {}
     for split, table in tables.items():
         keep = np.ones(len(table), bool)
         keep[[place.row for place in out if place.split == split]] = False
-        edited = table.with_labels(_replaced(table.sparse, edits[split])) if split in edits else table
+        edited = (
+            table.with_labels(_replaced(table.sparse, edits[split])) if split in edits else table
+        )
         if keep.any():
             cleaned[split] = edited.take(keep)
     return cleaned
@@ -116,7 +122,9 @@ def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
         parts.append((np.full(len(columns), row), columns.astype(np.int32), dense[columns]))
     rows, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((columns, rows))
-    return SparseLabels.from_entries(rows[order], columns[order], values[order], labels.shape, labels.fill)
+    return SparseLabels.from_entries(
+        rows[order], columns[order], values[order], labels.shape, labels.fill
+    )
 
 
 def refuse_existing(out: Path, remedy: str = "give --fix the name of a new file") -> None:
@@ -125,7 +133,9 @@ def refuse_existing(out: Path, remedy: str = "give --fix the name of a new file"
         raise UserError(f"{out} is already there; {remedy}")
 
 
-def write_table(tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None) -> None:
+def write_table(
+    tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None
+) -> None:
     """Write tables of files as a CSV in long form, whose paths start from its folder or are absolute.
 
     Args:
@@ -146,15 +156,28 @@ def write_table(tables: dict[str, LabelTable], out: Path, names: Sequence[str] |
             for row, (start, end) in enumerate(pairwise(labels.indptr.tolist())):
                 path = table.file(row).absolute()
                 path = path.relative_to(folder) if path.is_relative_to(folder) else path
-                known = list(zip(labels.indices[start:end].tolist(), labels.values[start:end].tolist(), strict=True))
-                cells = ("|".join(classes[i] for i, value in known if value == wanted) for wanted in (1, -1))
+                known = list(
+                    zip(
+                        labels.indices[start:end].tolist(),
+                        labels.values[start:end].tolist(),
+                        strict=True,
+                    )
+                )
+                cells = (
+                    "|".join(classes[i] for i, value in known if value == wanted)
+                    for wanted in (1, -1)
+                )
                 writer.writerow((_cell(str(path), "path"), *cells, split))
 
 
 def _cell(text: str, what: str, forbidden: str = "") -> str:
     """The text, which must come out of the file as it goes in."""
     if text != text.strip() or (forbidden and forbidden in text):
-        reason = f"it contains {forbidden!r}" if text == text.strip() else "it begins or ends with a space"
+        reason = (
+            f"it contains {forbidden!r}"
+            if text == text.strip()
+            else "it begins or ends with a space"
+        )
         raise DataError(f"{what} {text!r} cannot stand in a CSV file as {reason}; rename it")
     if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"{what} {text!r} is not UTF-8; rename it")

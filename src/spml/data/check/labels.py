@@ -19,15 +19,24 @@ from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
 Counts = npt.NDArray[np.int64]
 
 
-def label_problems(tables: dict[str, LabelTable], min_positives: int, *, complete: bool) -> list[Problem]:
+def label_problems(
+    tables: dict[str, LabelTable], min_positives: int, *, complete: bool
+) -> list[Problem]:
     """The problems that the labels alone show."""
     found = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
     for name, count, other, other_count in near_duplicates(joined(tables)):
         alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
         written = ascii if alike else repr  # what looks the same is told apart by its codes
-        found.append(problem("near_names", f"{written(name)} ({count:,}) and {written(other)} ({other_count:,})"))
+        found.append(
+            problem(
+                "near_names", f"{written(name)} ({count:,}) and {written(other)} ({other_count:,})"
+            )
+        )
     classes = next(iter(tables.values())).classes
-    several = {name: f"{' and '.join(map(repr, parts))} are classes too" for name, parts in joined_names(classes)}
+    several = {
+        name: f"{' and '.join(map(repr, parts))} are classes too"
+        for name, parts in joined_names(classes)
+    }
     for name, what in (several | written_lists(classes)).items():
         found.append(problem("joined_names", f"{name!r}: {what}"))
     for part in SPLITS:
@@ -48,7 +57,9 @@ def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
 def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Problem]:
     """Why `load` would refuse the tables, if it would."""
     if "train" not in tables:
-        yield problem("untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train")
+        yield problem(
+            "untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train"
+        )
         return
     count = len(tables["train"])
     if "val" in tables:
@@ -57,14 +68,19 @@ def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Pr
         rows, held_out = split(count)
         to_train, validation = len(rows), tables["train"].sparse.take(held_out)
     if to_train < 2 or not validation.shape[0]:
-        yield problem("untrainable", f"{count} rows in train are too few to train and validate with", "train")
+        yield problem(
+            "untrainable", f"{count} rows in train are too few to train and validate with", "train"
+        )
     elif not complete and unlabelled(validation):
         yield problem("untrainable", UNLABELLED, "val" if "val" in tables else "train")
 
 
 def joined(tables: dict[str, LabelTable]) -> LabelTable:
     """All splits as one table of labels."""
-    return reduce(concatenate, (LabelTable(table.items, table.classes, table.sparse) for table in tables.values()))
+    return reduce(
+        concatenate,
+        (LabelTable(table.items, table.classes, table.sparse) for table in tables.values()),
+    )
 
 
 def positives_per_row(labels: SparseLabels) -> Counts:
@@ -82,7 +98,10 @@ def positives_seen(tables: dict[str, LabelTable]) -> Counts:
 def _rare(tables: dict[str, LabelTable], min_positives: int) -> Iterator[Problem]:
     """Each class of which training sees too little, once."""
     some = next(iter(tables.values()))
-    counts = {part: tables[part].sparse.counts(1) if part in tables else np.zeros(len(some.classes)) for part in SPLITS}
+    counts = {
+        part: tables[part].sparse.counts(1) if part in tables else np.zeros(len(some.classes))
+        for part in SPLITS
+    }
     for column, name in enumerate(some.classes):
         train, val, test = (int(counts[part][column]) for part in SPLITS)
         if train + val + test == 0:
@@ -91,5 +110,7 @@ def _rare(tables: dict[str, LabelTable], min_positives: int) -> Iterator[Problem
             yield problem("test_only", f"{name!r} has {test:,} in test, none in train")
         elif train < min_positives:
             yield problem(
-                "few_positives", f"{name!r} has {train:,} in train; --min-positives is {min_positives}", "train"
+                "few_positives",
+                f"{name!r} has {train:,} in train; --min-positives is {min_positives}",
+                "train",
             )

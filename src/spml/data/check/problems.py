@@ -28,12 +28,21 @@ class Kind:
 
 
 KINDS = {
-    "record": Kind("error", "row that cannot be read", "rows that cannot be read", "mend or remove them"),
-    "missing": Kind(
-        "error", "missing file", "missing files", "put them there, mend the paths, or give their folder with --root"
+    "record": Kind(
+        "error", "row that cannot be read", "rows that cannot be read", "mend or remove them"
     ),
-    "unreadable": Kind("error", "unreadable picture", "unreadable pictures", "replace or remove them"),
-    "leak": Kind("error", "picture in two splits", "pictures in two splits", "keep each in one split"),
+    "missing": Kind(
+        "error",
+        "missing file",
+        "missing files",
+        "put them there, mend the paths, or give their folder with --root",
+    ),
+    "unreadable": Kind(
+        "error", "unreadable picture", "unreadable pictures", "replace or remove them"
+    ),
+    "leak": Kind(
+        "error", "picture in two splits", "pictures in two splits", "keep each in one split"
+    ),
     "contradiction": Kind(
         "error",
         "copy of a picture with contradictory labels",
@@ -148,7 +157,11 @@ class Findings:
 
 def counted(counts: Mapping[str, int]) -> str:
     """Numbers of problems in words: "2 missing files, 1 unreadable picture"."""
-    return ", ".join(f"{n:,} {KINDS[kind].one if n == 1 else KINDS[kind].many}" for kind, n in counts.items() if n)
+    return ", ".join(
+        f"{n:,} {KINDS[kind].one if n == 1 else KINDS[kind].many}"
+        for kind, n in counts.items()
+        if n
+    )
 
 
 def count_kinds(problems: list[Problem]) -> dict[str, int]:

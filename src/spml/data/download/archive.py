@@ -28,7 +28,12 @@ BROKEN = (  # what tarfile and zipfile raise on a damaged file
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
     *(EOFError, ValueError, OverflowError, KeyError, NotImplementedError, RuntimeError),
 )
-OF_ARCHIVE = (None, errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ)  # OSErrors that are the archive's, not the disk's
+OF_ARCHIVE = (
+    None,
+    errno.EINVAL,
+    errno.ENAMETOOLONG,
+    errno.EILSEQ,
+)  # OSErrors that are the archive's, not the disk's
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,14 @@ def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = si
         _extract(archive, beside, limits, advance)
         _merge(beside, folder)
     except (*BROKEN, OSError) as error:
-        if isinstance(error, DataError) or (isinstance(error, OSError) and error.errno not in OF_ARCHIVE):
+        if isinstance(error, DataError) or (
+            isinstance(error, OSError) and error.errno not in OF_ARCHIVE
+        ):
             raise
         reason = str(error) or type(error).__name__
-        raise DataError(f"{archive}: cannot be unpacked ({reason}); remove it and download it again") from None
+        raise DataError(
+            f"{archive}: cannot be unpacked ({reason}); remove it and download it again"
+        ) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     done.touch()
@@ -96,7 +105,9 @@ def _extract(archive: Path, folder: Path, limits: Limits, advance: Advance) -> N
         for number, member in enumerate(members, 1):
             place = folder / _inside(archive, member)
             if number > limits.files:
-                raise DataError(f"{archive}: more than {limits.files:,} members; not unpacked: is it the right file?")
+                raise DataError(
+                    f"{archive}: more than {limits.files:,} members; not unpacked: is it the right file?"
+                )
             if member.kind == "folder":
                 _make_room(archive, member, place)
                 continue
@@ -107,7 +118,9 @@ def _extract(archive: Path, folder: Path, limits: Limits, advance: Advance) -> N
                 while chunk := source.read(CHUNK):
                     written += len(chunk)
                     if written > most:
-                        raise DataError(f"{archive}: unpacks to more than {most:,} bytes; is it the right file?")
+                        raise DataError(
+                            f"{archive}: unpacks to more than {most:,} bytes; is it the right file?"
+                        )
                     target.write(chunk)
             advance(label, written, limits.size)
 
@@ -116,7 +129,9 @@ def _make_room(archive: Path, member: _Member, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise DataError(f"{archive}: {member.name!r} lies inside what is a file; not unpacked") from None
+        raise DataError(
+            f"{archive}: {member.name!r} lies inside what is a file; not unpacked"
+        ) from None
 
 
 def _inside(archive: Path, member: _Member) -> Path:
@@ -125,9 +140,13 @@ def _inside(archive: Path, member: _Member) -> Path:
     odd = not path.parts and member.kind != "folder"
     drive = os.name == "nt" and any(letter in member.name for letter in ":\\")
     if path.is_absolute() or ".." in path.parts or "\0" in member.name or odd or drive:
-        raise DataError(f"{archive}: {shown} points outside the folder; nothing was unpacked: do not trust this file")
+        raise DataError(
+            f"{archive}: {shown} points outside the folder; nothing was unpacked: do not trust this file"
+        )
     if member.kind not in ("file", "folder"):
-        raise DataError(f"{archive}: {shown} is a {member.kind}; nothing was unpacked: do not trust this file")
+        raise DataError(
+            f"{archive}: {shown} is a {member.kind}; nothing was unpacked: do not trust this file"
+        )
     return Path(*path.parts)
 
 
@@ -145,7 +164,9 @@ def _zip_members(packed: zipfile.ZipFile) -> Iterator[_Member]:
     kinds = {0: "file", stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     for info in packed.infolist():
         kind = kinds.get(stat.S_IFMT(info.external_attr >> 16), "special file")
-        folder = info.filename.endswith("/")  # is_dir() fails on a name without letters, which damage can leave
+        folder = info.filename.endswith(
+            "/"
+        )  # is_dir() fails on a name without letters, which damage can leave
         kind = "folder" if folder and kind == "file" else kind
         yield _Member(info.orig_filename, kind, partial(packed.open, info))
 
@@ -167,7 +188,9 @@ def _merge(beside: Path, folder: Path) -> None:
     """Move what was unpacked into place, after a look at every file that is there already."""
     moves = [(path, folder / path.relative_to(beside)) for path in _moved(beside, beside, folder)]
     for path, target in moves:
-        if target.exists() and not (path.is_file() and target.is_file() and filecmp.cmp(path, target, shallow=False)):
+        if target.exists() and not (
+            path.is_file() and target.is_file() and filecmp.cmp(path, target, shallow=False)
+        ):
             raise DataError(f"{target}: not what the archive holds; move it away and run again")
     for path, target in moves:
         if not target.exists():

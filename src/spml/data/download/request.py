@@ -100,13 +100,17 @@ def _start(response: Any, remote: Remote, have: int) -> int:
             raise RefusedError("answers with another part than was asked for")
         start, total = have, found[2].strip("*")
     if total and int(total) != remote.size:
-        raise RefusedError(f"offers {int(total):,} bytes, {remote.size:,} expected: another version, or another page")
+        raise RefusedError(
+            f"offers {int(total):,} bytes, {remote.size:,} expected: another version, or another page"
+        )
     return start
 
 
 def _remember(response: Any, tag: Path) -> None:
     etag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
-    if version := date if etag.startswith("W/") or not etag else etag:  # a weak tag does not vouch for bytes
+    if (
+        version := date if etag.startswith("W/") or not etag else etag
+    ):  # a weak tag does not vouch for bytes
         tag.write_text(version)
     else:
         tag.unlink(missing_ok=True)

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from spml.data.download.request import CHUNK, Advance, BrokenError, RefusedError, Remote, size_of, transfer
+from spml.data.download.request import (
+    CHUNK,
+    Advance,
+    BrokenError,
+    RefusedError,
+    Remote,
+    size_of,
+    transfer,
+)
 from spml.errors import DataError, UserError
 
 LONGEST_WAIT = 60.0  # seconds between two tries
@@ -20,7 +28,9 @@ def silent(what: str, done: int, total: int) -> None:
     """Tell nobody how far it is."""
 
 
-def download(remote: Remote, folder: Path, *, advance: Advance = silent, attempts: int = 6, wait: float = 1.0) -> Path:
+def download(
+    remote: Remote, folder: Path, *, advance: Advance = silent, attempts: int = 6, wait: float = 1.0
+) -> Path:
     """The path of the file in the folder, downloaded unless it is there, its content checked.
 
     What has arrived is kept in `NAME.part`, so that a later call goes on where this one broke off.
@@ -45,7 +55,9 @@ def download(remote: Remote, folder: Path, *, advance: Advance = silent, attempt
     _tag(part).unlink(missing_ok=True)
     if problem:
         part.unlink()
-        raise DataError(f"{remote.name}: {problem}; the download was deleted: run again, or get the file elsewhere")
+        raise DataError(
+            f"{remote.name}: {problem}; the download was deleted: run again, or get the file elsewhere"
+        )
     part.replace(path)
     return path
 
@@ -60,7 +72,9 @@ def left(remote: Remote, folder: Path) -> int:
 
 def require_space(folder: Path, needed: int) -> None:
     """Raise UserError unless the disk of a folder, which need not exist yet, has that many bytes free."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    there = next(
+        place for place in (folder.absolute(), *folder.absolute().parents) if place.exists()
+    )
     free = shutil.disk_usage(there).free
     if free < needed:
         text = f"{free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB needed for what is to be downloaded and unpacked"
@@ -78,7 +92,9 @@ def _only_one(part: Path) -> Iterator[BinaryIO]:
         except ImportError:  # not on Windows
             pass
         except BlockingIOError:
-            raise UserError(f"{part}: another process is downloading it; wait for that one") from None
+            raise UserError(
+                f"{part}: another process is downloading it; wait for that one"
+            ) from None
         yield file
 
 
@@ -87,7 +103,9 @@ def _tag(part: Path) -> Path:
     return part.with_name(f"{part.name}.etag")
 
 
-def _complete(remote: Remote, file: BinaryIO, tag: Path, advance: Advance, attempts: int, wait: float) -> None:
+def _complete(
+    remote: Remote, file: BinaryIO, tag: Path, advance: Advance, attempts: int, wait: float
+) -> None:
     """Fill the part file, or raise DataError with what each address said."""
     said: list[str] = []
     for address in remote.addresses:
@@ -123,4 +141,8 @@ def _problem(path: Path, remote: Remote, advance: Advance) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             advance(f"checking {remote.name}", file.tell(), size)
-    return "" if digest.hexdigest() == wanted else f"{algorithm} {digest.hexdigest()}, {wanted} expected"
+    return (
+        ""
+        if digest.hexdigest() == wanted
+        else f"{algorithm} {digest.hexdigest()}, {wanted} expected"
+    )

@@ -26,7 +26,9 @@ from spml.errors import DataError, UserError
 COMMIT_SECONDS = 1.0  # a killed build loses no more than this
 RESTLESS = 4  # threads that decode what is not needed soon
 TICK = 0.1  # seconds after which what waits looks whether it should leave
-RECENT = 2 * 10**9  # ns: a file changed so shortly before it was read may change again within the clock's step
+RECENT = (
+    2 * 10**9
+)  # ns: a file changed so shortly before it was read may change again within the clock's step
 
 Places = dict[str, tuple[LabelTable, int]]
 
@@ -55,7 +57,13 @@ class Build:
         tell: Teller,
         soon: int | None = None,
     ) -> None:
-        self.pool, self.places, self.upright, self.threads, self.tell = pool, places, upright, threads, tell
+        self.pool, self.places, self.upright, self.threads, self.tell = (
+            pool,
+            places,
+            upright,
+            threads,
+            tell,
+        )
         self.found: dict[str, Record] = {}
         self.errors: dict[str, DataError] = {}
         self._failure: BaseException | None = None  # that ended all of it
@@ -143,7 +151,11 @@ class Build:
         if self.errors:
             path = next(path for path in self.places if path in self.errors)
             table, row = self.places[path]
-            more = f"; and {len(self.errors) - 1:,} more; `spml check` lists them all" if len(self.errors) > 1 else ""
+            more = (
+                f"; and {len(self.errors) - 1:,} more; `spml check` lists them all"
+                if len(self.errors) > 1
+                else ""
+            )
             raise DataError(f"{table.where(row)}{self.errors[path]}{more}")
 
     def close(self) -> None:
@@ -185,7 +197,9 @@ class Build:
             self._left &= lacking
 
     def _check_room(self) -> None:
-        need = sum(path not in self.pool.files for path in self._left) * self.pool.slot_bytes  # others may be the same
+        need = (
+            sum(path not in self.pool.files for path in self._left) * self.pool.slot_bytes
+        )  # others may be the same
         free = shutil.disk_usage(self.pool.folder).free
         if need > free:
             raise UserError(
@@ -199,7 +213,9 @@ class Build:
         if progress:
             self.tell.begin("decoding pictures", total)
         numbers = range(min(self.threads, total))
-        workers = [threading.Thread(target=self._work, args=(number,), name="decode") for number in numbers]
+        workers = [
+            threading.Thread(target=self._work, args=(number,), name="decode") for number in numbers
+        ]
         try:
             for worker in workers:
                 worker.start()
@@ -250,7 +266,9 @@ class Build:
                     if (path := self._urgent.popleft()) in self._left:
                         self._left.remove(path)
                         return path
-                while (self._soon > 0 or number < RESTLESS) and (later := next(self._order, None)) is not None:
+                while (self._soon > 0 or number < RESTLESS) and (
+                    later := next(self._order, None)
+                ) is not None:
                     self._soon -= 1
                     if later in self._left:
                         self._left.remove(later)
@@ -288,7 +306,11 @@ def _stamp(path: str) -> Stamp | None:
         status = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError):
         return None
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else None
+    return (
+        Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if stat.S_ISREG(status.st_mode)
+        else None
+    )
 
 
 def _add(pool: Pool, path: str, upright: bool) -> Record:

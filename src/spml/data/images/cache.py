@@ -31,9 +31,22 @@ class Cache:
     """
 
     def __init__(
-        self, pool: Pool, mode: Mode, device: torch.device, *, upright: bool, tell: Teller, build: Build | None = None
+        self,
+        pool: Pool,
+        mode: Mode,
+        device: torch.device,
+        *,
+        upright: bool,
+        tell: Teller,
+        build: Build | None = None,
     ) -> None:
-        self.pool, self.mode, self.device, self.upright, self.tell = pool, mode, device, upright, tell
+        self.pool, self.mode, self.device, self.upright, self.tell = (
+            pool,
+            mode,
+            device,
+            upright,
+            tell,
+        )
         self.build = build
         self._given: dict[int, Pictures] = {}
 
@@ -68,7 +81,10 @@ class Cache:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -118,7 +134,12 @@ def open_cache(
         DataError: pictures cannot be decoded: the first is named, the others are counted. In the background, raised
             when all decoding is over, by a batch that needs one of them and by `Cache.finish`.
     """
-    places = {path_of(table, row): (table, row) for table in tables if table.x is None for row in range(len(table))}
+    places = {
+        path_of(table, row): (table, row)
+        for table in tables
+        if table.x is None
+        for row in range(len(table))
+    }
     if mode == "none" or size is None or not places:
         return None
     tell = Silent() if tell is None else tell
@@ -128,8 +149,14 @@ def open_cache(
         pool.load()
     lacking = missing(pool, places)
     total = f"{len(places):,} pictures x {in_words(pool.slot_bytes)} = {in_words(len(places) * pool.slot_bytes)}"
-    to_do = f", {len(lacking):,} to decode" if lacking and (background or len(lacking) < len(places)) else ""
-    tell.line(f"cache: {total} in {pool.folder}{to_do}{' meanwhile' if to_do and background else ''}")
+    to_do = (
+        f", {len(lacking):,} to decode"
+        if lacking and (background or len(lacking) < len(places))
+        else ""
+    )
+    tell.line(
+        f"cache: {total} in {pool.folder}{to_do}{' meanwhile' if to_do and background else ''}"
+    )
     if lacking:
         wanted = [path_of(table, row) for table, rows in first for row in np.asarray(rows).tolist()]
         order = dict.fromkeys([*wanted, *lacking])
@@ -149,7 +176,9 @@ def open_cache(
             build.check()
             build = None
             pool.load()
-    return Cache(pool, mode or "disk", torch.device(device), upright=upright, tell=tell, build=build)
+    return Cache(
+        pool, mode or "disk", torch.device(device), upright=upright, tell=tell, build=build
+    )
 
 
 def default_folder() -> Path:

@@ -88,10 +88,18 @@ class Pictures:
         build: Build | None = None,
         promised: int = 0,
     ) -> None:
-        self.pool, self.table, self.device, self.upright, self.tell = pool, table, device, upright, tell
+        self.pool, self.table, self.device, self.upright, self.tell = (
+            pool,
+            table,
+            device,
+            upright,
+            tell,
+        )
         self.build = build
         self.records = [self._known(row) for row in range(len(table))]
-        self.slots = np.array([-1 if record is None else record.slot for record in self.records], np.int64)
+        self.slots = np.array(
+            [-1 if record is None else record.slot for record in self.records], np.int64
+        )
         self.checked = np.zeros(len(table), bool)
         self.copied = np.zeros(len(table), bool)  # to memory or to the device
         self.memory: Pixels | None = None
@@ -107,21 +115,32 @@ class Pictures:
             self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
         if on_device and self._fits(device, 0):
             self.resident = torch.empty((len(table), *pool.shape), dtype=torch.uint8, device=device)
-        elif mode in ("memory", "device") and not on_device and self._fits(torch.device("cpu"), promised):
+        elif (
+            mode in ("memory", "device")
+            and not on_device
+            and self._fits(torch.device("cpu"), promised)
+        ):
             self.memory = np.empty((len(table), *pool.shape), np.uint8)
 
     @property
     def promised(self) -> int:
         """Bytes of memory that the copy will still take."""
-        return 0 if self.memory is None else int(np.count_nonzero(~self.copied)) * self.pool.slot_bytes
+        return (
+            0 if self.memory is None else int(np.count_nonzero(~self.copied)) * self.pool.slot_bytes
+        )
 
     def stage(self, rows: Rows) -> Staged:
         """Room for those pictures of a batch that must be read."""
         lacking = rows if self.resident is None else rows[~self.copied[rows]]
-        shape, pinned = (len(lacking), *self.pool.shape), self.device.type == "cuda" and len(lacking) > 0
+        shape, pinned = (
+            (len(lacking), *self.pool.shape),
+            self.device.type == "cuda" and len(lacking) > 0,
+        )
         return Staged(rows, lacking, torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
 
-    def read(self, rows: Rows, out: Pixels, gone: Callable[[], bool] | None = None) -> dict[int, DataError]:
+    def read(
+        self, rows: Rows, out: Pixels, gone: Callable[[], bool] | None = None
+    ) -> dict[int, DataError]:
         """Write the pictures of the rows to `out`; why some cannot be read. Waits for those that are not yet decoded.
 
         Args:
@@ -165,7 +184,9 @@ class Pictures:
                 self.complete = bool(self.copied.all())
                 if self._last_copy is not None:
                     self._last_copy.record(torch.cuda.current_stream(self.device))
-        return channels_first(sent if len(lacking) == len(rows) else self.resident.index_select(0, self.index(rows)))
+        return channels_first(
+            sent if len(lacking) == len(rows) else self.resident.index_select(0, self.index(rows))
+        )
 
     def index(self, rows: Rows) -> Tensor:
         """Row numbers on the device."""
@@ -226,7 +247,9 @@ class Pictures:
         path = path_of(self.table, row)
         self.tell.line(f"cache: {path} is damaged in the cache and is decoded again")
         try:
-            picture = channels_last(decode(Path(path), self.pool.shape[0], upright=self.upright)).contiguous()
+            picture = channels_last(
+                decode(Path(path), self.pool.shape[0], upright=self.upright)
+            ).contiguous()
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error
         with suppress(OSError):  # the cache may be another's, to read only
@@ -243,13 +266,17 @@ class Pictures:
                 raise UserError(f"cache in memory: {room}; give --cache disk")
             self.tell.line(f"cache: {room} on {device}; the pictures are read from disk")
             return False
-        self.tell.line(f"cache: {in_words(size)} copied to {'memory' if device.type == 'cpu' else device}")
+        self.tell.line(
+            f"cache: {in_words(size)} copied to {'memory' if device.type == 'cpu' else device}"
+        )
         return True
 
 
 def path_of(table: LabelTable, row: int) -> str:
     """The absolute path of a row's file."""
-    return os.path.abspath(table.items[row] if table.root is None else table.root / table.items[row])  # noqa: PTH100
+    return os.path.abspath(
+        table.items[row] if table.root is None else table.root / table.items[row]
+    )  # noqa: PTH100
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -260,11 +287,15 @@ def free_memory(device: torch.device) -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    free = next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
+    )
     group = Path("/sys/fs/cgroup")
     try:  # a container has its own limit, to which files that are kept only while there is room count too
         limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())["inactive_file"]
+        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())[
+            "inactive_file"
+        ]
     except (OSError, ValueError, KeyError):
         return free
     room = limit - used + int(kept)

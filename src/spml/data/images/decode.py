@@ -16,15 +16,31 @@ from torch import Tensor
 
 from spml.errors import DataError
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's names; it knows others that run programs
+FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "TIFF",
+)  # Pillow's names; it knows others that run programs
 PIXEL_LIMIT = 178_956_970  # where Pillow refuses too: 0.5 GB as uint8 RGB
 JPEG = b"\xff\xd8\xff"  # what such a file begins with
-SCAN, END = b"\xff\xda", b"\xff\xd9"  # marks in it before pixels and after the last; no pixels are coded so
-FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # marks in it that height and width follow
+SCAN, END = (
+    b"\xff\xda",
+    b"\xff\xd9",
+)  # marks in it before pixels and after the last; no pixels are coded so
+FRAMES = frozenset(range(0xC0, 0xD0)) - {
+    0xC4,
+    0xC8,
+    0xCC,
+}  # marks in it that height and width follow
 JPEG_PIXELS = 2048  # in a byte of it, at most: 64 take a bit or more, and less than four times as many in any sampling
 
 Image.init()  # once, before threads do
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # there is a limit, and it is an error
+warnings.filterwarnings(
+    "ignore", category=Image.DecompressionBombWarning
+)  # there is a limit, and it is an error
 
 
 def decode(path: Path, size: int | None = None, *, upright: bool = True) -> Tensor:
@@ -49,7 +65,9 @@ def read_file(path: Path) -> bytearray:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason}); check the path") from error
     if not ordinary:
-        raise DataError(f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'no ordinary file'}, not a picture")
+        raise DataError(
+            f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'no ordinary file'}, not a picture"
+        )
     if not data:
         raise DataError(f"{path}: the file is empty; replace or remove it")
     return data
@@ -69,7 +87,9 @@ def _bytes_of(path: Path, expected: int) -> bytearray:
     return data
 
 
-def decode_bytes(data: bytearray, path: Path, size: int | None = None, *, upright: bool = True) -> Tensor:
+def decode_bytes(
+    data: bytearray, path: Path, size: int | None = None, *, upright: bool = True
+) -> Tensor:
     """A picture file's bytes as `decode` gives them; `path` is for messages."""
     try:
         picture = _decode_jpeg(data, upright)
@@ -80,7 +100,9 @@ def decode_bytes(data: bytearray, path: Path, size: int | None = None, *, uprigh
                 picture = _decode_with_pillow(image, upright)
     except Exception as error:  # Pillow has many errors for a broken file
         reason = _reason(error, data)
-        raise DataError(f"{path}: not a picture that can be read ({reason}); replace or remove it") from error
+        raise DataError(
+            f"{path}: not a picture that can be read ({reason}); replace or remove it"
+        ) from error
     return picture if size is None else resize(picture, size)
 
 
@@ -102,7 +124,9 @@ def resize(pictures: Tensor, size: int) -> Tensor:
     """
     if pictures.shape[-2:] == (size, size):
         return pictures
-    batch = pictures if pictures.ndim == 4 else channels_first(channels_last(pictures)[None])  # with a batch's strides
+    batch = (
+        pictures if pictures.ndim == 4 else channels_first(channels_last(pictures)[None])
+    )  # with a batch's strides
     resized = F.interpolate(batch, size=(size, size), mode="bilinear", antialias=True)
     return resized if pictures.ndim == 4 else resized[0]
 
@@ -123,7 +147,9 @@ def _decode_jpeg(data: bytearray, upright: bool) -> Tensor | None:
         raise ValueError(f"{len(data):,} bytes cannot hold the {width} x {height} pixels it claims")
     try:
         buffer = torch.frombuffer(data, dtype=torch.uint8)
-        picture: Tensor = decode_jpeg(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=upright)
+        picture: Tensor = decode_jpeg(
+            buffer, mode=ImageReadMode.RGB, apply_exif_orientation=upright
+        )
     except RuntimeError:
         return None  # Pillow may know, or else say why in words
     return picture
@@ -135,7 +161,9 @@ def jpeg_size(data: bytearray) -> tuple[int, int] | None:
     while at + 9 <= len(data) and data[at] == 0xFF:
         kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
         if kind in FRAMES:
-            return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
+            return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(
+                data[at + 5 : at + 7], "big"
+            )
         if kind < 0xC0 or 0xD0 <= kind <= 0xD9 or length < 2:  # marks that stand alone, or nonsense
             return None
         at += 2 + length
@@ -144,7 +172,9 @@ def jpeg_size(data: bytearray) -> tuple[int, int] | None:
 
 def _refuse_cut(data: bytearray) -> None:
     """Raise ValueError for a JPEG without its end, which Pillow takes as whole where zeros stand in its place."""
-    if data.startswith(JPEG) and data.rfind(END) < data.rfind(SCAN):  # a small picture in its header has both
+    if data.startswith(JPEG) and data.rfind(END) < data.rfind(
+        SCAN
+    ):  # a small picture in its header has both
         raise ValueError("truncated")
 
 
@@ -157,7 +187,9 @@ def _decode_with_pillow(image: Image.Image, upright: bool) -> Tensor:
     if upright:
         image = ImageOps.exif_transpose(image)
     if image.mode in ("I", "F"):
-        raise ValueError("its pixels are 32-bit numbers of unknown range; save it with 8 or 16 bits")
+        raise ValueError(
+            "its pixels are 32-bit numbers of unknown range; save it with 8 or 16 bits"
+        )
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
@@ -167,8 +199,16 @@ def _reason(error: Exception, data: bytearray) -> str:
     """Why a picture cannot be decoded, in a few plain words."""
     if isinstance(error, UnidentifiedImageError):
         phone = data[4:8] == b"ftyp"  # the family of HEIC and AVIF
-        return "HEIC or AVIF, as phones write it: save it as JPEG" if phone else "no picture format that is known"
+        return (
+            "HEIC or AVIF, as phones write it: save it as JPEG"
+            if phone
+            else "no picture format that is known"
+        )
     if isinstance(error, Image.DecompressionBombError):
         return f"above {PIXEL_LIMIT / 1e6:.0f} megapixels"
     text = " ".join(str(error).split())
-    return "the file is cut short" if "truncated" in text.lower() else text[:150] or type(error).__name__
+    return (
+        "the file is cut short"
+        if "truncated" in text.lower()
+        else text[:150] or type(error).__name__
+    )

@@ -23,7 +23,9 @@ from spml.errors import DataError
 Rows = npt.NDArray[np.int64]
 OnError = Callable[[int, DataError], None]
 Batch = tuple[Tensor, Rows]
-Ready = tuple[Tensor, dict[int, DataError]]  # pictures of a batch, and why those of other rows are not there
+Ready = tuple[
+    Tensor, dict[int, DataError]
+]  # pictures of a batch, and why those of other rows are not there
 AHEAD = 4  # batches being made ready while one is used
 MOST = 512  # pictures in them, beyond two batches
 PART = 16  # pictures of a batch that a thread copies at a time
@@ -101,7 +103,9 @@ class Feed:
     def _ahead(self, order: Iterable[Rows], on_error: OnError | None) -> Iterator[Batch]:
         """Batches that threads make ready while earlier ones are used."""
         gone = threading.Event()
-        with ThreadPoolExecutor(self.threads) as pool:  # torch.set_num_threads in them would be for the whole process
+        with ThreadPoolExecutor(
+            self.threads
+        ) as pool:  # torch.set_num_threads in them would be for the whole process
             pending: deque[tuple[Rows, Callable[[], Ready]]] = deque()
             try:
                 for rows in order:
@@ -114,14 +118,18 @@ class Feed:
                 gone.set()
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, pool: ThreadPoolExecutor, rows: Rows, gone: Callable[[], bool]) -> Callable[[], Ready]:
+    def _begin(
+        self, pool: ThreadPoolExecutor, rows: Rows, gone: Callable[[], bool]
+    ) -> Callable[[], Ready]:
         """Hand the rows to the threads; what it gives waits for them."""
         if self.cached is None:
             return partial(_stack, rows, [pool.submit(self._picture, int(row)) for row in rows])
         staged = self.cached.stage(rows)
         parts = [slice(start, start + PART) for start in range(0, len(staged.lacking), PART)]
         out = staged.host.numpy()
-        reading = [pool.submit(self.cached.read, staged.lacking[part], out[part], gone) for part in parts]
+        reading = [
+            pool.submit(self.cached.read, staged.lacking[part], out[part], gone) for part in parts
+        ]
         return partial(_sent, self.cached, staged, reading)
 
     def _picture(self, row: int) -> Tensor:
@@ -149,7 +157,9 @@ def _stack(rows: Rows, pictures: list[Future[Tensor]]) -> Ready:
             good.append(picture.result())
         except DataError as error:
             errors[int(row)] = error
-    return channels_first(torch.stack(list(map(channels_last, good)))) if good else torch.empty(0), errors
+    return channels_first(torch.stack(list(map(channels_last, good)))) if good else torch.empty(
+        0
+    ), errors
 
 
 def _good(rows: Rows, ready: Callable[[], Ready], on_error: OnError | None) -> Iterator[Batch]:

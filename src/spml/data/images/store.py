@@ -65,7 +65,9 @@ class Pool:
     """
 
     def __init__(self, folder: Path, size: int, *, upright: bool) -> None:
-        libraries = [version(name) for name in ("torch", "torchvision", "pillow")]  # the pixels may change with them
+        libraries = [
+            version(name) for name in ("torch", "torchvision", "pillow")
+        ]  # the pixels may change with them
         settings = [FORMAT, size, upright, *libraries, platform.machine()]
         key = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         self.folder = folder / f"{size}px-{key[:16]}"
@@ -85,8 +87,12 @@ class Pool:
             if (len(lines), length) == self._seen:
                 return
             self._seen = (len(lines), length)
-            records = [record for line in lines.split(b"\n") if (record := _parse(line)) is not None]
-            owner = {record.slot: record.content for record in records}  # a slot may have been given anew
+            records = [
+                record for line in lines.split(b"\n") if (record := _parse(line)) is not None
+            ]
+            owner = {
+                record.slot: record.content for record in records
+            }  # a slot may have been given anew
             slots = length // self.slot_bytes
             kept = [r for r in records if r.slot < slots and owner[r.slot] == r.content]
             self.files = {record.path: record for record in kept}
@@ -105,7 +111,9 @@ class Pool:
         import fcntl
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("ab") as file:  # closing it, or the end of the process, gives the right back
+        with (self.folder / "lock").open(
+            "ab"
+        ) as file:  # closing it, or the end of the process, gives the right back
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

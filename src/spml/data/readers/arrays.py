@@ -24,8 +24,25 @@ Array = npt.NDArray[Any]
 
 CHUNK = 65536  # rows of x looked at together
 BROKEN = (  # what numpy and zipfile raise on a damaged file
-    *(ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError, MemoryError),
-    *(NotImplementedError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, TokenError),
+    *(
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        EOFError,
+        OverflowError,
+        MemoryError,
+    ),
+    *(
+        NotImplementedError,
+        RuntimeError,
+        SyntaxError,
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        TokenError,
+    ),
 )
 
 
@@ -41,11 +58,19 @@ def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
     x = pictures_or_features(path, _needed(path, arrays, "x"), sound)
     sparse = label_rows(f"{path}: labels", _legal(_needed(path, arrays, "labels"), sound), len(x))
     if how.classes is None or "classes" in arrays:
-        names = strings(f"{path}: classes", _needed(path, arrays, "classes"), sparse.num_classes, "columns of labels")
+        names = strings(
+            f"{path}: classes",
+            _needed(path, arrays, "classes"),
+            sparse.num_classes,
+            "columns of labels",
+        )
     else:
         names = list(how.classes.display)
     if how.classes is not None:
-        sparse, names = _in_order(path, sparse, names, how.classes), list(how.classes.display.values())
+        sparse, names = (
+            _in_order(path, sparse, names, how.classes),
+            list(how.classes.display.values()),
+        )
     for column, name in enumerate(names):
         if not name.strip():
             raise DataError(f"{path}: classes: column {column} has no name; give each class one")
@@ -54,7 +79,9 @@ def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
     if "items" in arrays:
         items = strings(f"{path}: items", arrays["items"], len(x), "rows of x")
     try:
-        table = LabelTable(items, names, sparse.positives(-1) if how.labels == "complete" else sparse, x=x)
+        table = LabelTable(
+            items, names, sparse.positives(-1) if how.labels == "complete" else sparse, x=x
+        )
     except DataError as error:
         raise DataError(f"{path}: classes: {error}") from None
     splits = np.full(len(x), "train")
@@ -85,7 +112,9 @@ class Sound:
 
 
 def _split_problem(value: str, row: int) -> str:
-    return f"split: {value!r} in row {row} is not train, val or test{suggestion(value, SPLITS, 0.4)}"
+    return (
+        f"split: {value!r} in row {row} is not train, val or test{suggestion(value, SPLITS, 0.4)}"
+    )
 
 
 def _legal(labels: Array, sound: Sound) -> Array:
@@ -98,7 +127,9 @@ def _legal(labels: Array, sound: Sound) -> Array:
 
     def describe(row: int) -> str:
         column = int(np.argmin(legal[row]))
-        return f"labels: {labels[row, column]!s} in row {row}, column {column}; a label is 1, 0 or -1"
+        return (
+            f"labels: {labels[row, column]!s} in row {row}, column {column}; a label is 1, 0 or -1"
+        )
 
     sound.check(legal.all(axis=1), 0, describe)
     return np.where(legal, labels, 0)
@@ -115,13 +146,17 @@ def load_arrays(path: Path) -> dict[str, Array]:
         except DataError:
             raise
         except BROKEN as error:
-            raise DataError(f"{path}: not a .npz file ({_reason(error)}); write it with numpy.savez") from None
+            raise DataError(
+                f"{path}: not a .npz file ({_reason(error)}); write it with numpy.savez"
+            ) from None
 
 
 def _beside(path: Path) -> dict[str, Array]:
     """x as it lies on the disk, and the arrays next to it."""
     others = {key: path.with_name(f"{key}.npy") for key in ("labels", "classes", "split", "items")}
-    return {"x": load_array(path)} | {key: load_array(file) for key, file in others.items() if file.exists()}
+    return {"x": load_array(path)} | {
+        key: load_array(file) for key, file in others.items() if file.exists()
+    }
 
 
 def load_array(path: Path) -> Array:
@@ -132,7 +167,9 @@ def load_array(path: Path) -> Array:
     except BROKEN as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path}: not a .npy file of plain numbers or strings ({_reason(error)})") from None
+        raise DataError(
+            f"{path}: not a .npy file of plain numbers or strings ({_reason(error)})"
+        ) from None
 
 
 def _member(path: Path, file: Any, key: str) -> Array:
@@ -140,7 +177,9 @@ def _member(path: Path, file: Any, key: str) -> Array:
         return np.asarray(file[key])
     except BROKEN as error:
         why = f"cannot be read ({_reason(error)})"
-        raise DataError(f"{path}: {key}: {why}; store plain numbers or strings, no objects") from None
+        raise DataError(
+            f"{path}: {key}: {why}; store plain numbers or strings, no objects"
+        ) from None
 
 
 def _reason(error: Exception) -> str:
@@ -150,7 +189,9 @@ def _reason(error: Exception) -> str:
 def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:
     if key not in arrays:
         there = ", ".join(arrays) or "none"
-        raise DataError(f"{path}: no array {key!r}; the arrays are {there}; x, labels and classes are needed")
+        raise DataError(
+            f"{path}: no array {key!r}; the arrays are {there}; x, labels and classes are needed"
+        )
     return arrays[key]
 
 
@@ -174,16 +215,22 @@ def _not_finite(row: int) -> str:
     return f"x: row {row} holds a value that is not finite as float32; remove the row or fill it in"
 
 
-def _in_order(path: Path, sparse: SparseLabels, names: list[str], classes: ClassList) -> SparseLabels:
+def _in_order(
+    path: Path, sparse: SparseLabels, names: list[str], classes: ClassList
+) -> SparseLabels:
     """The labels with their columns in the order of the class list, which has the same names."""
     for name, count in Counter(names).items():
         if name not in classes.display:
             raise DataError(f"{path}: classes: {name!r} {classes.lacking(name)}")
         if count > 1:
-            raise DataError(f"{path}: classes: class {name!r} stands twice; give each class one column")
+            raise DataError(
+                f"{path}: classes: class {name!r} stands twice; give each class one column"
+            )
     if len(classes.display) != sparse.num_classes:
         given = f"{len(classes.display)} names in the class list ({classes.source})"
-        raise DataError(f"{path}: classes: {given} for {sparse.num_classes} columns of labels; give one each")
+        raise DataError(
+            f"{path}: classes: {given} for {sparse.num_classes} columns of labels; give one each"
+        )
     place = {name: i for i, name in enumerate(classes.display)}
     return sparse.reorder([place[name] for name in names])
 
@@ -191,7 +238,9 @@ def _in_order(path: Path, sparse: SparseLabels, names: list[str], classes: Class
 def label_rows(place: str, labels: Array, count: int) -> SparseLabels:
     """Labels of that many rows, of which at least one has a positive."""
     if labels.dtype.kind not in "biuf" or labels.ndim != 2 or len(labels) != count:
-        raise DataError(f"{place}: {labels.dtype} {labels.shape}; give int8 (N, C) with N = {count}, the rows of x")
+        raise DataError(
+            f"{place}: {labels.dtype} {labels.shape}; give int8 (N, C) with N = {count}, the rows of x"
+        )
     try:
         sparse = SparseLabels.from_dense(labels)
     except DataError as error:

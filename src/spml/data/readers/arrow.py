@@ -29,7 +29,10 @@ def is_text(kind: Any) -> bool:
     from pyarrow import types
 
     plain = kind.value_type if types.is_dictionary(kind) else kind
-    return any(test(plain) for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_null))
+    return any(
+        test(plain)
+        for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    )
 
 
 def inner_type(kind: Any) -> Any:

@@ -95,7 +95,12 @@ class Builder:
                     names.popitem()
             for numbers in (self._row_places, self._row_splits):
                 del numbers[rows:]
-            for numbers in (self._entry_rows, self._entry_columns, self._entry_values, self._entry_places):
+            for numbers in (
+                self._entry_rows,
+                self._entry_columns,
+                self._entry_values,
+                self._entry_places,
+            ):
                 del numbers[entries:]
 
     def path(self, written: str) -> str:
@@ -114,7 +119,8 @@ class Builder:
         elif self._row_splits[row] != code:
             first, earlier = SPLITS[self._row_splits[row]], self._row_places[row]
             raise self.error(
-                place, f"{item!r} is in {split!r}, but in {first!r} at {self.unit} {earlier}; keep it in one split"
+                place,
+                f"{item!r} is in {split!r}, but in {first!r} at {self.unit} {earlier}; keep it in one split",
             )
         return row
 
@@ -148,7 +154,9 @@ class Builder:
             if part and (name := part.strip()):
                 self.add(row, self.column(name, place), value, place)
 
-    def tables(self, kind: Kind, root: Path | None, *, sort_classes: bool = True) -> dict[str, LabelTable]:
+    def tables(
+        self, kind: Kind, root: Path | None, *, sort_classes: bool = True
+    ) -> dict[str, LabelTable]:
         """The splits that have rows, in the order of the source."""
         classes = list(self._columns)
         columns = np.asarray(self._entry_columns)
@@ -165,12 +173,18 @@ class Builder:
         codes = np.where(left, np.asarray(self._row_splits), -1)
         if left.all() and (codes == codes[0]).all():
             return {SPLITS[codes[0]]: table}
-        return {name: table.take(codes == code) for code, name in enumerate(SPLITS) if (codes == code).any()}
+        return {
+            name: table.take(codes == code)
+            for code, name in enumerate(SPLITS)
+            if (codes == code).any()
+        }
 
     def _refuse_empty(self, sparse: SparseLabels, left: npt.NDArray[np.bool_]) -> None:
         """Raise DataError where no row or no positive is left."""
         if self._skipped and not ((sparse.values == 1).any() and left.any()):
-            raise DataError(f"{self.source}: no {self.unit} with a label is left without those that cannot be read")
+            raise DataError(
+                f"{self.source}: no {self.unit} with a label is left without those that cannot be read"
+            )
         if not left.any():
             raise DataError(f"{self.source}: no rows; give at least one image and its label")
         if not (sparse.values == 1).any():
@@ -181,12 +195,15 @@ class Builder:
     ) -> tuple[SparseLabels, npt.NDArray[np.bool_]]:
         """The labels, and which rows are left when the records that contradict earlier ones are skipped."""
         rows, values, places = (
-            np.asarray(numbers) for numbers in (self._entry_rows, self._entry_values, self._entry_places)
+            np.asarray(numbers)
+            for numbers in (self._entry_rows, self._entry_values, self._entry_places)
         )
         keys = rows.astype(np.int64) * len(classes) + columns
         order = np.argsort(keys, kind="stable")
         starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-        first = np.repeat(order[starts], np.diff(starts, append=len(order)))  # of the entries of an item and class
+        first = np.repeat(
+            order[starts], np.diff(starts, append=len(order))
+        )  # of the entries of an item and class
         left = np.ones(len(self._rows), bool)
         wrong = np.flatnonzero(values[order] != values[first])
         if len(wrong):
@@ -205,7 +222,9 @@ class Builder:
         if kind == "complete":
             order = order[values[order] == 1]
         shape = len(self._rows), len(classes)
-        return SparseLabels.from_entries(rows[order], columns[order], values[order], shape, FILL[kind]), left
+        return SparseLabels.from_entries(
+            rows[order], columns[order], values[order], shape, FILL[kind]
+        ), left
 
     def _clash(self, item: str, name: str, place: int, earlier: int) -> DataError:
         text = f"{name!r} is both positive and negative for {item!r} (see {self.unit} {earlier}); keep one of the two"

@@ -12,7 +12,10 @@ from spml.data.table import LabelTable
 from spml.data.text import folder_with, opening
 from spml.errors import DataError
 
-LISTS = {"train": "train2014", "test": "val2014"}  # the official val list is the benchmark's test set
+LISTS = {
+    "train": "train2014",
+    "test": "val2014",
+}  # the official val list is the benchmark's test set
 
 
 def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
@@ -21,13 +24,17 @@ def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]
     Images without an annotation are left out, and image ids are sorted as strings: both belong to the protocol.
     """
     wanted = f"annotations/instances_{LISTS['train']}.json"
-    folder = folder_with(root, (".", "coco", "coco2014"), wanted, "unpack annotations_trainval2014.zip there")
+    folder = folder_with(
+        root, (".", "coco", "coco2014"), wanted, "unpack annotations_trainval2014.zip there"
+    )
     tables: dict[str, LabelTable] = {}
     for split, name in LISTS.items():
         path = folder / "annotations" / f"instances_{name}.json"
         tables |= _table(path, folder, name, split, labels)
     if tables["train"].classes != tables["test"].classes:
-        raise DataError(f"{folder}: the categories of the two instances files differ; unpack the archive again")
+        raise DataError(
+            f"{folder}: the categories of the two instances files differ; unpack the archive again"
+        )
     return tables
 
 
@@ -36,17 +43,26 @@ def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dic
     try:
         names = {category["id"]: str(category["name"]) for category in content["categories"]}
         files = {image["id"]: f"{name}/{image['file_name']}" for image in content["images"]}
-        pairs = [(annotation["image_id"], annotation["category_id"]) for annotation in content["annotations"]]
+        pairs = [
+            (annotation["image_id"], annotation["category_id"])
+            for annotation in content["annotations"]
+        ]
         if len(set(names.values())) < len(names):
             raise DataError(f"{path}: two categories of one name; unpack the archive again")
         column = {number: i for i, number in enumerate(names)}
-        builder = Builder(path, ClassList({shown: shown for shown in names.values()}, path.name), unit="annotation")
+        builder = Builder(
+            path,
+            ClassList({shown: shown for shown in names.values()}, path.name),
+            unit="annotation",
+        )
         for image in sorted({image for image, _ in pairs}, key=str):
             builder.row(files[image], 0, split)
         for place, (image, category) in enumerate(pairs):
             builder.add(builder.row(files[image], place, split), column[category], 1, place)
     except (KeyError, TypeError) as error:
-        problem = f"no {error}" if isinstance(error, KeyError) else "not the layout of an instances file"
+        problem = (
+            f"no {error}" if isinstance(error, KeyError) else "not the layout of an instances file"
+        )
         raise DataError(f"{path}: {problem}; unpack the archive again") from None
     return builder.tables(labels, folder)
 
@@ -57,7 +73,9 @@ def load_instances(path: Path) -> Any:
         with opening(path), path.open("rb") as file:
             return json.load(file, object_hook=_without_outline)
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}, line {error.lineno}: {error.msg}; unpack the archive again") from None
+        raise DataError(
+            f"{path}, line {error.lineno}: {error.msg}; unpack the archive again"
+        ) from None
     except (UnicodeDecodeError, RecursionError):
         raise DataError(f"{path}: not a JSON file; unpack the archive again") from None
 

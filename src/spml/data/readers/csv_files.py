@@ -30,7 +30,9 @@ def read_csv(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTabl
     rows = records(builder)
     header_line, header = next(rows, (0, []))
     if not header:
-        raise DataError(f"{path}: empty file; the first line must name the columns, such as image,label")
+        raise DataError(
+            f"{path}: empty file; the first line must name the columns, such as image,label"
+        )
     form = Form.of(builder, header_line, header)
     if form.label is None:
         fill_wide(builder, form, rows)
@@ -51,8 +53,14 @@ def records(builder: Builder) -> Iterator[Record]:
             try:
                 found = next(reader, None)
             except csv.Error as error:
-                last = f", as which all to line {reader.line_num} are read" if reader.line_num > line else ""
-                raise builder.error(line, f"{error}; check the quotes and line ends of this row{last}") from None
+                last = (
+                    f", as which all to line {reader.line_num} are read"
+                    if reader.line_num > line
+                    else ""
+                )
+                raise builder.error(
+                    line, f"{error}; check the quotes and line ends of this row{last}"
+                ) from None
             if bad:
                 raise builder.error(*bad[0])
             if found is None:
@@ -93,4 +101,6 @@ def _separator(path: Path) -> str:
     try:
         return max(SEPARATORS, key=fitness)
     except csv.Error as error:
-        raise DataError(f"{path}, line 1: {error}; check the quotes and line ends of the header") from None
+        raise DataError(
+            f"{path}, line 1: {error}; check the quotes and line ends of the header"
+        ) from None

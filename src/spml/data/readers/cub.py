@@ -16,7 +16,9 @@ AGAIN = "unpack CUB_200_2011.tgz again"
 
 def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     """Attributes of the official training images ("train") and test images ("test"), in the order of `images.txt`."""
-    folder = folder_with(root, (".", "CUB_200_2011", "CUB_200_2011/CUB_200_2011"), "train_test_split.txt", AGAIN)
+    folder = folder_with(
+        root, (".", "CUB_200_2011", "CUB_200_2011/CUB_200_2011"), "train_test_split.txt", AGAIN
+    )
     attributes, marks = _attributes(folder), folder / "attributes" / "image_attribute_labels.txt"
     images = _pairs(folder / "images.txt")
     split = _pairs(folder / "train_test_split.txt")
@@ -24,7 +26,9 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     rows: dict[str, int] = {}
     for number, name in images.items():
         if split.get(number) not in SPLIT:
-            raise DataError(f"{folder / 'train_test_split.txt'}: image {number} is not marked 1 or 0; {AGAIN}")
+            raise DataError(
+                f"{folder / 'train_test_split.txt'}: image {number} is not marked 1 or 0; {AGAIN}"
+            )
         rows[number] = builder.row(name, 0, SPLIT[split[number]])
     _fill(builder, rows, len(attributes.display))
     return builder.tables(labels, folder / "images")
@@ -32,7 +36,11 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
 
 def _attributes(folder: Path) -> ClassList:
     """The attribute names, which the archive puts beside its folder and copies keep inside it."""
-    places = [folder.parent / "attributes.txt", folder / "attributes" / "attributes.txt", folder / "attributes.txt"]
+    places = [
+        folder.parent / "attributes.txt",
+        folder / "attributes" / "attributes.txt",
+        folder / "attributes.txt",
+    ]
     path = next((path for path in places if path.exists()), places[0])
     found = class_list(list(_pairs(path).values()))
     assert found is not None
@@ -44,7 +52,9 @@ def _pairs(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for line, cells in words(path):
         if len(cells) != 2 or cells[0] in found:
-            raise DataError(f"{path}, line {line}: {' '.join(cells)!r} is not a new number and its entry; {AGAIN}")
+            raise DataError(
+                f"{path}, line {line}: {' '.join(cells)!r} is not a new number and its entry; {AGAIN}"
+            )
         found[cells[0]] = cells[1]
     return found
 
@@ -60,10 +70,14 @@ def _fill(builder: Builder, rows: dict[str, int], num_attributes: int) -> None:
             value = {"1": 1, "0": 0}[present]
         except (ValueError, KeyError):
             text = " ".join(cells[:6])
-            raise builder.error(line, f"{text!r} is not an image, an attribute and 1 or 0; {AGAIN}") from None
+            raise builder.error(
+                line, f"{text!r} is not an image, an attribute and 1 or 0; {AGAIN}"
+            ) from None
         seen[row * num_attributes + column] = 1
         if value:
             builder.add(row, column, 1, line)
     if (missing := seen.find(0)) >= 0:
         row, column = divmod(missing, num_attributes)
-        raise DataError(f"{builder.source}: no line for image {list(rows)[row]}, attribute {column + 1}; {AGAIN}")
+        raise DataError(
+            f"{builder.source}: no line for image {list(rows)[row]}, attribute {column + 1}; {AGAIN}"
+        )

@@ -42,7 +42,18 @@ class Scenes:
     """
 
     counts: tuple[float, ...] = (0.6524, 0.2580, 0.0724, 0.0142, 0.0030)
-    frequencies: tuple[float, ...] = (0.3488, 0.1032, 0.0943, 0.0638, 0.0507, 0.0471, 0.0469, 0.0455, 0.0415, 0.0299)
+    frequencies: tuple[float, ...] = (
+        0.3488,
+        0.1032,
+        0.0943,
+        0.0638,
+        0.0507,
+        0.0471,
+        0.0469,
+        0.0455,
+        0.0415,
+        0.0299,
+    )
     affinity: float = 3.0
     aversion: float = 0.25
     noise: float = 24.0
@@ -71,7 +82,9 @@ def _tables(scenes: Scenes) -> dict[str, LabelTable]:
         rng = np.random.default_rng((scenes.seed, number))
         pool = _pool(digit, number, scenes.seed)
         labels = _label_sets(scenes, count, rng)
-        pictures = np.stack([_compose(scenes, np.flatnonzero(row), glyphs, pool, rng) for row in labels])
+        pictures = np.stack(
+            [_compose(scenes, np.flatnonzero(row), glyphs, pool, rng) for row in labels]
+        )
         items = [f"{split}/{i:05d}" for i in range(count)]
         x = np.repeat(pictures[:, None], 3, axis=1)
         tables[split] = LabelTable(items, CLASSES, np.where(labels, 1, -1).astype(np.int8), x=x)

@@ -13,7 +13,9 @@ from spml.data.table import SPLITS, LabelTable
 from spml.data.text import opening
 from spml.errors import DataError
 
-PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})  # what `decode` reads
+PICTURES = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+)  # what `decode` reads
 
 
 def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
@@ -34,7 +36,9 @@ def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
     for split, start in parts:
         names = _folders(start)
         if not names:
-            raise DataError(f"{start}: no class folders; put each picture into a folder named after its class")
+            raise DataError(
+                f"{start}: no class folders; put each picture into a folder named after its class"
+            )
         if loose := [file for file in start.iterdir() if _is_picture(file)]:
             text = f"{len(loose)} pictures lie outside the class folders, first {min(loose).name}; move them"
             tell(DataError(f"{start}: {text}"), how.on_error)
@@ -43,7 +47,8 @@ def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
                 skipped += _fill(builder, split, start / name)
     if skipped:
         warnings.warn(
-            f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}", stacklevel=2
+            f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}",
+            stacklevel=2,
         )
     return builder.tables(how.labels, path)
 
@@ -54,7 +59,9 @@ def _refuse_splits(path: Path, names: list[str]) -> None:
     likely = [name for name in likely if not any(map(_is_picture, (path / name).iterdir()))]
     if len(likely) > 1:  # a single one may be a class: trains
         said = f"{', '.join(map(repr, likely))} hold folders, so they are splits and not classes"
-        raise DataError(f"{path}: {said}; call them 'train', 'val' and 'test', and move other folders away")
+        raise DataError(
+            f"{path}: {said}; call them 'train', 'val' and 'test', and move other folders away"
+        )
 
 
 def _fill(builder: Builder, split: str, folder: Path) -> Iterator[Path]:
@@ -74,7 +81,11 @@ def _is_picture(file: Path) -> bool:
 
 def _folders(path: Path) -> list[str]:
     with opening(path):
-        return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        return sorted(
+            entry.name
+            for entry in path.iterdir()
+            if entry.is_dir() and not entry.name.startswith(".")
+        )
 
 
 def _files(folder: Path) -> Iterator[Path]:

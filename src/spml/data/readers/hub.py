@@ -8,7 +8,16 @@ from typing import Any
 
 from spml.data.readers.arrow import inner_type, is_text, sound
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.hub_files import IMAGES, LABELS, SPLIT_NAMES, Part, batches, is_hub_folder, label_names, parts_of
+from spml.data.readers.hub_files import (
+    IMAGES,
+    LABELS,
+    SPLIT_NAMES,
+    Part,
+    batches,
+    is_hub_folder,
+    label_names,
+    parts_of,
+)
 from spml.data.readers.table_forms import item_of, split_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
@@ -43,7 +52,10 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
     for part in parts_of(builder.source):
         with sound(part.file, "cannot be read"):
             for batch in batches(part.file):
-                image, label = _column(part, batch, IMAGES, "pictures"), _column(part, batch, LABELS, "labels")
+                image, label = (
+                    _column(part, batch, IMAGES, "pictures"),
+                    _column(part, batch, LABELS, "labels"),
+                )
                 names = label_names(part, batch.schema, label)
                 if names is not None and not listed and builder.classes is None:
                     listed = True
@@ -65,7 +77,9 @@ def _column(part: Part, batch: Any, wanted: tuple[str, ...], what: str) -> str:
     found = [name for name in wanted if batch.schema.names.count(name) == 1]
     if not found:
         there = ", ".join(map(repr, batch.schema.names))
-        raise DataError(f"{part.file}: the columns are {there}; name the one of the {what} {wanted[0]!r}")
+        raise DataError(
+            f"{part.file}: the columns are {there}; name the one of the {what} {wanted[0]!r}"
+        )
     return found[0]
 
 
@@ -77,7 +91,9 @@ def _pictures(builder: Builder, part: Part, column: Any, store: Store | None) ->
     kind = column.type
     mapping = types.is_struct(kind) and {"path", "bytes"} <= {field.name for field in kind}
     if not mapping and not is_text(kind):
-        raise DataError(f"{part.file}: the column of the pictures holds {kind}; it must hold paths or pictures")
+        raise DataError(
+            f"{part.file}: the column of the pictures holds {kind}; it must hold paths or pictures"
+        )
     pictures: list[Any] = column.to_pylist()
     if mapping and store is None and any(one and one["bytes"] is not None for one in pictures):
         raise DataError(
@@ -95,9 +111,13 @@ def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[
     kind = column.type
     inner = inner_type(kind)
     if types.is_integer(inner) and names is None and part.file.suffix != ".csv":
-        raise DataError(f"{part.file}: column {name!r} holds numbers without names; store names, or a ClassLabel")
+        raise DataError(
+            f"{part.file}: column {name!r} holds numbers without names; store names, or a ClassLabel"
+        )
     if not (is_text(inner) or types.is_integer(inner)):
-        raise DataError(f"{part.file}: column {name!r} holds {kind}; it must hold names, or lists of names")
+        raise DataError(
+            f"{part.file}: column {name!r} holds {kind}; it must hold names, or lists of names"
+        )
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -117,7 +137,9 @@ def _item(part: Part, split: str, number: int, picture: Any, store: Store | None
     return f"{part.prefix}{picture}" if picture else ""
 
 
-def _names(builder: Builder, number: int, cell: Any, names: list[str] | None) -> str | list[str | None]:
+def _names(
+    builder: Builder, number: int, cell: Any, names: list[str] | None
+) -> str | list[str | None]:
     """The class names of a cell; of numbers, -1 stands for none."""
     if isinstance(cell, str):
         return cell
@@ -125,7 +147,9 @@ def _names(builder: Builder, number: int, cell: Any, names: list[str] | None) ->
     for one in cell if isinstance(cell, list) else [cell]:
         if isinstance(one, int) and names is not None:
             if not -1 <= one < len(names):
-                raise builder.error(number, f"label {one}, but there are {len(names)} names; save the dataset again")
+                raise builder.error(
+                    number, f"label {one}, but there are {len(names)} names; save the dataset again"
+                )
             found.append(names[one] if one >= 0 else None)
         else:
             found.append(None if one is None else str(one))

@@ -17,21 +17,31 @@ from spml.data.readers.hub_files import is_hub_folder
 from spml.data.text import opening
 from spml.errors import DataError, UserError
 
-FORMATS = {b"\xff\xd8\xff": ".jpg", b"\x89PNG": ".png", b"GIF8": ".gif", b"RIFF": ".webp", b"BM": ".bmp"}
+FORMATS = {
+    b"\xff\xd8\xff": ".jpg",
+    b"\x89PNG": ".png",
+    b"GIF8": ".gif",
+    b"RIFF": ".webp",
+    b"BM": ".bmp",
+}
 USAGE = "give a dataset's folder and the folder to write: python -m spml.data.readers.hub_export FOLDER OUT"
 
 
 def export(folder: Path, out: Path) -> Path:
     """Write the pictures and labels of a dataset's folder; gives the table. Broken off, it can be run again."""
     if not is_hub_folder(folder):
-        raise DataError(f"{folder}: no Hugging Face dataset; give a folder of Arrow or Parquet files")
+        raise DataError(
+            f"{folder}: no Hugging Face dataset; give a folder of Arrow or Parquet files"
+        )
     table = out / "labels.csv"
     refuse_existing(table, "give another OUT")
 
     def store(split: str, number: int, data: bytes, path: str) -> str:
         suffix = Path(path).suffix.lower()
         if suffix not in PICTURES:
-            suffix = next((found for start, found in FORMATS.items() if data.startswith(start)), ".img")
+            suffix = next(
+                (found for start, found in FORMATS.items() if data.startswith(start)), ".img"
+            )
         file = out / split / f"{number:08d}{suffix}"
         with opening(file):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +53,9 @@ def export(folder: Path, out: Path) -> Path:
     tables = builder.tables("observed", folder, sort_classes=not listed)
     if listed:
         with opening(out), replacing(out / "classes.txt") as beside:
-            beside.write_text("\n".join(next(iter(tables.values())).classes) + "\n", encoding="utf-8")
+            beside.write_text(
+                "\n".join(next(iter(tables.values())).classes) + "\n", encoding="utf-8"
+            )
     write_table(tables, table)
     return table
 
@@ -58,7 +70,9 @@ def main(arguments: list[str]) -> int:
         print(f"spml: {error}", file=sys.stderr)
         return 2
     listed = table.with_name("classes.txt")
-    print(f"Written. Train with: spml train {table}{f' --classes {listed}' if listed.exists() else ''}")
+    print(
+        f"Written. Train with: spml train {table}{f' --classes {listed}' if listed.exists() else ''}"
+    )
     return 0
 
 

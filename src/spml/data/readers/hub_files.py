@@ -43,7 +43,9 @@ class Part:
 
 def is_hub_folder(path: Path) -> bool:
     """Whether a folder is one that the library `datasets` writes or reads."""
-    return path.is_dir() and ((path / "dataset_dict.json").is_file() or next(_found(path), None) is not None)
+    return path.is_dir() and (
+        (path / "dataset_dict.json").is_file() or next(_found(path), None) is not None
+    )
 
 
 def parts_of(path: Path) -> list[Part]:
@@ -66,17 +68,32 @@ def _found(path: Path) -> Iterator[Part]:
     if arrow := _arrow(path):
         yield from (Part("train", file, named=False) for file in arrow)
         return
-    plain = [file for file in _files(path, "*.parquet") + _files(path, "data/*.parquet") if file.name not in METADATA]
+    plain = [
+        file
+        for file in _files(path, "*.parquet") + _files(path, "data/*.parquet")
+        if file.name not in METADATA
+    ]
     if plain:
         for file in plain:
             match = SHARD.fullmatch(file.name)
-            yield Part(_split(path, match["split"]), file) if match and len(plain) > 1 else _alone(file, match)
+            yield (
+                Part(_split(path, match["split"]), file)
+                if match and len(plain) > 1
+                else _alone(file, match)
+            )
         return
     for name in METADATA:
-        for file in [*_files(path, name), *(file for split in SPLIT_NAMES for file in _files(path / split, name))]:
+        for file in [
+            *_files(path, name),
+            *(file for split in SPLIT_NAMES for file in _files(path / split, name)),
+        ]:
             folder = file.parent.name
             inner = file.parent != path
-            yield Part(SPLIT_NAMES[folder], file, f"{folder}/") if inner else Part("train", file, named=False)
+            yield (
+                Part(SPLIT_NAMES[folder], file, f"{folder}/")
+                if inner
+                else Part("train", file, named=False)
+            )
 
 
 def _alone(file: Path, match: re.Match[str] | None) -> Part:
@@ -88,7 +105,9 @@ def _alone(file: Path, match: re.Match[str] | None) -> Part:
 def _split(path: Path, name: str) -> str:
     if name.lower() not in SPLIT_NAMES:
         known = ", ".join(SPLIT_NAMES)
-        raise DataError(f"{path}: split {name!r} is not known ({known}); rename it or remove its files")
+        raise DataError(
+            f"{path}: split {name!r} is not known ({known}); rename it or remove its files"
+        )
     return SPLIT_NAMES[name.lower()]
 
 
@@ -135,7 +154,9 @@ def batches(file: Path) -> Iterator[Any]:
             yield from table.iter_batches(BATCH)
     else:
         table = (
-            csv.read_csv(file, convert_options=_as_text(file)) if file.suffix == ".csv" else json_lines.read_json(file)
+            csv.read_csv(file, convert_options=_as_text(file))
+            if file.suffix == ".csv"
+            else json_lines.read_json(file)
         )
         yield from table.to_batches(BATCH)
 
@@ -146,13 +167,19 @@ def _as_text(file: Path) -> Any:
     from pyarrow import csv
 
     numbers = (file.parent / INFO).is_file()
-    return csv.ConvertOptions(column_types={} if numbers else dict.fromkeys((*IMAGES, *LABELS), pa.string()))
+    return csv.ConvertOptions(
+        column_types={} if numbers else dict.fromkeys((*IMAGES, *LABELS), pa.string())
+    )
 
 
 def label_names(part: Part, schema: Any, column: str) -> list[str] | None:
     """The names of a ClassLabel column, or of a list of them; None for other columns."""
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features")
+        features = (
+            json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+            .get("info", {})
+            .get("features")
+        )
     except (ValueError, AttributeError, RecursionError):
         features = None
     info = part.file.parent / INFO

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from spml.data.readers.arrays import Array, Sound, load_array, load_arrays, pictures_or_features, strings
+from spml.data.readers.arrays import (
+    Array,
+    Sound,
+    load_array,
+    load_arrays,
+    pictures_or_features,
+    strings,
+)
 from spml.data.readers.arrow import is_text, sound
 from spml.data.readers.builder import Builder, OnError, tell
 from spml.data.readers.csv_files import records
@@ -28,14 +35,19 @@ def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[
         if isinstance(cell, str) and cell.strip():
             yield builder.place(number), builder.path(cell.strip())
         else:
-            tell(builder.error(number, "the image cell is empty; name the image or remove the row"), on_error)
+            tell(
+                builder.error(number, "the image cell is empty; name the image or remove the row"),
+                on_error,
+            )
 
 
 def _csv(builder: Builder) -> Iterator[tuple[int, object]]:
     rows = records(builder)
     place, header = next(rows, (0, []))
     if not header:
-        raise builder.error(0, "empty file; the first line must name the columns, one of them 'image'")
+        raise builder.error(
+            0, "empty file; the first line must name the columns, one of them 'image'"
+        )
     column = _column(builder, place, header)
     for number, cells in rows:
         yield number, cells[column]
@@ -60,7 +72,11 @@ def _column(builder: Builder, place: int, header: list[str]) -> int:
     names = [name.strip().lower() for name in header]
     if names.count("image") != 1:
         there = ", ".join(map(repr, header[:12])) + (", …" if len(header) > 12 else "")
-        problem = "column 'image' stands twice; remove one" if "image" in names else f"no column 'image'; {REMEDY}"
+        problem = (
+            "column 'image' stands twice; remove one"
+            if "image" in names
+            else f"no column 'image'; {REMEDY}"
+        )
         raise builder.error(place, f"{problem}; the columns are {there}")
     return names.index("image")
 

@@ -18,18 +18,107 @@ from spml.data.text import folder_with, lines, opening
 from spml.errors import DataError
 
 CLASSES = (
-    *("airport", "animal", "beach", "bear", "birds", "boats", "book", "bridge", "buildings", "cars", "castle", "cat"),
-    *("cityscape", "clouds", "computer", "coral", "cow", "dancing", "dog", "earthquake", "elk", "fire", "fish"),
-    *("flags", "flowers", "food", "fox", "frost", "garden", "glacier", "grass", "harbor", "horses", "house", "lake"),
-    *("leaf", "map", "military", "moon", "mountain", "nighttime", "ocean", "person", "plane", "plants", "police"),
-    *("protest", "railroad", "rainbow", "reflection", "road", "rocks", "running", "sand", "sign", "sky", "snow"),
-    *("soccer", "sports", "statue", "street", "sun", "sunset", "surf", "swimmers", "tattoo", "temple", "tiger"),
-    *("tower", "town", "toy", "train", "tree", "valley", "vehicle", "water", "waterfall", "wedding", "whales"),
+    *(
+        "airport",
+        "animal",
+        "beach",
+        "bear",
+        "birds",
+        "boats",
+        "book",
+        "bridge",
+        "buildings",
+        "cars",
+        "castle",
+        "cat",
+    ),
+    *(
+        "cityscape",
+        "clouds",
+        "computer",
+        "coral",
+        "cow",
+        "dancing",
+        "dog",
+        "earthquake",
+        "elk",
+        "fire",
+        "fish",
+    ),
+    *(
+        "flags",
+        "flowers",
+        "food",
+        "fox",
+        "frost",
+        "garden",
+        "glacier",
+        "grass",
+        "harbor",
+        "horses",
+        "house",
+        "lake",
+    ),
+    *(
+        "leaf",
+        "map",
+        "military",
+        "moon",
+        "mountain",
+        "nighttime",
+        "ocean",
+        "person",
+        "plane",
+        "plants",
+        "police",
+    ),
+    *(
+        "protest",
+        "railroad",
+        "rainbow",
+        "reflection",
+        "road",
+        "rocks",
+        "running",
+        "sand",
+        "sign",
+        "sky",
+        "snow",
+    ),
+    *(
+        "soccer",
+        "sports",
+        "statue",
+        "street",
+        "sun",
+        "sunset",
+        "surf",
+        "swimmers",
+        "tattoo",
+        "temple",
+        "tiger",
+    ),
+    *(
+        "tower",
+        "town",
+        "toy",
+        "train",
+        "tree",
+        "valley",
+        "vehicle",
+        "water",
+        "waterfall",
+        "wedding",
+        "whales",
+    ),
     *("window", "zebra"),
 )
 FORMATTED = {"train": "train", "test": "val"}
 OFFICIAL = {"train": "Train", "test": "Test"}
-NEGATIVE = ("0", "-1130179")  # the second stands once in the published files, in Labels_lake_Train.txt
+NEGATIVE = (
+    "0",
+    "-1130179",
+)  # the second stands once in the published files, in Labels_lake_Train.txt
 REMEDY = "put the official lists (ImageList, Groundtruth) or the four formatted_*.npy files there"
 
 
@@ -64,15 +153,21 @@ def _formatted(root: Path, name: str, labels: Kind) -> LabelTable:
     images, marks = root / f"formatted_{name}_images.npy", root / f"formatted_{name}_labels.npy"
     given = load_array(marks)
     if given.ndim != 2 or given.shape[1] != len(CLASSES):
-        raise DataError(f"{marks}: {given.shape}; it must have {len(CLASSES)} columns: download it again")
+        raise DataError(
+            f"{marks}: {given.shape}; it must have {len(CLASSES)} columns: download it again"
+        )
     items = strings(f"{images}", load_array(images), len(given), f"rows of {marks.name}")
     sparse = label_rows(f"{marks}", given, len(items)).positives(FILL[labels])
-    return LabelTable([item.replace("\\", "/") for item in items], CLASSES, sparse, root=_pictures(root))
+    return LabelTable(
+        [item.replace("\\", "/") for item in items], CLASSES, sparse, root=_pictures(root)
+    )
 
 
 def _official(root: Path, split: str, name: str, labels: Kind) -> dict[str, LabelTable]:
     list_name = f"{name}Imagelist.txt"
-    images = folder_with(root, (".", "ImageList", "NUS-WIDE/ImageList"), list_name, REMEDY) / list_name
+    images = (
+        folder_with(root, (".", "ImageList", "NUS-WIDE/ImageList"), list_name, REMEDY) / list_name
+    )
     starts = (".", "Groundtruth", "NUS-WIDE/Groundtruth")
     marks = folder_with(root, starts, "TrainTestLabels", REMEDY) / "TrainTestLabels"
     builder = Builder(images, ClassList({name: name for name in CLASSES}, "NUS-WIDE"))
@@ -84,10 +179,14 @@ def _official(root: Path, split: str, name: str, labels: Kind) -> dict[str, Labe
         path = marks / f"Labels_{concept}_{name}.txt"
         values = np.array([text.strip() for text in lines(path) if text.strip()])
         if len(values) != len(rows):
-            raise DataError(f"{path}: {len(values)} lines, {list_name} has {len(rows)}; unpack it again")
+            raise DataError(
+                f"{path}: {len(values)} lines, {list_name} has {len(rows)}; unpack it again"
+            )
         positive = values == "1"
         if len(wrong := np.flatnonzero(~positive & ~np.isin(values, NEGATIVE))):
-            raise DataError(f"{path}, line {wrong[0] + 1}: {values[wrong[0]]!s:.20} is not 0 or 1; unpack it again")
+            raise DataError(
+                f"{path}, line {wrong[0] + 1}: {values[wrong[0]]!s:.20} is not 0 or 1; unpack it again"
+            )
         for place in np.flatnonzero(positive).tolist():
             builder.add(rows[place], column, 1, place + 1)
     return builder.tables(labels, _pictures(root))

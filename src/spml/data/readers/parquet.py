@@ -44,21 +44,39 @@ def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, Label
 def _check_types(path: Path, form: Form, schema: Any) -> None:
     from pyarrow import types
 
-    for place, lists in ((form.image, False), (form.split, False), (form.label, True), (form.negative, True)):
+    for place, lists in (
+        (form.image, False),
+        (form.split, False),
+        (form.label, True),
+        (form.negative, True),
+    ):
         field = None if place is None else schema.field(place)
         if field is not None and not is_text(inner_type(field.type) if lists else field.type):
             wanted = "strings or lists of strings" if lists else "strings"
-            raise DataError(f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}")
+            raise DataError(
+                f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}"
+            )
     others = {}
     for place, name in form.classes:
         kind = schema.field(place).type
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+        if not (
+            types.is_integer(kind)
+            or types.is_floating(kind)
+            or types.is_boolean(kind)
+            or types.is_null(kind)
+        ):
             others[name] = kind
     if others:
         meant = misnamed(dict.fromkeys(others, True))
         name = meant or next(iter(others))
-        remedy = f"rename column {meant!r} to 'label'" if meant else "a column of class names is called 'label'"
-        raise DataError(f"{path}: column {name!r} holds {others[name]}; a label is 1, 0, -1 or null; {remedy}")
+        remedy = (
+            f"rename column {meant!r} to 'label'"
+            if meant
+            else "a column of class names is called 'label'"
+        )
+        raise DataError(
+            f"{path}: column {name!r} holds {others[name]}; a label is 1, 0, -1 or null; {remedy}"
+        )
 
 
 def _batches(file: Any, places: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:
@@ -71,11 +89,15 @@ def _batches(file: Any, places: list[int]) -> Iterator[tuple[int, dict[int, Any]
 
 
 def _records(file: Any, form: Form) -> Iterator[tuple[int, list[Any]]]:
-    places = [place for place in (form.image, form.label, form.negative, form.split) if place is not None]
+    places = [
+        place for place in (form.image, form.label, form.negative, form.split) if place is not None
+    ]
     width = max(places) + 1
     for first, columns in _batches(file, places):
         cells: list[Any] = [""] * width
-        for number, values in enumerate(zip(*(columns[place].to_pylist() for place in places), strict=True), first):
+        for number, values in enumerate(
+            zip(*(columns[place].to_pylist() for place in places), strict=True), first
+        ):
             for place, value in zip(places, values, strict=True):
                 cells[place] = "" if value is None else value
             yield number, cells
@@ -100,7 +122,9 @@ def _fill_wide(builder: Builder, form: Form, file: Any) -> None:
                     builder.add(int(rows[i]), column, int(value), first + i)
 
 
-def _labels(form: Form, columns: dict[int, Any]) -> tuple[dict[str, tuple[Array, Array]], dict[int, str]]:
+def _labels(
+    form: Form, columns: dict[int, Any]
+) -> tuple[dict[str, tuple[Array, Array]], dict[int, str]]:
     """Where each class is not 0 in a batch, and its labels there; and the first cell of a row that is no label."""
     known: dict[str, tuple[Array, Array]] = {}
     wrong: dict[int, str] = {}

@@ -29,7 +29,13 @@ BENCHMARKS: dict[str, Callable[..., dict[str, LabelTable]]] = {
     "cub": read_cub,
 }
 NAMES = (*SETTINGS, *BENCHMARKS)
-WITH_PATHS = {".csv": read_csv, ".tsv": read_csv, ".txt": read_csv, ".parquet": read_parquet, ".pq": read_parquet}
+WITH_PATHS = {
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".txt": read_csv,
+    ".parquet": read_parquet,
+    ".pq": read_parquet,
+}
 WITH_ARRAYS = (".npz", ".npy")
 
 
@@ -59,7 +65,9 @@ def read(
     if kind not in FILL:
         raise UserError(f"labels={kind!r}; write 'observed' or 'complete'")
     folder = None if root is None else Path(root)
-    others = {split: Path(file) for split, file in (("val", val), ("test", test)) if file is not None}
+    others = {
+        split: Path(file) for split, file in (("val", val), ("test", test)) if file is not None
+    }
     if is_named(source):
         if classes is not None:
             raise UserError(f"{source} has its own classes; leave out the class list")
@@ -74,12 +82,18 @@ def read(
     tables = from_path(Path(source), given)
     if not others:
         return tables
-    return add_files(tables, others, from_path, source=Path(source), classes=given, on_error=on_error)
+    return add_files(
+        tables, others, from_path, source=Path(source), classes=given, on_error=on_error
+    )
 
 
 def version(source: str | Path, root: str | Path | None = None) -> str:
     """Which version of a data set lies there, for those of which several circulate; otherwise nothing."""
-    return nuswide_version(Path(root)) if is_named(source) and source == "nuswide" and root is not None else ""
+    return (
+        nuswide_version(Path(root))
+        if is_named(source) and source == "nuswide" and root is not None
+        else ""
+    )
 
 
 def is_named(source: str | Path) -> bool:
@@ -99,7 +113,9 @@ def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
         return BENCHMARKS[name](root, labels=kind)
     tables = read_digits(SETTINGS[name])
     if kind == "observed":
-        return {split: table.with_labels(table.sparse.positives(0)) for split, table in tables.items()}
+        return {
+            split: table.with_labels(table.sparse.positives(0)) for split, table in tables.items()
+        }
     return tables
 
 
@@ -113,7 +129,9 @@ def _from_path(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTa
         return reader(path, root, how)
     if suffix not in WITH_ARRAYS and not path.is_dir():
         known = ", ".join((*WITH_PATHS, *WITH_ARRAYS))
-        raise DataError(f"{path}: files of kind {suffix!r} are not read; give a folder of classes or one of {known}")
+        raise DataError(
+            f"{path}: files of kind {suffix!r} are not read; give a folder of classes or one of {known}"
+        )
     if root is not None:
         raise UserError(f"{path} holds its items itself; leave out the root {root}")
     holder = read_arrays if suffix in WITH_ARRAYS else read_folder

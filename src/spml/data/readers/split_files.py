@@ -41,7 +41,9 @@ def add_files(
     for split, path in files.items():
         if split in joined:
             there = joined[split].where(0) or f"{source}: "
-            raise DataError(f"{there}the rows of {split} are marked here, and --{split} names {path}; give one of them")
+            raise DataError(
+                f"{there}the rows of {split} are marked here, and --{split} names {path}; give one of them"
+            )
         found = reader(path, listed)
         if len(found) > 1 or not set(found) <= {"train", split}:
             marked = " and ".join(found)
@@ -58,12 +60,18 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     shapes = [None if one.x is None else one.x.shape[1:] for one in (main, table)]
     if shapes[0] != shapes[1]:
         told = ["files" if shape is None else f"arrays of {shape}" for shape in shapes]
-        raise DataError(f"{path}: its items are {told[1]}, those of {source} are {told[0]}; give items of one kind")
+        raise DataError(
+            f"{path}: its items are {told[1]}, those of {source} are {told[0]}; give items of one kind"
+        )
     sparse = table.sparse
-    if sparse.fill != main.sparse.fill:  # arrays of many known negatives are kept the other way round
+    if (
+        sparse.fill != main.sparse.fill
+    ):  # arrays of many known negatives are kept the other way round
         labels = table.labels
         rows, columns = np.nonzero(labels != main.sparse.fill)
-        sparse = SparseLabels.from_entries(rows, columns, labels[rows, columns], sparse.shape, main.sparse.fill)
+        sparse = SparseLabels.from_entries(
+            rows, columns, labels[rows, columns], sparse.shape, main.sparse.fill
+        )
     items = list(table.items)
     if table.x is not None and items == [f"{i}" for i in range(len(items))]:
         items = [f"{path.name}:{item}" for item in items]  # rows without names
@@ -93,7 +101,9 @@ def _normal(path: Path) -> str:
     return os.path.normpath(path.absolute())
 
 
-def _without_known(tables: Tables, split: str, table: LabelTable, path: Path, on_error: OnError | None) -> LabelTable:
+def _without_known(
+    tables: Tables, split: str, table: LabelTable, path: Path, on_error: OnError | None
+) -> LabelTable:
     """The rows whose item is in no other table."""
     rows = {item: row for row, item in enumerate(_located(table))}
     again = np.zeros(len(table), bool)

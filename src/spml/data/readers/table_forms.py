@@ -12,7 +12,15 @@ from spml.data.readers.builder import Builder
 from spml.data.table import SPLITS
 
 COLUMNS = ("image", "label", "negative", "split")
-VALUES = {"1": 1, "1.0": 1, "-1": -1, "-1.0": -1, "0": 0, "0.0": 0, "": 0}  # 1.0 is what pandas writes
+VALUES = {
+    "1": 1,
+    "1.0": 1,
+    "-1": -1,
+    "-1.0": -1,
+    "0": 0,
+    "0.0": 0,
+    "": 0,
+}  # 1.0 is what pandas writes
 
 HEAD = 100  # rows from which to tell what a column holds
 LIKE_LABEL = ("class", "classes", "tag", "tags", "category", "categories")
@@ -51,9 +59,19 @@ class Form:
         at = {name: lowered.index(name) for name in COLUMNS if name in lowered}
         if "image" not in at:
             there = ", ".join(map(repr, names))
-            raise builder.error(place, f"no column 'image'; the columns are {there}; name the one of the paths 'image'")
+            raise builder.error(
+                place,
+                f"no column 'image'; the columns are {there}; name the one of the paths 'image'",
+            )
         if "label" not in at:
-            return cls(at["image"], None, None, at.get("split"), _class_columns(builder, place, names, at), place)
+            return cls(
+                at["image"],
+                None,
+                None,
+                at.get("split"),
+                _class_columns(builder, place, names, at),
+                place,
+            )
         optional = [name for name in ("negative", "split") if name not in at]
         for name in names:
             if name.lower() not in COLUMNS and (hint := suggestion(name, optional, 0.8)):
@@ -65,10 +83,14 @@ class Form:
         return [(i, name, builder.column(name, self.place)) for i, name in self.classes]
 
 
-def _class_columns(builder: Builder, place: int, names: list[str], at: dict[str, int]) -> tuple[tuple[int, str], ...]:
+def _class_columns(
+    builder: Builder, place: int, names: list[str], at: dict[str, int]
+) -> tuple[tuple[int, str], ...]:
     columns = [(i, name) for i, name in enumerate(names) if i not in (at["image"], at.get("split"))]
     if not columns:
-        raise builder.error(place, "no column 'label' and none of a class; add a column 'label', or one per class")
+        raise builder.error(
+            place, "no column 'label' and none of a class; add a column 'label', or one per class"
+        )
     seen: set[str] = set()
     for i, name in columns:
         if not name or name in seen:
@@ -95,7 +117,9 @@ def split_of(builder: Builder, place: int, split: str) -> str:
     """The split that a cell names; train where it is empty."""
     part = split.strip().lower() or "train"
     if part not in SPLITS:
-        raise builder.error(place, f"split {split!r} is not train, val or test{suggestion(part, SPLITS, 0.4)}")
+        raise builder.error(
+            place, f"split {split!r} is not train, val or test{suggestion(part, SPLITS, 0.4)}"
+        )
     return part
 
 
@@ -104,13 +128,17 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
     assert form.label is not None
     for place, cells in records:
         with builder.record():
-            row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
+            row = row_of(
+                builder, place, cells[form.image], "" if form.split is None else cells[form.split]
+            )
             builder.names(row, cells[form.label], 1, place)
             if form.negative is not None:
                 builder.names(row, cells[form.negative], -1, place)
 
 
-def of_names(builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]) -> Iterator[Record]:
+def of_names(
+    builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]
+) -> Iterator[Record]:
     """The records of a table in long form; DataError after some where it turns out to be in wide form."""
     head = []
     for record in islice(records, HEAD):
@@ -120,11 +148,17 @@ def of_names(builder: Builder, form: Form, header: Sequence[str], records: Itera
     yield from records
 
 
-def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[list[str]]) -> None:
+def _refuse_values(
+    builder: Builder, form: Form, header: Sequence[str], head: list[list[str]]
+) -> None:
     """Raise DataError where `label` is likely a class among others, each of which has a column."""
     filled = {i: {cell for cells in head if (cell := cells[i].strip())} for i in range(len(header))}
     numbers = [i for i, found in filled.items() if found and found <= VALUES.keys()]
-    others = [repr(header[i].strip()) for i in numbers if i not in (form.image, form.label, form.negative, form.split)]
+    others = [
+        repr(header[i].strip())
+        for i in numbers
+        if i not in (form.image, form.label, form.negative, form.split)
+    ]
     if form.label in numbers and others and builder.classes is None:
         held = f"column 'label' holds nothing but 1, 0 and -1, and so does {others[0]}"
         remedy = "if each column is a class, call this one otherwise; if it holds names, give them with --classes"
@@ -138,19 +172,34 @@ def misnamed(columns: Mapping[str, bool]) -> str | None:
         columns: those that hold something else than labels, and whether they may be a column of words.
     """
     words = [name for name, no_numbers in columns.items() if no_numbers]
-    like = [name for name in columns if name.lower() in LIKE_LABEL or suggestion(name, ("label", "labels"), 0.8)]
+    like = [
+        name
+        for name in columns
+        if name.lower() in LIKE_LABEL or suggestion(name, ("label", "labels"), 0.8)
+    ]
     return next((found[0] for found in (like, words) if len(found) == 1), None)
 
 
 def _refuse_names(builder: Builder, form: Form, head: list[list[str]]) -> None:
     """Raise DataError where a table in wide form is one in long form whose column of names is not called `label`."""
     cells = {name: [cell for row in head if (cell := row[i].strip())] for i, name in form.classes}
-    first = {name: next((cell for cell in filled if cell not in VALUES), None) for name, filled in cells.items()}
-    wide = any(filled and first[name] is None for name, filled in cells.items())  # beside a class, it may be a slip
-    others = {name: not (wide or any(map(_is_number, cells[name]))) for name in cells if first[name] is not None}
+    first = {
+        name: next((cell for cell in filled if cell not in VALUES), None)
+        for name, filled in cells.items()
+    }
+    wide = any(
+        filled and first[name] is None for name, filled in cells.items()
+    )  # beside a class, it may be a slip
+    others = {
+        name: not (wide or any(map(_is_number, cells[name])))
+        for name in cells
+        if first[name] is not None
+    }
     if (meant := misnamed(others)) is not None:
         remedy = f"rename column {meant!r} to 'label', or write 1, 0, -1 or empty in it"
-        raise builder.error(form.place, f"no column 'label', and column {meant!r} holds {first[meant]!r}; {remedy}")
+        raise builder.error(
+            form.place, f"no column 'label', and column {meant!r} holds {first[meant]!r}; {remedy}"
+        )
 
 
 def _is_number(cell: str) -> bool:
@@ -169,13 +218,17 @@ def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
     classes = form.columns(builder)
     for place, cells in chain(head, records):
         with builder.record():
-            row = row_of(builder, place, cells[form.image], "" if form.split is None else cells[form.split])
+            row = row_of(
+                builder, place, cells[form.image], "" if form.split is None else cells[form.split]
+            )
             for i, name, column in classes:
                 if not (cell := cells[i]) or cell == "0":
                     continue
                 value = VALUES.get(cell.strip())
                 if value is None:
-                    remedy = "a label is 1, 0, -1 or empty; a column of class names is called 'label'"
+                    remedy = (
+                        "a label is 1, 0, -1 or empty; a column of class names is called 'label'"
+                    )
                     raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
                 if value:
                     builder.add(row, column, value, place)

@@ -12,7 +12,18 @@ from spml.errors import DataError
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
-    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
+    *(
+        "diningtable",
+        "dog",
+        "horse",
+        "motorbike",
+        "person",
+        "pottedplant",
+        "sheep",
+        "sofa",
+        "train",
+        "tvmonitor",
+    ),
 )
 LISTS = {"train": "train", "test": "val"}  # the official val list is the benchmark's test set
 
@@ -20,7 +31,9 @@ LISTS = {"train": "train", "test": "val"}  # the official val list is the benchm
 def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     """Labels of the official train list ("train") and val list ("test"); root is VOCdevkit, its parent or VOC2012."""
     starts = (".", "VOC2012", "VOCdevkit/VOC2012")
-    home = folder_with(root, starts, "ImageSets/Main", "give --root the folder that holds VOCdevkit")
+    home = folder_with(
+        root, starts, "ImageSets/Main", "give --root the folder that holds VOCdevkit"
+    )
     folder = home / "ImageSets" / "Main"
     classes = ClassList({name: name for name in CLASSES}, "VOC")
     tables: dict[str, LabelTable] = {}
@@ -39,11 +52,17 @@ def _fill(builder: Builder, path: Path, column: int) -> None:
     seen = 0
     for line, cells in words(path):
         if len(cells) != 2 or cells[1] not in ("1", "0", "-1"):
-            raise DataError(f"{path}, line {line}: {' '.join(cells)!r} is not an image and 1, 0 or -1; unpack it again")
+            raise DataError(
+                f"{path}, line {line}: {' '.join(cells)!r} is not an image and 1, 0 or -1; unpack it again"
+            )
         if (row := builder.known(f"{cells[0]}.jpg")) is None:
-            raise DataError(f"{path}, line {line}: {cells[0]!r} is not in {builder.source.name}; unpack it again")
+            raise DataError(
+                f"{path}, line {line}: {cells[0]!r} is not in {builder.source.name}; unpack it again"
+            )
         seen += 1
         if cells[1] == "1":
             builder.add(row, column, 1, line)
     if seen != len(builder):
-        raise DataError(f"{path}: {seen} images, {builder.source.name} has {len(builder)}; unpack the archive again")
+        raise DataError(
+            f"{path}: {seen} images, {builder.source.name} has {len(builder)}; unpack the archive again"
+        )

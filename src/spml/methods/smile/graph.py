@@ -20,7 +20,9 @@ def feature_table(x: Any, items: int) -> Tensor:
     """The features of the training split in double precision, refused where they do not fit it."""
     table = torch.as_tensor(x).double()
     if table.ndim != 2 or len(table) != items:
-        raise ValueError(f"x must be features of the {items} items, one row each; it has shape {tuple(table.shape)}")
+        raise ValueError(
+            f"x must be features of the {items} items, one row each; it has shape {tuple(table.shape)}"
+        )
     if not bool(table.isfinite().all()):
         raise ValueError("x holds numbers that are not finite; mend or leave out those items")
     return table

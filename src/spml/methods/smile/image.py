@@ -61,7 +61,13 @@ class ImageForm(nn.Module):
         return [{"params": list(self.parameters()), "lr": lr}]
 
     def forward(
-        self, logits: Tensor, observed: Tensor, index: Tensor | None, features: Tensor | None, salt: int, epoch: int
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        index: Tensor | None,
+        features: Tensor | None,
+        salt: int,
+        epoch: int,
     ) -> Tensor:
         """Of each entry."""
         if features is None:
@@ -95,7 +101,9 @@ class ImageForm(nn.Module):
 
     def concentrations(self, mean: Tensor) -> Tensor:
         """a and b of each label from the mean of its embedding: (2, items, classes)."""
-        read = torch.einsum("bcd,kcd->kbc", mean, self.weight.to(mean.dtype)) + self.bias[:, None].to(mean.dtype)
+        read = torch.einsum("bcd,kcd->kbc", mean, self.weight.to(mean.dtype)) + self.bias[
+            :, None
+        ].to(mean.dtype)
         return F.softplus(read) + FLOOR
 
     def _make(self, classes: int, size: int) -> None:

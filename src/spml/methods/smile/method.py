@@ -15,7 +15,9 @@ from spml.methods.smile.image import ImageForm
 from spml.methods.smile.table import TableForm
 
 
-@searched({"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1))
+@searched(
+    {"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1)
+)
 class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
 
@@ -93,7 +95,9 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         if items is None or classes is None or observed is None:
-            raise ValueError("smile needs items, classes and observed: it may join each item to those near it")
+            raise ValueError(
+                "smile needs items, classes and observed: it may join each item to those near it"
+            )
         self.reduction: Reduction = reduction
         x = _features(observed) if x is None else x
         if x is not None:
@@ -159,10 +163,14 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         logits = prepared(logits, observed)
         if index is not None and index.shape != logits.shape[:1]:
             found = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
-            raise ValueError(f"smile needs index with a row number for each item: the one given has shape {found}")
+            raise ValueError(
+                f"smile needs index with a row number for each item: the one given has shape {found}"
+            )
         if isinstance(self.form, TableForm):
             return reduce(self.form(logits, observed, index, self.salt), self.reduction)
-        return reduce(self.form(logits, observed, index, features, self.salt, epoch), self.reduction)
+        return reduce(
+            self.form(logits, observed, index, features, self.salt, epoch), self.reduction
+        )
 
 
 def _features(observed: Any) -> Any:

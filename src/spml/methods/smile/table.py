@@ -43,7 +43,9 @@ class Enhancement(nn.Module):
     def forward(self, index: Tensor) -> Tensor:
         """Logits of d of these items."""
         around = self.near[index]
-        once = F.relu(self.first(self.x[self.near[around]].mean(dim=2)))  # of each item around, (B, 1 + k, classes)
+        once = F.relu(
+            self.first(self.x[self.near[around]].mean(dim=2))
+        )  # of each item around, (B, 1 + k, classes)
         twice = F.relu(self.second(once.mean(dim=1)))
         logits: Tensor = self.last(twice)
         return logits
@@ -85,12 +87,16 @@ class TableForm(nn.Module):
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} must be from 0 to 1, not {share}")
         if k < 1 or not temperature > 0:
-            raise ValueError(f"k must be at least 1 and temperature above 0, not {k} and {temperature}")
+            raise ValueError(
+                f"k must be at least 1 and temperature above 0, not {k} and {temperature}"
+            )
         if not own_lr > 0:
             raise ValueError(f"own_lr is a learning rate, above 0, not {own_lr}")
         table = feature_table(x, items)
         table = standardised(table) if standardise else table
-        self.enhancement = Enhancement(table.to(torch.get_default_dtype()), nearest(table, k), classes)  # as its layers
+        self.enhancement = Enhancement(
+            table.to(torch.get_default_dtype()), nearest(table, k), classes
+        )  # as its layers
         self.mu, self.pi0, self.gamma, self.delta = mu, pi0, gamma, delta
         self.rate = 1 / max(classes - 1, 1) if rate is None else rate
         self.temperature, self.own_lr, self.sample = temperature, own_lr, sample
@@ -103,15 +109,19 @@ class TableForm(nn.Module):
     def forward(self, logits: Tensor, observed: Tensor, index: Tensor | None, salt: int) -> Tensor:
         """Of each entry; the classifier's loss and the enhancement's, which have no parameter in common."""
         if index is None:
-            raise ValueError("smile needs index: the rows of the training split that the batch holds")
+            raise ValueError(
+                "smile needs index: the rows of the training split that the batch holds"
+            )
         level = self.enhancement(index) / self.temperature
-        return self.classifier_loss(logits, observed, level.detach().sigmoid()) + self.enhancement_loss(
-            level, observed, index, salt
-        )
+        return self.classifier_loss(
+            logits, observed, level.detach().sigmoid()
+        ) + self.enhancement_loss(level, observed, index, salt)
 
     def classifier_loss(self, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
         """Cross-entropy with mu d + (1 - mu) s as target, where s is pi0 for unknown labels; a known negative is 0."""
-        target = self.mu * d + (1 - self.mu) * torch.where(observed == 1, torch.ones_like(d), self.pi0)
+        target = self.mu * d + (1 - self.mu) * torch.where(
+            observed == 1, torch.ones_like(d), self.pi0
+        )
         target = torch.where(observed == -1, 0.0, target).to(logits.dtype)
         entries = torch.lerp(F.softplus(logits), F.softplus(-logits), target)
         return torch.where(observed == 0, self.rate * entries, entries)
@@ -125,7 +135,9 @@ class TableForm(nn.Module):
         features = F.mse_loss(self.enhancement.restored(d, index), self.enhancement.x[index])
         graph = F.mse_loss(y @ y.T, self.enhancement.edges(index))
         restored = features + assume_negative(drawn, observed) + graph
-        entries: Tensor = assume_negative(level, observed) + self.gamma * restored + self.delta * self.kl(a, b)
+        entries: Tensor = (
+            assume_negative(level, observed) + self.gamma * restored + self.delta * self.kl(a, b)
+        )
         return entries
 
 

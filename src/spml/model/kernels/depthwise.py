@@ -17,7 +17,11 @@ from spml.model.kernels.stem import Window
 
 ROWS, WIDE, WARPS = 64, 32, 4  # a tile: positions, channels, and the warps that work on it
 FEWER = 32  # positions of a tile of which several are kept
-SUMMED, SUMMING, STAGES = 32, 4, 2  # of a loop over tiles: their positions, warps, and how many are loaded ahead
+SUMMED, SUMMING, STAGES = (
+    32,
+    4,
+    2,
+)  # of a loop over tiles: their positions, warps, and how many are loaded ahead
 FEW = 32  # channels up to which our gradient of the weights of stride 1 is the faster one
 PROGRAMS = 528  # that share the sums of a gradient
 GATHERED = 64  # partial sums that are brought together at a time
@@ -27,7 +31,9 @@ GATHERED = 64  # partial sums that are brought together at a time
 def _value(x, start, offset, down, along, height, width, there, inside):
     """Values of the pictures at these places, and zeros outside of them."""
     there = there & (down >= 0) & (down < height) & (along >= 0) & (along < width)
-    return tl.load(x + (start + offset), mask=there[:, None] & inside[None, :], other=0).to(tl.float32)
+    return tl.load(x + (start + offset), mask=there[:, None] & inside[None, :], other=0).to(
+        tl.float32
+    )
 
 
 @triton.jit
@@ -49,9 +55,13 @@ def _convolve(
     total = tl.zeros((BM, BC), tl.float32)
     for i in tl.static_range(SIDE):
         for j in tl.static_range(SIDE):
-            factor = tl.load(taps + (i * SIDE + j) * channels + c, mask=inside, other=0).to(tl.float32)
+            factor = tl.load(taps + (i * SIDE + j) * channels + c, mask=inside, other=0).to(
+                tl.float32
+            )
             offset = (i * width + j) * channels
-            total += factor * _value(x, start, offset, down + i, along + j, height, width, there, inside)
+            total += factor * _value(
+                x, start, offset, down + i, along + j, height, width, there, inside
+            )
     at = r[:, None].to(tl.int64) * channels + c[None, :]
     tl.store(y + at, total.to(y.dtype.element_ty), mask=there[:, None] & inside[None, :])
 
@@ -78,15 +88,22 @@ def _convolve_to_x(
             tap = taps + (2 * a * SIDE + 2 * b) * channels + c
             even_even += d * tl.load(tap, mask=inside, other=0).to(tl.float32)[None, :]
             if 2 * b + 1 < SIDE:
-                even_odd += d * tl.load(tap + channels, mask=inside, other=0).to(tl.float32)[None, :]
+                even_odd += (
+                    d * tl.load(tap + channels, mask=inside, other=0).to(tl.float32)[None, :]
+                )
             if 2 * a + 1 < SIDE:
-                odd_even += d * tl.load(tap + SIDE * channels, mask=inside, other=0).to(tl.float32)[None, :]
+                odd_even += (
+                    d * tl.load(tap + SIDE * channels, mask=inside, other=0).to(tl.float32)[None, :]
+                )
                 if 2 * b + 1 < SIDE:
                     tap += (SIDE + 1) * channels
                     odd_odd += d * tl.load(tap, mask=inside, other=0).to(tl.float32)[None, :]
     down, along = 2 * u - top, 2 * v - left
     start = to_x + _begin(picture, down, along, height, width, channels, c)
-    upper, lower = there & (down >= 0) & (down < height), there & (down + 1 >= 0) & (down + 1 < height)
+    upper, lower = (
+        there & (down >= 0) & (down < height),
+        there & (down + 1 >= 0) & (down + 1 < height),
+    )
     first, second = (along >= 0) & (along < width), (along + 1 >= 0) & (along + 1 < width)
     kind = to_x.dtype.element_ty
     tl.store(start, even_even.to(kind), mask=(upper & first)[:, None] & inside[None, :])
@@ -129,10 +146,16 @@ def _weights_of_3(
         u2 += d * _value(x, at, 2 * channels, down, along + 2, height, width, there, inside)
         m0 += d * _value(x, at, line, down + 1, along, height, width, there, inside)
         m1 += d * _value(x, at, line + channels, down + 1, along + 1, height, width, there, inside)
-        m2 += d * _value(x, at, line + 2 * channels, down + 1, along + 2, height, width, there, inside)
+        m2 += d * _value(
+            x, at, line + 2 * channels, down + 1, along + 2, height, width, there, inside
+        )
         l0 += d * _value(x, at, 2 * line, down + 2, along, height, width, there, inside)
-        l1 += d * _value(x, at, 2 * line + channels, down + 2, along + 1, height, width, there, inside)
-        l2 += d * _value(x, at, 2 * line + 2 * channels, down + 2, along + 2, height, width, there, inside)
+        l1 += d * _value(
+            x, at, 2 * line + channels, down + 2, along + 1, height, width, there, inside
+        )
+        l2 += d * _value(
+            x, at, 2 * line + 2 * channels, down + 2, along + 2, height, width, there, inside
+        )
     to = parts + p * 9 * channels + c
     tl.store(to, tl.sum(u0, 0), mask=inside)
     tl.store(to + channels, tl.sum(u1, 0), mask=inside)
@@ -164,7 +187,10 @@ def _weights_of_5(
     for m in tl.range(start, end, BM, num_stages=STAGES):
         r = m + tl.arange(0, BM)
         there = r < end
-        down, along = STRIDE * (r // to_width % to_height) - top + line, STRIDE * (r % to_width) - left
+        down, along = (
+            STRIDE * (r // to_width % to_height) - top + line,
+            STRIDE * (r % to_width) - left,
+        )
         g = r[:, None].to(tl.int64) * channels + c[None, :]
         d = tl.load(gradient + g, mask=there[:, None] & inside[None, :], other=0).to(tl.float32)
         at = _begin(r // (to_width * to_height), down, along, height, width, channels, c)
@@ -182,7 +208,9 @@ def _weights_of_5(
 
 
 @triton.jit(do_not_specialize=["programs"])
-def _weights(parts, to_weight, channels, programs, TAPS: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
+def _weights(
+    parts, to_weight, channels, programs, TAPS: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
+):
     """Bring the programs' sums together."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     tap = tl.program_id(1)
@@ -191,7 +219,9 @@ def _weights(parts, to_weight, channels, programs, TAPS: tl.constexpr, BP: tl.co
     for begin in range(0, programs, BP):
         p = begin + tl.arange(0, BP)
         mask = (p < programs)[:, None] & inside[None, :]
-        total += tl.load(parts + (p * TAPS + tap)[:, None] * channels + c[None, :], mask=mask, other=0)
+        total += tl.load(
+            parts + (p * TAPS + tap)[:, None] * channels + c[None, :], mask=mask, other=0
+        )
     tl.store(to_weight + c * TAPS + tap, tl.sum(total, 0), mask=inside)
 
 
@@ -248,7 +278,15 @@ def _halved(x: Tensor, weight: Tensor, window: Window) -> Tensor:
     y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
     rows = y.numel() // channels
     _convolve[(triton.cdiv(rows, ROWS), triton.cdiv(channels, WIDE))](
-        x, _taps(weight), y, rows, *_sizes(x, window), SIDE=window.side, BM=ROWS, BC=WIDE, num_warps=WARPS
+        x,
+        _taps(weight),
+        y,
+        rows,
+        *_sizes(x, window),
+        SIDE=window.side,
+        BM=ROWS,
+        BC=WIDE,
+        num_warps=WARPS,
     )
     return y
 
@@ -278,5 +316,7 @@ def _to_weight(gradient: Tensor, x: Tensor, window: Window) -> Tensor:
         x, gradient, parts, rows, *_sizes(x, window), share,
         STRIDE=window.stride, STAGES=STAGES, BM=SUMMED, BC=WIDE, num_warps=SUMMING,
     )  # fmt: skip
-    _weights[(blocks, side**2)](parts, to_weight, channels, programs, TAPS=side**2, BP=GATHERED, BC=WIDE)
+    _weights[(blocks, side**2)](
+        parts, to_weight, channels, programs, TAPS=side**2, BP=GATHERED, BC=WIDE
+    )
     return to_weight

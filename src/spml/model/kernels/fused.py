@@ -75,19 +75,32 @@ def our_kernels(classifier: Classifier) -> Iterator[int]:
                 del module.forward
 
 
-def norm_act(norm: Any, x: Tensor, act: nn.Module | None = None, residual: Tensor | None = None) -> Tensor:
+def norm_act(
+    norm: Any, x: Tensor, act: nn.Module | None = None, residual: Tensor | None = None
+) -> Tensor:
     """act(norm(x) + residual), by our kernels where these fit the case."""
     kind = nn.Identity if act is None else type(act)
     if norm.training and norm.momentum is not None and _fits(norm, x, residual):
         from spml.model.kernels.norm import NormAct
 
         moved = norm.running_mean, norm.running_var, norm.num_batches_tracked
-        y: Tensor = NormAct.apply(x, residual, norm.weight, norm.bias, *moved, norm.momentum, norm.eps, CODES[kind])
+        y: Tensor = NormAct.apply(
+            x, residual, norm.weight, norm.bias, *moved, norm.momentum, norm.eps, CODES[kind]
+        )
         return y
     if not norm.training and not torch.is_grad_enabled() and _fits(norm, x, residual):
         from spml.model.kernels.norm import scored
 
-        return scored(x, residual, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.eps, CODES[kind])
+        return scored(
+            x,
+            residual,
+            norm.weight,
+            norm.bias,
+            norm.running_mean,
+            norm.running_var,
+            norm.eps,
+            CODES[kind],
+        )
     y = nn.BatchNorm2d.forward(norm, x)
     return ACTIVATIONS[kind](y if residual is None else y + residual)
 
@@ -95,7 +108,9 @@ def norm_act(norm: Any, x: Tensor, act: nn.Module | None = None, residual: Tenso
 def convolve(conv: Any, x: Tensor) -> Tensor:
     """A first convolution, or one of each channel by itself, by our kernels where these fit the case."""
     x, first = _rounded(x), _is_stem(conv)
-    if not _fits_conv(conv, x) or (first and x.requires_grad):  # there is no kernel for the gradient of a picture
+    if not _fits_conv(conv, x) or (
+        first and x.requires_grad
+    ):  # there is no kernel for the gradient of a picture
         plain: Tensor = type(conv).forward(conv, x)
         return plain
     from spml.model.kernels.depthwise import Depthwise
@@ -120,9 +135,16 @@ def _fits_conv(conv: Any, x: Tensor) -> bool:
 def _window(conv: Any, x: Tensor) -> Any:
     from spml.model.kernels.stem import Window
 
-    (side, _), (stride, _), sizes, zeros = conv.kernel_size, conv.stride, x.shape[2:], list(conv.padding)
+    (side, _), (stride, _), sizes, zeros = (
+        conv.kernel_size,
+        conv.stride,
+        x.shape[2:],
+        list(conv.padding),
+    )
     out = [(size + 2 * n - side) // stride + 1 for size, n in zip(sizes, zeros, strict=True)]
-    if type(conv) is not nn.Conv2d:  # as many zeros as make the outcome half as large, the odd one at the end
+    if (
+        type(conv) is not nn.Conv2d
+    ):  # as many zeros as make the outcome half as large, the odd one at the end
         out = [(size + 1) // 2 for size in sizes]
         zeros = [max(2 * (n - 1) + side - size, 0) // 2 for size, n in zip(sizes, out, strict=True)]
     return Window(side, stride, *zeros, *out)
@@ -132,7 +154,11 @@ def _is_plain(module: Any, *sides: int) -> bool:
     """A convolution without bias, its window one of these squares, with zeros around the picture."""
     from timm.layers.conv2d_same import Conv2dSame
 
-    if type(module) not in (nn.Conv2d, Conv2dSame) or module.bias is not None or isinstance(module.padding, str):
+    if (
+        type(module) not in (nn.Conv2d, Conv2dSame)
+        or module.bias is not None
+        or isinstance(module.padding, str)
+    ):
         return False
     square = module.kernel_size[0] == module.kernel_size[1] and module.kernel_size[0] in sides
     return square and module.dilation == (1, 1) and module.padding_mode == "zeros"
@@ -163,7 +189,9 @@ def _fits(norm: Any, x: Tensor, residual: Tensor | None) -> bool:
         and residual.shape == x.shape
         and residual.is_contiguous(memory_format=torch.channels_last)
     )
-    return bool(_runs_on(x.device) and whole and order and alike and norm.weight.dtype == torch.float32)
+    return bool(
+        _runs_on(x.device) and whole and order and alike and norm.weight.dtype == torch.float32
+    )
 
 
 def _runs_on(device: torch.device) -> bool:
@@ -174,7 +202,11 @@ def _is_norm_act(module: Any) -> bool:
     """timm's batch norm that has its activation inside."""
     from timm.layers.norm_act import BatchNormAct2d
 
-    return type(module) is BatchNormAct2d and type(module.drop) is nn.Identity and type(module.act) in ACTIVATIONS
+    return (
+        type(module) is BatchNormAct2d
+        and type(module.drop) is nn.Identity
+        and type(module.act) in ACTIVATIONS
+    )
 
 
 def _change_block(module: Any, change: Callable[[nn.Module, Callable[..., Tensor]], None]) -> None:

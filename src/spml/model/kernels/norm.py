@@ -12,33 +12,44 @@ from torch import Tensor
 
 ROWS, WIDE, WARPS = 64, 64, 4  # a tile: positions, channels, and the warps that work on it
 SUMMED, SUMMING = 64, 8  # positions of a tile and its warps where sums are kept over many tiles
-STAGES, PROGRAMS = 3, 264  # of such a loop: tiles loaded ahead, with the one in hand; and those that share it
+STAGES, PROGRAMS = (
+    3,
+    264,
+)  # of such a loop: tiles loaded ahead, with the one in hand; and those that share it
 GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
 BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # of no activation, ReLU and ReLU6
 
 
 @triton.jit(do_not_specialize=["share"])
-def _moments(x, parts, rows, channels, share, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+def _moments(
+    x, parts, rows, channels, share, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr
+):
     """Mean and sum of squared deviations of each program's rows. What is summed is measured from the first row."""
     p = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < channels
     start = p * share
     end = tl.minimum(start + share, rows)
-    shift = tl.load(x + start.to(tl.int64) * channels + c, mask=inside & (start < rows), other=0).to(tl.float32)
+    shift = tl.load(
+        x + start.to(tl.int64) * channels + c, mask=inside & (start < rows), other=0
+    ).to(tl.float32)
     first = tl.zeros((BM, BC), tl.float32)
     second = tl.zeros((BM, BC), tl.float32)
     for m in tl.range(start, end, BM, num_stages=STAGES):
         r = m + tl.arange(0, BM)
         mask = (r < end)[:, None] & inside[None, :]
-        value = tl.load(x + r[:, None].to(tl.int64) * channels + c[None, :], mask=mask, other=0).to(tl.float32)
+        value = tl.load(x + r[:, None].to(tl.int64) * channels + c[None, :], mask=mask, other=0).to(
+            tl.float32
+        )
         value = tl.where(mask, value - shift[None, :], 0.0)
         first += value
         second += value * value
     count = tl.maximum(end - start, 1).to(tl.float32)
     total = tl.sum(first, 0)
     tl.store(parts + (2 * p) * channels + c, shift + total / count, mask=inside)
-    tl.store(parts + (2 * p + 1) * channels + c, tl.sum(second, 0) - total * total / count, mask=inside)
+    tl.store(
+        parts + (2 * p + 1) * channels + c, tl.sum(second, 0) - total * total / count, mask=inside
+    )
 
 
 @triton.jit(do_not_specialize=["share", "programs"])
@@ -92,11 +103,15 @@ def _normalise(
     if KEPT:
         factor = 1 / tl.sqrt(factor + eps)
     factor *= tl.load(weight + c, mask=inside, other=0)
-    offset = tl.load(bias + c, mask=inside, other=0) - tl.load(mean + c, mask=inside, other=0) * factor
+    offset = (
+        tl.load(bias + c, mask=inside, other=0) - tl.load(mean + c, mask=inside, other=0) * factor
+    )
     z = tl.load(x + at, mask=mask, other=0).to(tl.float32) * factor[None, :] + offset[None, :]
     if ADD:
         z += tl.load(residual + at, mask=mask, other=0).to(tl.float32)
-    z = tl.maximum(z, low, propagate_nan=tl.PropagateNan.ALL)  # what is not a number stays so, and is seen
+    z = tl.maximum(
+        z, low, propagate_nan=tl.PropagateNan.ALL
+    )  # what is not a number stays so, and is seen
     z = tl.minimum(z, high, propagate_nan=tl.PropagateNan.ALL)
     tl.store(y + at, z.to(y.dtype.element_ty), mask=mask)
 
@@ -123,7 +138,10 @@ def _sums(
     inside = c < channels
     start = p * share
     end = tl.minimum(start + share, rows)
-    centre, factor = tl.load(mean + c, mask=inside, other=0), tl.load(scale + c, mask=inside, other=0)
+    centre, factor = (
+        tl.load(mean + c, mask=inside, other=0),
+        tl.load(scale + c, mask=inside, other=0),
+    )
     w, b = tl.load(weight + c, mask=inside, other=0), tl.load(bias + c, mask=inside, other=0)
     first = tl.zeros((BM, BC), tl.float32)
     second = tl.zeros((BM, BC), tl.float32)
@@ -163,7 +181,10 @@ def _backward(
     inside = c < channels
     mask = (r < rows)[:, None] & inside[None, :]
     at = r[:, None].to(tl.int64) * channels + c[None, :]
-    centre, factor = tl.load(mean + c, mask=inside, other=0), tl.load(scale + c, mask=inside, other=0)
+    centre, factor = (
+        tl.load(mean + c, mask=inside, other=0),
+        tl.load(scale + c, mask=inside, other=0),
+    )
     w, b = tl.load(weight + c, mask=inside, other=0), tl.load(bias + c, mask=inside, other=0)
     d, standard = _gradient(x, y, gradient, at, mask, centre, factor, w, b, low, high, ADD)
     if ADD:
@@ -237,7 +258,14 @@ class NormAct(torch.autograd.Function):
 
 
 def scored(
-    x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, act: int
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    eps: float,
+    act: int,
 ) -> Tensor:
     """The same by the statistics that are kept, without gradient."""
     y, add, channels = torch.empty_like(x), residual is not None, x.shape[1]
@@ -251,7 +279,11 @@ def scored(
 
 def compile_kernels(dtype: torch.dtype, device: torch.device | str) -> None:
     """Compile what most backbones need, by a small example; what has other shapes is compiled when it is met."""
-    x = torch.ones(2, WIDE, 16, 16, dtype=dtype, device=device).to(memory_format=torch.channels_last).requires_grad_()
+    x = (
+        torch.ones(2, WIDE, 16, 16, dtype=dtype, device=device)
+        .to(memory_format=torch.channels_last)
+        .requires_grad_()
+    )
     weight, bias, mean, var = (torch.ones(WIDE, device=device) for _ in range(4))
     for residual in (None, torch.ones_like(x)):
         tracked = torch.zeros((), dtype=torch.int64, device=device)

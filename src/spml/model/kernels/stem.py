@@ -48,7 +48,9 @@ def _stem(
 ):  # fmt: skip
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.arange(0, BN)
-    windows = _windows(x, r, rows, height, width, to_height, to_width, top, left, CHANNELS, SIDE, TAPS)
+    windows = _windows(
+        x, r, rows, height, width, to_height, to_width, top, left, CHANNELS, SIDE, TAPS
+    )
     k = tl.arange(0, TAPS)
     inside = (k < SIDE * SIDE * CHANNELS)[:, None] & (n < out)[None, :]
     factors = tl.load(taps + k[:, None] * out + n[None, :], mask=inside, other=0)
@@ -72,7 +74,9 @@ def _stem_weights(
         r = m + tl.arange(0, BM)
         at = r[:, None].to(tl.int64) * out + n[None, :]
         d = tl.load(gradient + at, mask=(r < end)[:, None] & (n < out)[None, :], other=0)
-        windows = _windows(x, r, end, height, width, to_height, to_width, top, left, CHANNELS, SIDE, TAPS)
+        windows = _windows(
+            x, r, end, height, width, to_height, to_width, top, left, CHANNELS, SIDE, TAPS
+        )
         total += tl.dot(tl.trans(windows), d, input_precision="ieee")
     tl.store(parts + (p * TAPS + k[:, None]) * BN + n[None, :], total)
 
@@ -106,7 +110,16 @@ class Stem(torch.autograd.Function):
         programs = triton.cdiv(rows, share)
         parts = x.new_empty(programs, TAPS, wide, dtype=torch.float32)
         _stem_weights[(programs,)](
-            x, gradient, parts, rows, out, *_sizes(x, window), share, **_how(x, window), BN=wide, num_warps=WARPS
+            x,
+            gradient,
+            parts,
+            rows,
+            out,
+            *_sizes(x, window),
+            share,
+            **_how(x, window),
+            BN=wide,
+            num_warps=WARPS,
         )
         _, channels, side, _ = weight.shape
         taps = parts.sum(0)[: side * side * channels, :out].view(side, side, channels, out)

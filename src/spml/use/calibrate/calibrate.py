@@ -122,7 +122,9 @@ def find(
         cuts = (logit(thresholds(sigmoid(slope * z + shift), aim, counts)) - shift) / slope
         moved = sigmoid(apply_lines(cuts[None], knots)[0])
         drawn.append({**measure(chances, counts), "threshold": moved})
-    return Found(evidence, knots, chosen, figures, intervals({**figures, "threshold": chosen}, drawn))
+    return Found(
+        evidence, knots, chosen, figures, intervals({**figures, "threshold": chosen}, drawn)
+    )
 
 
 def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
@@ -140,6 +142,9 @@ def _stored(run: Path) -> dict[str, Any]:
     except UserError:
         record = {}
     for name in ("before", "after"):
-        if not isinstance(record.get(name), dict) or set(record[name]) != {"thresholds", "calibration"}:
+        if not isinstance(record.get(name), dict) or set(record[name]) != {
+            "thresholds",
+            "calibration",
+        }:
             raise UserError(f"{run / FILE}: not written by spml calibrate; move it away")
     return record

@@ -51,7 +51,9 @@ class Evidence:
         return cls(scores.astype(np.float64), (labels == 1).astype(np.float64))
 
     @classmethod
-    def of_observed(cls, logits: Values, observed: Values, positives: float | None = None) -> Evidence:
+    def of_observed(
+        cls, logits: Values, observed: Values, positives: float | None = None
+    ) -> Evidence:
         """From labels 1, 0 (unknown) and -1; items without a positive are left out.
 
         Args:
@@ -63,9 +65,13 @@ class Evidence:
         fit = fit_draw(scores, labels, positives=positives)
         z, kept = scores[fit.rows].astype(np.float64), labels[fit.rows]
         found = draw(fit.logits(z), kept)
-        return cls(z, found.seen if positives is None else found.present, kept, fit, positives is not None)
+        return cls(
+            z, found.seen if positives is None else found.present, kept, fit, positives is not None
+        )
 
-    def resamples(self, seed: int, advance: Callable[[int, int], None] | None = None) -> Iterator[tuple[Array, Array]]:
+    def resamples(
+        self, seed: int, advance: Callable[[int, int], None] | None = None
+    ) -> Iterator[tuple[Array, Array]]:
         """How often each item counts, and the chances of its labels, resample by resample."""
         rng = np.random.default_rng(seed)
         items, times = len(self.logits), RESAMPLES if self.logits.size <= MANY else FEWER
@@ -97,7 +103,9 @@ class Measure:
         ranked = np.take_along_axis(logits, self.order, axis=0)
         places = np.broadcast_to(np.arange(len(logits))[:, None], logits.shape).copy()
         places[:-1][ranked[:-1] == ranked[1:]] = len(logits)
-        self.ends = np.minimum.accumulate(places[::-1], axis=0)[::-1]  # items with equal scores share one threshold
+        self.ends = np.minimum.accumulate(places[::-1], axis=0)[
+            ::-1
+        ]  # items with equal scores share one threshold
 
     def __call__(self, chances: Array, counts: Array) -> Figures:
         """Priors and average precision of each class and mAP; with tags also precision, recall and F1."""
@@ -105,18 +113,28 @@ class Measure:
         total = right.sum(axis=0)
         ranked = np.take_along_axis(right, self.order, axis=0)
         sums = np.take_along_axis(np.cumsum(ranked, axis=0), self.ends, axis=0)
-        taken = np.maximum(np.take_along_axis(np.cumsum(counts[self.order], axis=0), self.ends, axis=0), 1e-300)
-        own = 1 - np.take_along_axis(chances, self.order, axis=0)  # an item that counts as positive is one
+        taken = np.maximum(
+            np.take_along_axis(np.cumsum(counts[self.order], axis=0), self.ends, axis=0), 1e-300
+        )
+        own = 1 - np.take_along_axis(
+            chances, self.order, axis=0
+        )  # an item that counts as positive is one
         precision = np.minimum((sums + own) / taken, 1.0)
         ap = ratio((ranked * precision).sum(axis=0), total)
         found = {"prior": total / counts.sum(), "ap": ap, "map": np.array(ap.mean())}
         found["positives_per_item"] = np.array(total.sum() / counts.sum())
         if self.tagged is None:
             return found
-        hits, chosen = (right * self.tagged).sum(axis=0), (counts[:, None] * self.tagged).sum(axis=0)
+        hits, chosen = (
+            (right * self.tagged).sum(axis=0),
+            (counts[:, None] * self.tagged).sum(axis=0),
+        )
         found |= {"precision": ratio(hits, chosen), "recall": ratio(hits, total)}
         found["f1"] = ratio(2 * hits, chosen + total)
-        found["macro_precision"], found["macro_recall"] = found["precision"].mean(), found["recall"].mean()
+        found["macro_precision"], found["macro_recall"] = (
+            found["precision"].mean(),
+            found["recall"].mean(),
+        )
         found["macro_f1"] = found["f1"].mean()
         found["micro_precision"] = ratio(hits.sum(), chosen.sum())
         found["micro_recall"] = ratio(hits.sum(), total.sum())

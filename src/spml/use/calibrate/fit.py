@@ -31,7 +31,10 @@ def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
     slopes, shifts = straight(logits, chances)
     ends = np.array([logits.min(axis=0), logits.max(axis=0)])
     ends[1] = np.maximum(ends[1], ends[0] + 1)
-    knots = [[ends[:, c].tolist(), (slopes[c] * ends[:, c] + shifts[c]).tolist()] for c in range(logits.shape[1])]
+    knots = [
+        [ends[:, c].tolist(), (slopes[c] * ends[:, c] + shifts[c]).tolist()]
+        for c in range(logits.shape[1])
+    ]
     if shape == "isotonic":
         for c in range(logits.shape[1]):
             total = chances[:, c].sum()
@@ -45,8 +48,12 @@ def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
     from scipy.optimize import minimize
 
     classes = logits.shape[1]
-    pull = np.concatenate([[0.0, 0.0], np.full(classes, SHIFT_SD**-2), np.full(classes, SLOPE_SD**-2)])
-    pull[:2] = 1e-4  # so that classes that are told apart without error do not ask for an endless slope
+    pull = np.concatenate(
+        [[0.0, 0.0], np.full(classes, SHIFT_SD**-2), np.full(classes, SLOPE_SD**-2)]
+    )
+    pull[:2] = (
+        1e-4  # so that classes that are told apart without error do not ask for an endless slope
+    )
 
     def cost(x: Array) -> tuple[float, Array]:
         slopes = np.exp(x[0] + x[2 + classes :])
@@ -62,7 +69,9 @@ def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
     return np.exp(x[0] + x[2 + classes :]), x[1] + x[2 : 2 + classes]
 
 
-def straight_step(logits: Array, chances: Array, counts: Array, slopes: Array, shifts: Array) -> tuple[Array, Array]:
+def straight_step(
+    logits: Array, chances: Array, counts: Array, slopes: Array, shifts: Array
+) -> tuple[Array, Array]:
     """Slopes and shifts for other chances and weights of the items, by one Newton step of each class from those given.
 
     Args:
@@ -95,7 +104,10 @@ def _bent(logits: Array, chances: Array, slope: float) -> list[list[float]]:
         kept = np.unique(np.round(np.linspace(0, len(x) - 1, KNOTS)).astype(np.int64))
         x, p = x[kept], p[kept]
     y = np.log(p) - np.log1p(-p)
-    return [[float(x[0]) - 1, *x.tolist(), float(x[-1]) + 1], [float(y[0] - slope), *y.tolist(), float(y[-1] + slope)]]
+    return [
+        [float(x[0]) - 1, *x.tolist(), float(x[-1]) + 1],
+        [float(y[0] - slope), *y.tolist(), float(y[-1] + slope)],
+    ]
 
 
 def apply_lines(logits: Array, knots: Knots | None) -> Array:

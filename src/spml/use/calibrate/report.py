@@ -40,7 +40,9 @@ class Found:
     ends: dict[str, tuple[Array, Array]]
 
 
-def account(given: Validation, found: Found, before: ModelInfo, aim: Aim, positives: float | None) -> dict[str, Any]:
+def account(
+    given: Validation, found: Found, before: ModelInfo, aim: Aim, positives: float | None
+) -> dict[str, Any]:
     """Everything that was found, for people and for the report; `before` is the model as it was."""
     evidence, figures = found.evidence, {**found.figures, "threshold": found.thresholds}
     seen = (given.labels == 1).sum(axis=0)

@@ -34,7 +34,9 @@ class Aim:
         except ValueError:
             least = -1.0
         if name not in NAMES[1:] or not 0 < least < 1:
-            raise UserError(f"--aim {text}: write f1, precision=0.9 or recall=0.9, with a number between 0 and 1")
+            raise UserError(
+                f"--aim {text}: write f1, precision=0.9 or recall=0.9, with a number between 0 and 1"
+            )
         return cls(name, least)
 
 
@@ -56,7 +58,9 @@ def threshold(probabilities: Array, aim: Aim, weights: Array | None = None) -> f
     right, taken = np.cumsum(w * p), np.cumsum(w)
     told = p.astype(np.float32)
     lower = told[1:] < np.nextafter(told[:-1], np.float32(0))  # with room for a number between
-    last = np.append(lower, True) & (taken > 0)  # only where the next item scores lower can a line be drawn
+    last = np.append(lower, True) & (
+        taken > 0
+    )  # only where the next item scores lower can a line be drawn
     if aim.name == "f1":
         good = 2 * right / np.maximum(taken + right[-1], 1e-300)
         place = int(np.where(last, good, -1.0).argmax())

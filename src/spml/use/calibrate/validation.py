@@ -20,7 +20,12 @@ from spml.runs.record import fingerprint, other_data
 from spml.use.evaluate import not_validated_on, run_data
 
 Kind = Literal["observed", "complete"]
-NEEDED = ("data", "method", "epochs", "selection")  # in config.json, also of the card that speaks of what is found
+NEEDED = (
+    "data",
+    "method",
+    "epochs",
+    "selection",
+)  # in config.json, also of the card that speaks of what is found
 AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
 
 
@@ -71,29 +76,56 @@ def read_validation(
     else:
         rows, whole = stored["val_rows"], stored["observed"]
         if whole.ndim != 2 or whole.shape[1] != classes:
-            raise UserError(f"{run / 'observed.npz'} has labels of {whole.shape[-1]} classes, the model {classes}")
+            raise UserError(
+                f"{run / 'observed.npz'} has labels of {whole.shape[-1]} classes, the model {classes}"
+            )
         observed = whole[rows]
     if not len(rows):
-        raise UserError(f"{run} has no validation items, and scores of training items are no guide; train with some")
+        raise UserError(
+            f"{run} has no validation items, and scores of training items are no guide; train with some"
+        )
     name = f"val-{int(info.training.get('epoch') or 0):02d}.npz"
     scores = _arrays(run / "scores" / name, ("logits",))
     if scores is None:
-        logits, source = _computed(run, config, info, rows, root, batch_size), "computed with the model"
+        logits, source = (
+            _computed(run, config, info, rows, root, batch_size),
+            "computed with the model",
+        )
     else:
-        logits, source = scores["logits"].astype(np.float64), f"scores/{name} ({scores['logits'].dtype})"
+        logits, source = (
+            scores["logits"].astype(np.float64),
+            f"scores/{name} ({scores['logits'].dtype})",
+        )
     if logits.shape != (len(rows), classes):
-        raise UserError(f"{run / 'scores' / name}: {logits.shape} do not fit {len(rows)} items of {classes} classes")
-    chosen = observed.astype(np.int8) if kind == "observed" else _complete(run, config, info, rows, root, observed)
+        raise UserError(
+            f"{run / 'scores' / name}: {logits.shape} do not fit {len(rows)} items of {classes} classes"
+        )
+    chosen = (
+        observed.astype(np.int8)
+        if kind == "observed"
+        else _complete(run, config, info, rows, root, observed)
+    )
     return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), chosen, kind, source)
 
 
 def _complete(
-    run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, observed: Labels
+    run: Path,
+    config: dict[str, Any],
+    info: ModelInfo,
+    rows: Any,
+    root: Path | None,
+    observed: Labels,
 ) -> Labels:
-    stored = _arrays(run / "labels.npz", ("val_truth", "classes")) if config.get("selection") == "complete" else None
+    stored = (
+        _arrays(run / "labels.npz", ("val_truth", "classes"))
+        if config.get("selection") == "complete"
+        else None
+    )
     if stored is not None:
         if stored["classes"].tolist() != info.classes:
-            raise UserError(f"{run / 'labels.npz'} has other classes than the model; the folder mixes two runs")
+            raise UserError(
+                f"{run / 'labels.npz'} has other classes than the model; the folder mixes two runs"
+            )
         truth = stored["val_truth"].astype(np.int8)
     else:
         experiment = _data(run, "complete labels", config, info, root)
@@ -103,11 +135,15 @@ def _complete(
         if not np.array_equal(experiment.val_rows, rows) or (truth != observed)[known].any():
             raise not_validated_on(experiment)
     if truth.shape != (len(rows), len(info.classes)) or not truth.all():
-        raise UserError("these validation items have labels that are not known; give --labels observed")
+        raise UserError(
+            "these validation items have labels that are not known; give --labels observed"
+        )
     return truth
 
 
-def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int) -> Any:
+def _computed(
+    run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int
+) -> Any:
     """Logits through the model, from the data."""
     from spml.model import load_model
     from spml.train.evaluate import predict_logits
@@ -120,7 +156,13 @@ def _computed(run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, roo
 
 
 def _data(
-    run: Path, lacking: str, config: dict[str, Any], info: ModelInfo, root: Path | None, *, same: bool = False
+    run: Path,
+    lacking: str,
+    config: dict[str, Any],
+    info: ModelInfo,
+    root: Path | None,
+    *,
+    same: bool = False,
 ) -> Experiment:
     """The run's data, in place of what it lacks; `same` refuses data that have changed in anything."""
     try:
@@ -140,4 +182,6 @@ def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]] |
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); {AGAIN}") from error
+        raise UserError(
+            f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); {AGAIN}"
+        ) from error

@@ -107,9 +107,17 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         experiment = self._experiment(inputs.table(items, names, known), seed)
         settings = self._settings(experiment, seed)
-        if self.folder is not None and not self.overwrite and (Path(self.folder) / "config.json").exists():
-            raise UserError(f"{self.folder} already holds a run; give overwrite=True or another folder")
-        place = TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
+        if (
+            self.folder is not None
+            and not self.overwrite
+            and (Path(self.folder) / "config.json").exists()
+        ):
+            raise UserError(
+                f"{self.folder} already holds a run; give overwrite=True or another folder"
+            )
+        place = (
+            TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
+        )
         with TURN, place as parent, randomness.kept():
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
@@ -135,7 +143,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         feed = feed_for(rows, self.info_)
         device = self.device if self.device != "auto" else own_device()
         try:
-            logits: Probabilities = predict_logits(self.model_.to(device), feed, 4096 if features else 64, device)
+            logits: Probabilities = predict_logits(
+                self.model_.to(device), feed, 4096 if features else 64, device
+            )
         finally:
             self.model_.to("cpu")
         return logits
@@ -183,12 +193,20 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         if known.shape[0] < 2:
             raise DataError(f"n_samples = {known.shape[0]}; at least 2 are needed")
         if len(names) == 1 and known.counts(1)[0] == known.shape[0]:
-            raise DataError(f"y has one class, {names.item()!r}, in every item: nothing to tell apart; give 2 or more")
+            raise DataError(
+                f"y has one class, {names.item()!r}, in every item: nothing to tell apart; give 2 or more"
+            )
 
     def _thresholds(self, count: int) -> npt.NDArray[np.float32]:
         given = np.asarray(0.5 if self.thresholds is None else self.thresholds, np.float32)
-        if given.ndim > 1 or (given.ndim == 1 and len(given) != count) or not ((given >= 0) & (given <= 1)).all():
-            raise UserError(f"thresholds={self.thresholds!r}: give a probability, or one for each of {count} classes")
+        if (
+            given.ndim > 1
+            or (given.ndim == 1 and len(given) != count)
+            or not ((given >= 0) & (given <= 1)).all()
+        ):
+            raise UserError(
+                f"thresholds={self.thresholds!r}: give a probability, or one for each of {count} classes"
+            )
         return np.broadcast_to(given, (count,)).copy()
 
     def _experiment(self, observed: LabelTable, seed: int) -> Experiment:
@@ -215,7 +233,10 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             lr = lr or FEATURES_LR
         selection = self.selection or (None if len(experiment.val_rows) else "observed")
         return Settings(
-            **{name: getattr(self, name) for name in ("method", "backbone", "weights", "size", "epochs")},
+            **{
+                name: getattr(self, name)
+                for name in ("method", "backbone", "weights", "size", "epochs")
+            },
             batch_size=batch_size,
             lr=lr,
             selection=selection,  # type: ignore[arg-type]

@@ -30,16 +30,28 @@ def paths(items: Any) -> list[str] | None:
     if isinstance(items, (str, Path)):
         raise DataError(f"X is one path, {str(items)!r}; give a list of paths")
     given = np.asarray(items, object) if _is_list_of_text(items) else items
-    if isinstance(given, Sequence) or getattr(getattr(given, "dtype", None), "kind", None) not in ("U", "O", "T"):
+    if isinstance(given, Sequence) or getattr(getattr(given, "dtype", None), "kind", None) not in (
+        "U",
+        "O",
+        "T",
+    ):
         return None
     array = np.asarray(given)
-    if array.ndim != 1 or not len(array) or not all(isinstance(item, (str, Path)) for item in array):
+    if (
+        array.ndim != 1
+        or not len(array)
+        or not all(isinstance(item, (str, Path)) for item in array)
+    ):
         return None
     return [str(item) for item in array]
 
 
 def _is_list_of_text(items: Any) -> bool:
-    return isinstance(items, (list, tuple)) and bool(items) and all(isinstance(item, (str, Path)) for item in items)
+    return (
+        isinstance(items, (list, tuple))
+        and bool(items)
+        and all(isinstance(item, (str, Path)) for item in items)
+    )
 
 
 def pictures(items: Any) -> Array | None:
@@ -48,7 +60,9 @@ def pictures(items: Any) -> Array | None:
     if array is None or array.ndim != 4:
         return None
     if array.dtype != np.uint8 or 3 not in (array.shape[1], array.shape[3]) or not array.size:
-        raise DataError(f"X is {array.dtype} {array.shape}; pictures are uint8 (N, 3, H, W) or (N, H, W, 3)")
+        raise DataError(
+            f"X is {array.dtype} {array.shape}; pictures are uint8 (N, 3, H, W) or (N, H, W, 3)"
+        )
     return array if array.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(array, 3, 1))
 
 
@@ -109,7 +123,9 @@ def _order(columns: list[Any], classes: list[Any]) -> list[int]:
     if all(isinstance(name, str) for name in (*columns, *classes)) and len(columns) == len(classes):
         other = next(name for name in columns if name not in classes or columns.count(name) > 1)
         listed = ", ".join(map(repr, classes[:NAMED])) + ", …" * (len(classes) > NAMED)
-        raise DataError(f"y has a column {other!r}, which is not one of the classes ({listed}), each once; rename it")
+        raise DataError(
+            f"y has a column {other!r}, which is not one of the classes ({listed}), each once; rename it"
+        )
     return list(range(len(columns)))
 
 
@@ -127,7 +143,9 @@ def _from_sparse(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLa
     rows.sum_duplicates()
     legal = np.isin(rows.data, (-1, 0, 1))
     if not legal.all():
-        raise DataError(f"y holds {rows.data[~legal][0]}; only 1, 0 (unknown) and -1 (negative) are labels")
+        raise DataError(
+            f"y holds {rows.data[~legal][0]}; only 1, 0 (unknown) and -1 (negative) are labels"
+        )
     owners = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     order = np.lexsort((rows.indices, owners))
     entries = owners[order], rows.indices[order], rows.data[order].astype(np.int8)
@@ -144,13 +162,17 @@ def _from_lists(
     found = np.asarray(flat) if array is None else array
     for row, value in ((row, value) for row, values in enumerate(rows) for value in values):
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
-            raise DataError(f"Input y contains NaN, infinity or None in row {row}; no label at all is an empty list")
+            raise DataError(
+                f"Input y contains NaN, infinity or None in row {row}; no label at all is an empty list"
+            )
         if classes is None and isinstance(value, str) and "|" in value:
             raise DataError(
                 f"row {row} of y: {value!r} is several names joined by '|'; give a list of classes per item"
             )
         if isinstance(value, float) and value != int(value):
-            raise DataError(f"Unknown label type: continuous, {value} in row {row} of y; a class is a name or a number")
+            raise DataError(
+                f"Unknown label type: continuous, {value} in row {row} of y; a class is a name or a number"
+            )
     if len({isinstance(value, str) for value in flat}) > 1:
         raise DataError("y holds names and numbers; give classes of one kind")
     names = np.unique(found) if classes is None else np.asarray(list(classes))
@@ -159,11 +181,15 @@ def _from_lists(
     for row, values in enumerate(rows):
         for value in values:
             if value not in place:
-                raise DataError(f"row {row} of y: {value!r} is not among the {len(place)} classes; see classes=")
+                raise DataError(
+                    f"row {row} of y: {value!r} is not among the {len(place)} classes; see classes="
+                )
             entries.add((row, place[value]))
     where = np.array(sorted(entries), np.int64)
     ones = np.ones(len(where), np.int8)
-    return names, SparseLabels.from_entries(where[:, 0], where[:, 1], ones, (len(rows), len(names)), 0)
+    return names, SparseLabels.from_entries(
+        where[:, 0], where[:, 1], ones, (len(rows), len(names)), 0
+    )
 
 
 def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[Rows, Rows]:
@@ -173,13 +199,21 @@ def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[R
         train_rows, val_rows = np.arange(count), np.arange(0)
     else:
         if not 0 < fraction < 1:
-            raise UserError(f"validation={fraction} must be above 0 and below 1, or None to train on all rows")
+            raise UserError(
+                f"validation={fraction} must be above 0 and below 1, or None to train on all rows"
+            )
         train_rows, val_rows = split(count, max(fraction, 1 / count), seed)
         if unlabelled(known.take(val_rows)) or unlabelled(known.take(train_rows)):
-            split_in = f"{len(train_rows)} rows to train on and {len(val_rows)} to choose the epoch with"
-            raise DataError(f"of {split_in}, one part has no label; label more items, or give validation=None")
+            split_in = (
+                f"{len(train_rows)} rows to train on and {len(val_rows)} to choose the epoch with"
+            )
+            raise DataError(
+                f"of {split_in}, one part has no label; label more items, or give validation=None"
+            )
     if len(train_rows) < 2:
-        raise DataError(f"n_samples = {count} leaves {len(train_rows)} to train on; at least 2 are needed")
+        raise DataError(
+            f"n_samples = {count} leaves {len(train_rows)} to train on; at least 2 are needed"
+        )
     return train_rows, val_rows
 
 

@@ -44,10 +44,14 @@ def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
         x: uint8 pictures (B, 3, H, W), or floats in 0..255.
     """
     if x.ndim != 4:
-        raise UserError("this model takes feature vectors, which have no places to show; explain needs pictures")
+        raise UserError(
+            "this model takes feature vectors, which have no places to show; explain needs pictures"
+        )
     features = model.features(x)
     if features.ndim < 3:
-        raise UserError("this backbone gives one vector a picture and no feature map; class maps need a map")
+        raise UserError(
+            "this backbone gives one vector a picture and no feature map; class maps need a map"
+        )
     head, positions = model.head, model.positions(features)
     logits: Tensor = head(model.head_input(features))
     if isinstance(head, QueryHead):

@@ -97,7 +97,9 @@ def explain_worst(
         raise UserError(f"--worst must be above 0, not {count}")
     refuse_other(out, overwrite)  # before the work, not after it
     model, info = _pictures_model(run)
-    found = worst_mistakes(run, model, info, count, split, root, batch_size, on_error, note, advance)
+    found = worst_mistakes(
+        run, model, info, count, split, root, batch_size, on_error, note, advance
+    )
     if not found:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
     hint = f"The worst mistakes on {split}: tags the labels say are wrong, and labels that were missed. {_hint(model)}"
@@ -133,7 +135,14 @@ class _Explained:
         self.probabilities = calibrated.sigmoid().tolist()
         self.order = calibrated.argsort(descending=True, stable=True).tolist()
 
-    def add(self, page: Sheet, item: str, columns: Sequence[int], top: int, mistake: Mistake | None = None) -> None:
+    def add(
+        self,
+        page: Sheet,
+        item: str,
+        columns: Sequence[int],
+        top: int,
+        mistake: Mistake | None = None,
+    ) -> None:
         """Draw the maps of these classes, or of the most probable ones."""
         info, maps, full = self.info, [], full_colour(self.model, self.maps)
         drawing = page.begin(item)
@@ -142,7 +151,13 @@ class _Explained:
             name, said = info.classes[column], f"{self.probabilities[column]:.2f}"
             note = f"threshold {info.thresholds[column]:.2f}, map {rounded(values.min())} to {rounded(values.max())}"
             image = overlay(self.picture, values, full, name, said, note)
-            maps.append(Shown(drawing.save(image, name), f"{name} {said}, {note}", "" if writable(name) else name))
+            maps.append(
+                Shown(
+                    drawing.save(image, name),
+                    f"{name} {said}, {note}",
+                    "" if writable(name) else name,
+                )
+            )
         present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]
         said = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
         tags = f"tags: {said}" if said else "no class reaches its threshold"
@@ -153,11 +168,15 @@ class _Explained:
 def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
     model, info = load_model(run)
     if info.preprocessing["kind"] != "pictures":
-        raise UserError(f"{run}: a model of feature vectors, which have no places to show; explain needs pictures")
+        raise UserError(
+            f"{run}: a model of feature vectors, which have no places to show; explain needs pictures"
+        )
     return model.to(own_device()), info
 
 
-def _pictures(items: Iterable[Item], info: ModelInfo, on_error: OnError | None) -> Iterator[tuple[Item, _Picture]]:
+def _pictures(
+    items: Iterable[Item], info: ModelInfo, on_error: OnError | None
+) -> Iterator[tuple[Item, _Picture]]:
     size, upright = int(info.preprocessing["size"]), bool(info.preprocessing["upright"])
     for item in items:
         try:

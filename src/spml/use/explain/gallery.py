@@ -81,7 +81,9 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
     with replacing_folder(out) as beside:
         page = Sheet(beside)
         yield page
-        (beside / PAGE).write_text(_render(title, hint, page.entries), encoding="utf-8", errors="replace")
+        (beside / PAGE).write_text(
+            _render(title, hint, page.entries), encoding="utf-8", errors="replace"
+        )
 
 
 def refuse_other(out: Path, overwrite: bool) -> None:
@@ -90,7 +92,11 @@ def refuse_other(out: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UserError(f"{out} is already there; give --overwrite or another --out")
-    ours = out.is_dir() and not out.is_symlink() and all(f.suffix == ".png" or f.name == PAGE for f in held(out))
+    ours = (
+        out.is_dir()
+        and not out.is_symlink()
+        and all(f.suffix == ".png" or f.name == PAGE for f in held(out))
+    )
     if not ours or MARK not in _text(out / PAGE):
         raise UserError(f"{out} holds something else than maps written before; give another --out")
 
@@ -103,7 +109,10 @@ def _render(title: str, hint: str, entries: Sequence[Entry]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("spml.use"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     return environment.get_template("explain.html").render(title=title, hint=hint, entries=entries)
 

@@ -64,12 +64,16 @@ def worst_mistakes(
     no longer those of the run.
     """
     config = read_json(run / "config.json")
-    table, labels, _ = run_split(run_data(config, info.classes, root, note), split, str(config.get("selection")))
+    table, labels, _ = run_split(
+        run_data(config, info.classes, root, note), split, str(config.get("selection"))
+    )
     feed = feed_for(table, info)
     device, calibrate = next(model.parameters()).device, info.calibrate()
     calibrated = torch.zeros(labels.shape)
     known, read = np.zeros_like(labels), 0
-    for x, rows in feed.in_order(batch_size, None if on_error is None else lambda row, error: on_error(error)):
+    for x, rows in feed.in_order(
+        batch_size, None if on_error is None else lambda row, error: on_error(error)
+    ):
         with torch.inference_mode():
             calibrated[rows] = calibrate(model(x.to(device)).float().cpu())
         known[rows] = labels[rows]  # of the pictures that could be read
@@ -94,18 +98,27 @@ def worst_mistakes(
 
 
 def rank_mistakes(
-    logits: npt.NDArray[np.float32], tagged: npt.NDArray[np.bool_], labels: npt.NDArray[np.int8], count: int
+    logits: npt.NDArray[np.float32],
+    tagged: npt.NDArray[np.bool_],
+    labels: npt.NDArray[np.int8],
+    count: int,
 ) -> list[tuple[int, int]]:
     """Row and class of up to `count` mistakes: half wrong tags and half missed ones, if there are enough of both."""
     wrong = _largest(logits, tagged & (labels == -1), count)
     missed = _largest(-logits, ~tagged & (labels == 1), count)
     wrong = wrong[: max(count // 2, count - len(missed))]
     missed = missed[: count - len(wrong)]
-    turns = [(place, i, kind) for kind, found in enumerate((missed, wrong)) for i, place in enumerate(found)]
+    turns = [
+        (place, i, kind)
+        for kind, found in enumerate((missed, wrong))
+        for i, place in enumerate(found)
+    ]
     return [place for place, _, _ in sorted(turns, key=lambda turn: turn[1:])]
 
 
-def _largest(values: npt.NDArray[np.float32], where: npt.NDArray[np.bool_], count: int) -> list[tuple[int, int]]:
+def _largest(
+    values: npt.NDArray[np.float32], where: npt.NDArray[np.bool_], count: int
+) -> list[tuple[int, int]]:
     rows, columns = np.nonzero(where)
     order = np.argsort(-values[rows, columns], kind="stable")[:count]
     return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))

@@ -33,7 +33,9 @@ def shown(picture: Tensor) -> Tensor:
     return F.interpolate(picture[None], size=size, mode="bilinear", antialias=True)[0]
 
 
-def overlay(picture: Tensor, values: Tensor, full: float, name: str, said: str, note: str) -> Image.Image:
+def overlay(
+    picture: Tensor, values: Tensor, full: float, name: str, said: str, note: str
+) -> Image.Image:
     """The picture in grey with the map in colour over it, and a legend: name, note, and what the colours stand for.
 
     Args:

@@ -68,7 +68,9 @@ def export(run: Path, out: Path, format: Format = "onnx") -> float:
             raise
         except Exception as error:  # the exporters have many
             reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise UserError(f"{run}: {info.backbone} cannot be exported as {format} ({reason})") from error
+            raise UserError(
+                f"{run}: {info.backbone} cannot be exported as {format} ({reason})"
+            ) from error
         return verify(model, info, runs, out)
 
 
@@ -82,7 +84,9 @@ def metadata(info: ModelInfo) -> dict[str, Any]:
         "method": info.training.get("method"),
         "preprocessing": {
             **info.preprocessing,
-            "input": "uint8 (batch, height, width, 3), RGB" if pictures else "float32 (batch, features)",
+            "input": "uint8 (batch, height, width, 3), RGB"
+            if pictures
+            else "float32 (batch, features)",
             "inside": ["resize", "normalise"] if pictures else ["normalise"],
         },
         "spml": spml.__version__,
@@ -102,7 +106,9 @@ def _needed(name: str) -> None:
     try:
         importlib.import_module(name)
     except ImportError as error:
-        raise UserError(f"{name} is not installed, which ONNX needs; run: pip install 'spml[export]'") from error
+        raise UserError(
+            f"{name} is not installed, which ONNX needs; run: pip install 'spml[export]'"
+        ) from error
 
 
 def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:
@@ -111,7 +117,9 @@ def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:
 
     if not _takes_pictures(info):
         return torch.zeros(3, int(info.preprocessing["features"])), {0: Dim("batch")}
-    return torch.zeros(2, 61, 47, 3, dtype=torch.uint8), {place: Dim(name) for place, name in DIMENSIONS.items()}
+    return torch.zeros(2, 61, 47, 3, dtype=torch.uint8), {
+        place: Dim(name) for place, name in DIMENSIONS.items()
+    }
 
 
 def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
@@ -131,7 +139,9 @@ def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
     )
     assert program is not None
     proto = program.model_proto
-    onnx.helper.set_model_props(proto, {name: json.dumps(value) for name, value in metadata(info).items()})
+    onnx.helper.set_model_props(
+        proto, {name: json.dumps(value) for name, value in metadata(info).items()}
+    )
     onnx.save(proto, path)
     onnx.checker.check_model(path)
     options = onnxruntime.SessionOptions()
@@ -139,7 +149,9 @@ def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def run(inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(map(torch.from_numpy, session.run(OUTPUTS, {input_name(info): inputs.numpy()})))
+        return tuple(
+            map(torch.from_numpy, session.run(OUTPUTS, {input_name(info): inputs.numpy()}))
+        )
 
     return run
 

@@ -40,12 +40,19 @@ def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
             found = run(inputs)
         except Exception as error:  # whatever runs it has errors of its own
             reason = " ".join(str(error).split())[:200]
-            raise UserError(f"{out}: not written, as it does not run on {list(inputs.shape)} ({reason})") from error
+            raise UserError(
+                f"{out}: not written, as it does not run on {list(inputs.shape)} ({reason})"
+            ) from error
         size = logits.abs().clamp(min=1)
-        off = float(((found[0] - logits).abs() / size).max()), float((found[1] - probabilities).abs().max())
+        off = (
+            float(((found[0] - logits).abs() / size).max()),
+            float((found[1] - probabilities).abs().max()),
+        )
         if not max(off) <= TOLERANCE:
             amount = f"logits by {off[0]:.1e}, probabilities by {off[1]:.1e}"
-            raise UserError(f"{out}: not written, as it differs from the model ({amount}, allowed {TOLERANCE:.0e})")
+            raise UserError(
+                f"{out}: not written, as it differs from the model ({amount}, allowed {TOLERANCE:.0e})"
+            )
         worst = max(worst, off[1])
     return worst
 

@@ -19,7 +19,11 @@ from spml.model import ModelInfo
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 ARRAYS = (".npz", ".npy")
-MEANT = PICTURES | {".heic", ".heif", ".avif"}  # phones write these: they are said to be unreadable, not passed over
+MEANT = PICTURES | {
+    ".heic",
+    ".heif",
+    ".avif",
+}  # phones write these: they are said to be unreadable, not passed over
 STANDARD = "-"  # standard input, as an input
 SORTED = 65536  # names of a folder that are held in memory; a larger one is read several times
 PATH_LIMIT = 65536  # bytes of a path on standard input
@@ -78,7 +82,9 @@ class Inputs:
     ) -> None:
         self.given, self.null, self.on_error = [str(one) for one in given], null, on_error
         self.note: Note = note or (lambda text: None)
-        self.features: int | None = info.preprocessing["features"] if _takes_features(info) else None
+        self.features: int | None = (
+            info.preprocessing["features"] if _takes_features(info) else None
+        )
         self._linked: set[tuple[int, int]] = set()
         if not self.given:
             raise UserError("nothing to predict; give pictures, folders or a table")
@@ -94,12 +100,17 @@ class Inputs:
             except DataError as error:  # of the input as a whole
                 tell(error, self.on_error)
             except OSError as error:  # such as a name that is too long
-                tell(DataError(f"{one}: cannot be read ({error.strerror or error}); check the path"), self.on_error)
+                tell(
+                    DataError(f"{one}: cannot be read ({error.strerror or error}); check the path"),
+                    self.on_error,
+                )
 
     def _items(self, one: str) -> Iterator[Item]:
         path, suffix = Path(one), Path(one).suffix.lower()
         if one == STANDARD:
-            return (Item(text, Path(text)) for text in listed(cast(Source, sys.stdin.buffer), self.null))
+            return (
+                Item(text, Path(text)) for text in listed(cast(Source, sys.stdin.buffer), self.null)
+            )
         if path.is_dir():
             return self._folder(path)
         if suffix in ARRAYS:
@@ -133,7 +144,10 @@ class Inputs:
                 elif inner.is_dir():
                     yield from self._walk(inner, (*above, here))
         except OSError as error:
-            tell(DataError(f"{folder}: cannot be read ({error.strerror}); check its permissions"), self.on_error)
+            tell(
+                DataError(f"{folder}: cannot be read ({error.strerror}); check its permissions"),
+                self.on_error,
+            )
 
     def _table(self, path: Path) -> Iterator[Item]:
         seen: set[str] = set()
@@ -166,7 +180,9 @@ def sorted_names(folder: Path, most: int = SORTED) -> Iterator[str]:
     last = ""
     while True:
         with os.scandir(folder) as entries:
-            names = heapq.nsmallest(most, (e.name for e in entries if e.name > last and not e.name.startswith(".")))
+            names = heapq.nsmallest(
+                most, (e.name for e in entries if e.name > last and not e.name.startswith("."))
+            )
         yield from names
         if len(names) < most:
             return
@@ -185,6 +201,8 @@ def listed(stream: Source, null: bool = False) -> Iterator[str]:
                 yield text
         if len(rest) > PATH_LIMIT:
             ended = "NUL" if null else "a line end"
-            raise DataError(f"standard input: {PATH_LIMIT} bytes without {ended}; give one path a line, or use --null")
+            raise DataError(
+                f"standard input: {PATH_LIMIT} bytes without {ended}; give one path a line, or use --null"
+            )
     if text := os.fsdecode(rest if null else rest.rstrip(b"\r\n")):
         yield text

@@ -99,8 +99,13 @@ def predict(
                 raise UserError(f"{run}: {NOT_NUMBERS}")
             p = calibrated.sigmoid().numpy()
             shown = raw.sigmoid().numpy() if how.raw else p
-            tags = [[info.classes[i] for i in row] for row in rule.columns(calibrated.numpy(), p, shown, info)]
-            write(Predicted([item.name for item in group], tags, shown if how.probabilities else None))
+            tags = [
+                [info.classes[i] for i in row]
+                for row in rule.columns(calibrated.numpy(), p, shown, info)
+            ]
+            write(
+                Predicted([item.name for item in group], tags, shown if how.probabilities else None)
+            )
             written += len(group)
             if advance is not None:
                 advance(written)
@@ -128,7 +133,9 @@ def scorer(model: Classifier, info: ModelInfo, device: str) -> Callable[[Tensor]
             logits = model(x).float()
         except (RuntimeError, MemoryError) as error:
             if out_of_memory(error):
-                raise UserError(f"{device} has no room for {len(x)} items; give a smaller --batch-size") from error
+                raise UserError(
+                    f"{device} has no room for {len(x)} items; give a smaller --batch-size"
+                ) from error
             raise
         return torch.stack([logits, calibrate(logits)])
 

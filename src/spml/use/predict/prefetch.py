@@ -66,7 +66,11 @@ class Ahead:
             pending: deque[tuple[list[Item], Tensor, list[Future[Errors]]]] = deque()
             try:
                 while group := list(islice(source, self.batch_size)):
-                    if before is not None and self.size is not None and len(group) == self.batch_size:
+                    if (
+                        before is not None
+                        and self.size is not None
+                        and len(group) == self.batch_size
+                    ):
                         before((self.batch_size, 3, self.size, self.size))
                     before = None
                     pending.append((group, *self._begin(pool, group)))
@@ -81,10 +85,14 @@ class Ahead:
     def _threads(self) -> int:
         return self.threads or decoders()
 
-    def _begin(self, pool: ThreadPoolExecutor, group: list[Item]) -> tuple[Tensor, list[Future[Errors]]]:
+    def _begin(
+        self, pool: ThreadPoolExecutor, group: list[Item]
+    ) -> tuple[Tensor, list[Future[Errors]]]:
         if self.size is None:
             return torch.from_numpy(np.stack([item.x for item in group if item.x is not None])), []
-        pixels = torch.empty(len(group), self.size, self.size, 3, dtype=torch.uint8, pin_memory=self.pinned)
+        pixels = torch.empty(
+            len(group), self.size, self.size, 3, dtype=torch.uint8, pin_memory=self.pinned
+        )
         x = channels_first(pixels)
         part = max(1, min(IN_A_ROW, self.batch_size // self._threads))
         starts = range(0, len(group), part)
@@ -101,7 +109,9 @@ class Ahead:
                 picture = decode(item.path, self.size, upright=self.upright)
             else:
                 picture = resize(torch.from_numpy(np.ascontiguousarray(item.x)), self.size)
-            np.copyto(out.numpy(), picture.numpy())  # torch would share the copy among threads of its own
+            np.copyto(
+                out.numpy(), picture.numpy()
+            )  # torch would share the copy among threads of its own
         except DataError as error:
             wrong = DataError(f"{item.where}{error}")
             wrong.__cause__ = error.__cause__
@@ -109,7 +119,9 @@ class Ahead:
         return None
 
 
-def _good(group: list[Item], x: Tensor, filling: list[Future[Errors]], on_error: OnError | None) -> Iterator[Batch]:
+def _good(
+    group: list[Item], x: Tensor, filling: list[Future[Errors]], on_error: OnError | None
+) -> Iterator[Batch]:
     errors = [error for filled in filling for error in filled.result()]
     for error in errors:
         if error is not None:
@@ -131,7 +143,9 @@ def answers(
             result = score(x.to(device, non_blocking=True))
         done = None
         if result.is_cuda:
-            result = torch.empty_like(result, device="cpu", pin_memory=True).copy_(result, non_blocking=True)
+            result = torch.empty_like(result, device="cpu", pin_memory=True).copy_(
+                result, non_blocking=True
+            )
             done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # who waits for it leaves its core to a thread that decodes
             done.record()
         waiting.append((group, result, done))
@@ -141,7 +155,9 @@ def answers(
         yield _arrived(*waiting.popleft())
 
 
-def _arrived(group: list[Item], result: Tensor, done: torch.cuda.Event | None) -> tuple[list[Item], Tensor]:
+def _arrived(
+    group: list[Item], result: Tensor, done: torch.cuda.Event | None
+) -> tuple[list[Item], Tensor]:
     if done is not None:
         done.synchronize()
     return group, result

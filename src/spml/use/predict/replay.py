@@ -42,7 +42,10 @@ class Replayed:
     """
 
     def __init__(
-        self, score: Score, device: torch.device | str, record: Callable[[Score, Tensor], Score] = record
+        self,
+        score: Score,
+        device: torch.device | str,
+        record: Callable[[Score, Tensor], Score] = record,
     ) -> None:
         self.score, self.device, self.record = score, torch.device(device), record
         self.shape: torch.Size | None = None
@@ -52,8 +55,13 @@ class Replayed:
         """Record for pictures in batches of this shape, before threads that decode take Python for themselves."""
         if self.device.type != "cuda":
             return
-        with suppress(Exception), torch.inference_mode():  # a backbone that waits for the device, or no room
-            x = torch.zeros(*shape, dtype=torch.uint8, device=self.device).to(memory_format=torch.channels_last)
+        with (
+            suppress(Exception),
+            torch.inference_mode(),
+        ):  # a backbone that waits for the device, or no room
+            x = torch.zeros(*shape, dtype=torch.uint8, device=self.device).to(
+                memory_format=torch.channels_last
+            )
             self.fast, self.shape = self.record(self.score, x), x.shape
 
     def __call__(self, x: Tensor) -> Tensor:

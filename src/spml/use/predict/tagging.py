@@ -39,13 +39,19 @@ class Rule:
     def check(self, info: ModelInfo) -> None:
         """Raise UserError for what cannot be meant."""
         if self.top_k is not None and (self.given or self.at_least):
-            raise UserError("--top-k takes the place of thresholds; give it without --threshold and --at-least")
+            raise UserError(
+                "--top-k takes the place of thresholds; give it without --threshold and --at-least"
+            )
         for name, value in (("--top-k", self.top_k), ("--at-least", self.at_least)):
             least = 1 if name == "--top-k" else 0
             if value is not None and not least <= value <= len(info.classes):
-                raise UserError(f"{name} {value}: give {least} to {len(info.classes)}, the number of classes")
+                raise UserError(
+                    f"{name} {value}: give {least} to {len(info.classes)}, the number of classes"
+                )
 
-    def columns(self, logits: Values, probabilities: Values, shown: Values, info: ModelInfo) -> list[list[int]]:
+    def columns(
+        self, logits: Values, probabilities: Values, shown: Values, info: ModelInfo
+    ) -> list[list[int]]:
         """The classes of each row.
 
         Args:
@@ -62,7 +68,9 @@ class Rule:
         found = [np.flatnonzero(row).tolist() for row in chosen]
         if self.at_least:
             for row, best in zip(found, _highest(logits, 2 * self.at_least), strict=True):
-                row += [column for column in best if column not in row][: max(0, self.at_least - len(row))]
+                row += [column for column in best if column not in row][
+                    : max(0, self.at_least - len(row))
+                ]
         return found
 
 
@@ -93,14 +101,25 @@ def _from_file(path: Path, info: ModelInfo) -> Given:
             values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not JSON ({' '.join(str(error).split())})") from None
-    if isinstance(values, dict) and isinstance(values.get("classes"), list) and "thresholds" in values:
+    if (
+        isinstance(values, dict)
+        and isinstance(values.get("classes"), list)
+        and "thresholds" in values
+    ):
         names, numbers = values["classes"], values["thresholds"]  # as model.json has them
         if not isinstance(numbers, list) or len(names) != len(numbers):
-            raise UserError(f"{path}: thresholds must be a list with one number for each of the classes")
+            raise UserError(
+                f"{path}: thresholds must be a list with one number for each of the classes"
+            )
         values = dict(zip(map(str, names), numbers, strict=True))
     if not isinstance(values, dict):
-        raise UserError(f'{path}: must hold thresholds by class name, such as {{"{info.classes[0]}": 0.3}}')
-    return {class_column(name, info, str(path)): _number(value, f"{path}: {name}") for name, value in values.items()}
+        raise UserError(
+            f'{path}: must hold thresholds by class name, such as {{"{info.classes[0]}": 0.3}}'
+        )
+    return {
+        class_column(name, info, str(path)): _number(value, f"{path}: {name}")
+        for name, value in values.items()
+    }
 
 
 def class_column(name: str, info: ModelInfo, where: str) -> int:
@@ -116,7 +135,9 @@ def _number(value: Any, where: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if isinstance(value, bool) or not 0 <= number <= 1:
-        raise UserError(f"{where}: {value!r} is no probability; give a number from 0 to 1, NAME=NUMBER or FILE.json")
+        raise UserError(
+            f"{where}: {value!r} is no probability; give a number from 0 to 1, NAME=NUMBER or FILE.json"
+        )
     return number
 
 
@@ -134,9 +155,15 @@ def check_classes(classes: str | Path, info: ModelInfo) -> None:
     if names == info.classes:
         return
     if sorted(names) == sorted(info.classes):
-        raise UserError(f"{source}: the model has these classes in another order, {info.classes[0]!r} first")
+        raise UserError(
+            f"{source}: the model has these classes in another order, {info.classes[0]!r} first"
+        )
     for name in names:
         if name not in info.classes:
-            raise UserError(f"{source}: the model has no class {name!r}{suggestion(name, info.classes)}")
+            raise UserError(
+                f"{source}: the model has no class {name!r}{suggestion(name, info.classes)}"
+            )
     lacking = next(name for name in info.classes if name not in names)
-    raise UserError(f"{source}: {len(names)} classes, the model has {len(info.classes)}, such as {lacking!r}")
+    raise UserError(
+        f"{source}: {len(names)} classes, the model has {len(info.classes)}, such as {lacking!r}"
+    )

@@ -40,7 +40,9 @@ def format_of(out: Path, given: str | None = None) -> Format:
     for known in FORMATS:
         if named == known:
             if known == "parquet" and out == STANDARD:
-                raise UserError("Parquet cannot go to standard output; give --format csv or jsonl, or a file")
+                raise UserError(
+                    "Parquet cannot go to standard output; give --format csv or jsonl, or a file"
+                )
             return known
     kinds = ", ".join(f".{known}" for known in FORMATS)
     raise UserError(f"{out}: predictions are written as {kinds}; give such a name or --format")
@@ -59,7 +61,9 @@ def columns(classes: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def writing(out: Path, kind: Format, classes: Sequence[str], *, probabilities: bool = True) -> Iterator[Write]:
+def writing(
+    out: Path, kind: Format, classes: Sequence[str], *, probabilities: bool = True
+) -> Iterator[Write]:
     """What takes rows as they come; a file is there when the block has ended well, and only then.
 
     Args:
@@ -93,8 +97,12 @@ def _csv_lines(rows: Predicted, numbers: str) -> Iterator[str]:
     """One format for all numbers of a line takes half the time of a cell each, in which no picture can be decoded."""
     begun: list[str] = []
     writer = csv.writer(_Lines(begun))
-    writer.writerows([_text(name), "|".join(tags)] for name, tags in zip(rows.names, rows.tags, strict=True))
-    values = [()] * len(begun) if rows.probabilities is None else map(tuple, rows.probabilities.tolist())
+    writer.writerows(
+        [_text(name), "|".join(tags)] for name, tags in zip(rows.names, rows.tags, strict=True)
+    )
+    values = (
+        [()] * len(begun) if rows.probabilities is None else map(tuple, rows.probabilities.tolist())
+    )
     for line, value in zip(begun, values, strict=True):
         yield line.removesuffix("\r\n") + numbers % value
 
@@ -109,7 +117,11 @@ class _Lines(NamedTuple):
 
 
 def _json_lines(rows: Predicted, classes: Sequence[str]) -> Iterator[str]:
-    found = None if rows.probabilities is None else rows.probabilities.astype(np.float64).round(6).tolist()
+    found = (
+        None
+        if rows.probabilities is None
+        else rows.probabilities.astype(np.float64).round(6).tolist()
+    )
     for i, (name, tags) in enumerate(zip(rows.names, rows.tags, strict=True)):
         line: dict[str, object] = {"image": _text(name), "tags": list(tags)}
         if found is not None:
@@ -123,7 +135,9 @@ def _parquet(out: Path, names: Sequence[str]) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema([(n, pa.string()) for n in OF_PREDICTIONS] + [(n, pa.float32()) for n in names])
+    schema = pa.schema(
+        [(n, pa.string()) for n in OF_PREDICTIONS] + [(n, pa.float32()) for n in names]
+    )
     most = max(1, GROUP // (len(names) + len(OF_PREDICTIONS)))
     waiting: list[pa.Table] = []
     with replacing(out) as beside, pq.ParquetWriter(beside, schema) as file:
@@ -134,7 +148,9 @@ def _parquet(out: Path, names: Sequence[str]) -> Iterator[Write]:
                 waiting.clear()
 
         def write(rows: Predicted) -> None:
-            values = [] if rows.probabilities is None else list(rows.probabilities.T.astype(np.float32))
+            values = (
+                [] if rows.probabilities is None else list(rows.probabilities.T.astype(np.float32))
+            )
             tags = ["|".join(one) for one in rows.tags]
             waiting.append(pa.table([list(map(_text, rows.names)), tags, *values], schema=schema))
             if sum(len(table) for table in waiting) >= most:

@@ -23,9 +23,27 @@ from spml.use.predict.inputs import Note
 from spml.use.review.merge import with_answers
 
 HEADER = ["image", "class", "answer"]
-NAMED = ("method", "backbone", "size", "epochs", "batch-size", "lr")  # options whose defaults depend on the data
+NAMED = (
+    "method",
+    "backbone",
+    "size",
+    "epochs",
+    "batch-size",
+    "lr",
+)  # options whose defaults depend on the data
 OF_THE_DATA = ("root", "labels", "val", "test", "observe", "classes", "selection", "out")
-VALUES = {"1": 1, "1.0": 1, "yes": 1, "y": 1, "true": 1, "-1": -1, "-1.0": -1, "no": -1, "n": -1, "false": -1}
+VALUES = {
+    "1": 1,
+    "1.0": 1,
+    "yes": 1,
+    "y": 1,
+    "true": 1,
+    "-1": -1,
+    "-1.0": -1,
+    "no": -1,
+    "n": -1,
+    "false": -1,
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +66,12 @@ class Merged:
 
 
 def merge(
-    run: Path, answers: Path, out: Path | None = None, *, root: Path | None = None, note: Note | None = None
+    run: Path,
+    answers: Path,
+    out: Path | None = None,
+    *,
+    root: Path | None = None,
+    note: Note | None = None,
 ) -> Merged:
     """Write a new file of labels: those the run was trained with, and the answers.
 
@@ -67,19 +90,25 @@ def merge(
     out = answers.with_name(f"labels{suffix}") if out is None else out
     if out.suffix.lower() != suffix:
         kind = "picture files" if table.x is None else "arrays"
-        raise UserError(f"{out}: {experiment.name} holds {kind}, whose labels are written as {suffix}")
+        raise UserError(
+            f"{out}: {experiment.name} holds {kind}, whose labels are written as {suffix}"
+        )
     names = out.with_name(f"{out.stem}.classes.txt")
     for path in (out, names):
         if os.path.lexists(path):
             raise UserError(f"{path} is already there; give another --out")
     found = read_answers(answers, table)
     rows, columns, values = (np.array(part, np.int64) for part in zip(*found, strict=True))
-    before = np.array([table.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)])
+    before = np.array(
+        [table.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)]
+    )
     labels = with_answers(table.sparse, rows, columns, values)
     splits = np.full(len(table), "train", dtype="<U5")
     splits[experiment.val_rows] = "val"
     told = root or config.get("root") or config.get("classes") or config["labels"] != "observed"
-    own = None if told else config.get("test")  # a file of its own that tells all by itself stays the file that it is
+    own = (
+        None if told else config.get("test")
+    )  # a file of its own that tells all by itself stays the file that it is
     test = None if own else experiment.test
     words = [str(out)]
     if table.x is None:
@@ -103,7 +132,9 @@ def training_words(config: dict[str, Any]) -> list[str]:
         flag, value = told.pop(0), [] if not told or told[0].startswith("--") else [told.pop(0)]
         given += [] if flag.removeprefix("--") in (*OF_THE_DATA, *NAMED) else [flag, *value]
     named = [(name, config.get(name.replace("-", "_"))) for name in NAMED]
-    return [word for name, value in named if value is not None for word in (f"--{name}", str(value))] + given
+    return [
+        word for name, value in named if value is not None for word in (f"--{name}", str(value))
+    ] + given
 
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
@@ -120,7 +151,9 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
         header = [cell.strip().lower() for cell in next(filter(any, reader), [])]
         if any(header.count(name) != 1 for name in HEADER):
             found = ",".join(header) or "none"
-            raise DataError(f"{path}, line {reader.line_num or 1}: the columns are {found}; give {','.join(HEADER)}")
+            raise DataError(
+                f"{path}, line {reader.line_num or 1}: the columns are {found}; give {','.join(HEADER)}"
+            )
         places = [header.index(name) for name in HEADER]
         start = reader.line_num + 1
         for cells in reader:
@@ -129,22 +162,30 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
-                raise DataError(f"{where}{len(cells)} cells, the header has {len(header)}; is the line whole?")
+                raise DataError(
+                    f"{where}{len(cells)} cells, the header has {len(header)}; is the line whole?"
+                )
             image, name, said = (cells[place] for place in places)
             name, said = name.strip(), said.strip()
             if not said:  # not answered yet
                 continue
             if image not in rows:
-                raise DataError(f"{where}{image!r} is not in the run's train list; is it the answers of another run?")
+                raise DataError(
+                    f"{where}{image!r} is not in the run's train list; is it the answers of another run?"
+                )
             if image in twice:
-                raise DataError(f"{where}{image!r} names several items; give each a name of its own")
+                raise DataError(
+                    f"{where}{image!r} names several items; give each a name of its own"
+                )
             if name not in columns:
                 raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
             if said.lower() not in VALUES:
                 raise DataError(f"{where}{said!r} is no answer; write 1 for yes or -1 for no")
             _add(seen, (rows[image], columns[name]), VALUES[said.lower()], line, where, table)
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}; check the quotes of this row") from None
+        raise DataError(
+            f"{path}, line {reader.line_num}: {error}; check the quotes of this row"
+        ) from None
     if not seen:
         raise DataError(f"{path}: no answers; nothing was written")
     return [(row, column, value) for (row, column), (value, _) in seen.items()]
@@ -163,15 +204,21 @@ def _add(
     pair = f"{table.classes[entry[1]]!r} of {table.items[entry[0]]!r}"
     if entry in seen and seen[entry][0] != value:
         earlier, at = seen[entry]
-        raise DataError(f"{where}{pair} is {said[value]}, but {said[earlier]} in line {at}; keep one of the two")
+        raise DataError(
+            f"{where}{pair} is {said[value]}, but {said[earlier]} in line {at}; keep one of the two"
+        )
     known = int(table.rows([entry[0]])[0, entry[1]])
     if known not in (0, value):
         label = "positive" if known == 1 else "negative"
-        raise DataError(f"{where}{pair} is {said[value]}, but it is a known {label}; mend the label or the answer")
+        raise DataError(
+            f"{where}{pair} is {said[value]}, but it is a known {label}; mend the label or the answer"
+        )
     seen.setdefault(entry, (value, line))
 
 
-def _write_csv(out: Path, table: LabelTable, splits: list[str], test: LabelTable | None) -> list[str]:
+def _write_csv(
+    out: Path, table: LabelTable, splits: list[str], test: LabelTable | None
+) -> list[str]:
     """image,label,negative,split with paths that hold from the file's folder; gives the classes a reader will find."""
     met: set[str] = set()
     ways: dict[Path, Path] = {}
@@ -183,10 +230,13 @@ def _write_csv(out: Path, table: LabelTable, splits: list[str], test: LabelTable
                 assert part is not None
                 labels = part.rows([row])[0]
                 there, absent = (
-                    [part.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
+                    [part.classes[i] for i in np.flatnonzero(labels == value).tolist()]
+                    for value in (1, -1)
                 )
                 met.update(there, absent)
-                writer.writerow([_place(part, row, out, ways), "|".join(there), "|".join(absent), split])
+                writer.writerow(
+                    [_place(part, row, out, ways), "|".join(there), "|".join(absent), split]
+                )
     return sorted(met)
 
 

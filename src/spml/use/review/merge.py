@@ -23,7 +23,11 @@ def with_answers(
     row = np.concatenate([known, np.asarray(rows, np.int64)])
     column = np.concatenate([labels.indices, np.asarray(columns, np.int64)])
     value = np.concatenate([labels.values, np.asarray(values, np.int8)])
-    order = np.lexsort((column, row))  # stable: of an entry that is there twice, the answer comes last
+    order = np.lexsort(
+        (column, row)
+    )  # stable: of an entry that is there twice, the answer comes last
     keys = row[order] * labels.num_classes + column[order]
     order = order[np.append(np.diff(keys) != 0, True)[: len(order)]]
-    return SparseLabels.from_entries(row[order], column[order], value[order], labels.shape, labels.fill)
+    return SparseLabels.from_entries(
+        row[order], column[order], value[order], labels.shape, labels.fill
+    )

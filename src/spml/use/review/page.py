@@ -88,7 +88,9 @@ def draw(
                 values = heat[cards[i].suggestion.column]
                 _map_image(values, full_colour(model, values[None])).save(folder / file)
             shown = f"{folder.name}/{name}"
-            drawn[i] = replace(cards[i], picture=shown, map=file and f"{folder.name}/{file}", size=image.size)
+            drawn[i] = replace(
+                cards[i], picture=shown, map=file and f"{folder.name}/{file}", size=image.size
+            )
         if advance is not None:
             advance("drawing", done, len(by_row))
     return drawn
@@ -111,13 +113,21 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
         }
         for card in cards
     ]
-    key = hashlib.sha256("\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace"))
+    key = hashlib.sha256(
+        "\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace")
+    )
     shown = EVIDENCE if is_evidence(model) else ATTENTION
     maps = (
-        f"Heat maps are {shown}. Full colour is the highest value of each." if any(card.map for card in cards) else ""
+        f"Heat maps are {shown}. Full colour is the highest value of each."
+        if any(card.map for card in cards)
+        else ""
     )
-    environment = Environment(loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template("review.html").render(title=title, cards=data, key=key.hexdigest()[:16], maps=maps)
+    environment = Environment(
+        loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("review.html").render(
+        title=title, cards=data, key=key.hexdigest()[:16], maps=maps
+    )
 
 
 def _picture(table: LabelTable, row: int, *, upright: bool) -> Tensor:

@@ -39,7 +39,9 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
     different things in different classes. The share of a class that is observed puts them on one scale. Known negatives
     count as not observed. Half a positive is added to each class, so that one without any has a shift.
     """
-    wanted = np.linspace(0, len(logits) - 1, min(len(logits), max(1, SAMPLE // logits.shape[1]))).astype(np.int64)
+    wanted = np.linspace(
+        0, len(logits) - 1, min(len(logits), max(1, SAMPLE // logits.shape[1]))
+    ).astype(np.int64)
     x, seen = logits[wanted].astype(np.float64), observed[wanted] == 1
     unit = float(x.std()) or 1.0
     x = np.clip((x - x.mean(axis=0)) / unit, -50, 50)
@@ -49,7 +51,11 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
         p = 1 / (1 + np.exp(-np.clip(slope * x + shifts, -40, 40)))
         weight = p * (1 - p) + 1e-12
         # the slope's own equation once each class's shift has followed it
-        rest, mass, moment = len(x) * share - p.sum(axis=0), weight.sum(axis=0), (weight * x).sum(axis=0)
+        rest, mass, moment = (
+            len(x) * share - p.sum(axis=0),
+            weight.sum(axis=0),
+            (weight * x).sum(axis=0),
+        )
         gradient = ((seen - p) * x).sum() - (moment * rest / mass).sum()
         curvature = (weight * x * x).sum() - (moment**2 / mass).sum()
         step = float(np.clip(gradient / max(curvature, 1e-9), -1, 1))
@@ -58,7 +64,9 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
         done, slope = abs(moved - slope) < 1e-7 and np.abs(rest).max() < 1e-6 * len(x), moved
         if done:
             break
-    return Scale(slope / unit, shifts - slope / unit * logits[wanted].mean(axis=0, dtype=np.float64))
+    return Scale(
+        slope / unit, shifts - slope / unit * logits[wanted].mean(axis=0, dtype=np.float64)
+    )
 
 
 def likeliest(
@@ -80,7 +88,9 @@ def likeliest(
         columns: of these classes alone.
         per_class: at most so many of each class.
     """
-    wanted = np.arange(logits.shape[1]) if columns is None else np.unique(np.asarray(columns, np.int64))
+    wanted = (
+        np.arange(logits.shape[1]) if columns is None else np.unique(np.asarray(columns, np.int64))
+    )
     rows, classes, scores = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     for start in range(0, len(logits), ROWS):
         part = slice(start, start + ROWS)
@@ -101,5 +111,7 @@ def _position(classes: Numbers) -> Numbers:
     order = np.argsort(classes, kind="stable")
     begins = np.flatnonzero(np.diff(classes[order], prepend=-1))
     position = np.empty(len(classes), np.int64)
-    position[order] = np.arange(len(classes)) - np.repeat(begins, np.diff(begins, append=len(classes)))
+    position[order] = np.arange(len(classes)) - np.repeat(
+        begins, np.diff(begins, append=len(classes))
+    )
     return position

@@ -95,7 +95,11 @@ def review(
         note: told where the data are no longer those of the run, which are looked at all the same.
         advance: told what is done, how much of it, and of how much.
     """
-    for flag, value in (("--count", count), ("--per-class", per_class), ("--batch-size", batch_size)):
+    for flag, value in (
+        ("--count", count),
+        ("--per-class", per_class),
+        ("--batch-size", batch_size),
+    ):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
     _refuse(out, overwrite)
@@ -127,17 +131,28 @@ def review(
 
 
 def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Card:
-    return Card(rank, table.items[one.row], info.classes[one.column], one.probability, _known(table, one.row), one)
+    return Card(
+        rank,
+        table.items[one.row],
+        info.classes[one.column],
+        one.probability,
+        _known(table, one.row),
+        one,
+    )
 
 
 def _known(table: LabelTable, row: int) -> list[str]:
     """What is observed of an item: names of its positives, then of its known negatives with "not" before."""
     labels = table.rows([row])[0]
-    there, absent = ([table.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1))
+    there, absent = (
+        [table.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
+    )
     return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
 
 
-def _write_table(path: Path, table: LabelTable, found: Sequence[Suggestion], info: ModelInfo) -> None:
+def _write_table(
+    path: Path, table: LabelTable, found: Sequence[Suggestion], info: ModelInfo
+) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
@@ -145,7 +160,16 @@ def _write_table(path: Path, table: LabelTable, found: Sequence[Suggestion], inf
             positives = np.flatnonzero(table.rows([one.row])[0] == 1).tolist()
             known = "|".join(info.classes[i] for i in positives)
             name = info.classes[one.column]
-            rows.writerow([rank, table.items[one.row], name, f"{one.probability:.6f}", f"{one.score:.4f}", known])
+            rows.writerow(
+                [
+                    rank,
+                    table.items[one.row],
+                    name,
+                    f"{one.probability:.6f}",
+                    f"{one.score:.4f}",
+                    known,
+                ]
+            )
 
 
 def _refuse(out: Path, overwrite: bool) -> None:
@@ -154,8 +178,18 @@ def _refuse(out: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UserError(f"{out} is already there; give --overwrite or another --out")
-    others = [p.name for p in held(out) if p.name not in (TABLE, PAGE, PICTURES)] if out.is_dir() else [out.name]
+    others = (
+        [p.name for p in held(out) if p.name not in (TABLE, PAGE, PICTURES)]
+        if out.is_dir()
+        else [out.name]
+    )
     page = out / PAGE
-    if others or not page.is_file() or MARK not in page.read_text(encoding="utf-8", errors="replace"):
+    if (
+        others
+        or not page.is_file()
+        or MARK not in page.read_text(encoding="utf-8", errors="replace")
+    ):
         what = f" ({others[0]})" if others else ""
-        raise UserError(f"{out} holds something else than a review{what}; move it away, or give another --out")
+        raise UserError(
+            f"{out} holds something else than a review{what}; move it away, or give another --out"
+        )

@@ -67,8 +67,12 @@ def suggest(
         raise none_read(len(table))
     observed: Labels = table.labels
     scale = fit_scale(logits[read], observed[read])
-    observed = np.where(read[:, None], observed, np.int8(1))  # what could not be read is not asked about
-    rows, found = likeliest(scale, np.nan_to_num(logits), observed, count, columns=columns, per_class=per_class)
+    observed = np.where(
+        read[:, None], observed, np.int8(1)
+    )  # what could not be read is not asked about
+    rows, found = likeliest(
+        scale, np.nan_to_num(logits), observed, count, columns=columns, per_class=per_class
+    )
     calibrated = info.calibrate()(torch.from_numpy(logits[rows]))
     probabilities = calibrated.sigmoid().numpy()
     scores = scale(logits[rows])
@@ -91,7 +95,9 @@ def score(
     """Logits of all items; those of a picture that cannot be read are NaN."""
     size = len(table), len(info.classes)
     if size[0] * size[1] > DENSE_LIMIT:
-        raise UserError(f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; give --split val")
+        raise UserError(
+            f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; give --split val"
+        )
     logits = np.full(size, np.nan, np.float32)
     feed = feed_for(table, info, cache)
     device = next(model.parameters()).device

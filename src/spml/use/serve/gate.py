@@ -14,8 +14,21 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OURS = ("/api/predict", "/api/model")
 JOIN = "/gradio_api/queue/join"
-PAGE = ("/", "/config", "/theme.css", "/favicon.ico", "/gradio_api/startup-events", "/gradio_api/queue/data", JOIN)
-PARTS = ("/assets/", "/static/", "/svelte/", "/gradio_api/heartbeat/")  # files of the gradio package, and a pulse
+PAGE = (
+    "/",
+    "/config",
+    "/theme.css",
+    "/favicon.ico",
+    "/gradio_api/startup-events",
+    "/gradio_api/queue/data",
+    JOIN,
+)
+PARTS = (
+    "/assets/",
+    "/static/",
+    "/svelte/",
+    "/gradio_api/heartbeat/",
+)  # files of the gradio package, and a pulse
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 ROOM = 65536  # bytes of a request beside the picture
 
@@ -46,15 +59,23 @@ class Gate:
             return None  # which closes a web socket
         path, headers = scope["path"], {name.lower(): value for name, value in scope["headers"]}
         if self.hosts is not None and _host(headers.get(b"host", b"")) not in self.hosts:
-            return await _refuse(send, 403, "this page is for this machine alone; see spml serve --host")
-        if (path not in (*OURS, *PAGE) and not path.startswith(PARTS)) or ".." in path or "\\" in path:
+            return await _refuse(
+                send, 403, "this page is for this machine alone; see spml serve --host"
+            )
+        if (
+            (path not in (*OURS, *PAGE) and not path.startswith(PARTS))
+            or ".." in path
+            or "\\" in path
+        ):
             return await _refuse(send, 404, "there is nothing here")
         posted = path in (OURS[0], JOIN)
         if scope["method"] != "POST" if posted else scope["method"] not in ("GET", "HEAD"):
             return await _refuse(send, 405, "this cannot be done here")
         body = await _read(receive, headers, self.limits.get(path, self.limit))
         if body is None:
-            return await _refuse(send, 413, "the file is above the limit of this server; send a smaller one")
+            return await _refuse(
+                send, 413, "the file is above the limit of this server; send a smaller one"
+            )
         if path == JOIN and not _is_plain(body):
             return await _refuse(send, 400, "pictures are sent as data, not as files")
         return await self.application(scope, _replay(body, receive), send)
@@ -101,7 +122,9 @@ def _is_plain(body: bytes) -> bool:
         given = json.loads(body)["data"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
-    return isinstance(given, list) and all(item is None or isinstance(item, (str, int, float)) for item in given)
+    return isinstance(given, list) and all(
+        item is None or isinstance(item, (str, int, float)) for item in given
+    )
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

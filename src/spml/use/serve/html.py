@@ -104,7 +104,9 @@ CSS = """
 """
 
 
-def bars(classes: Sequence[str], probabilities: Sequence[float], thresholds: Sequence[float]) -> str:
+def bars(
+    classes: Sequence[str], probabilities: Sequence[float], thresholds: Sequence[float]
+) -> str:
     """Classes at or above their thresholds, then the nearest below; each with its threshold as a line."""
     order = sorted(range(len(classes)), key=lambda i: -probabilities[i])
     present = [i for i in order if probabilities[i] >= thresholds[i]]
@@ -127,7 +129,9 @@ def bars(classes: Sequence[str], probabilities: Sequence[float], thresholds: Seq
 def pictures(view: str, heat: str, name: str, meaning: str) -> str:
     """The picture and a class's map, side by side."""
     shown = f'<img src="{view}" alt="the picture"><img id="spml-heat" src="{heat}" alt="map of {escape(name)}">'
-    return f'<div class="spml-pictures">{shown}</div><p class="spml-note">Map: {escape(meaning)}.</p>'
+    return (
+        f'<div class="spml-pictures">{shown}</div><p class="spml-note">Map: {escape(meaning)}.</p>'
+    )
 
 
 def problem(text: str) -> str:
@@ -140,7 +144,11 @@ def table(rows: Sequence[tuple[str, list[str], str | None]], link: str) -> str:
     cells = []
     for name, tags, error in rows:
         chips = "".join(f'<span class="spml-tag">{escape(tag)}</span>' for tag in tags)
-        said = problem(error) if error else chips or '<span class="spml-note">no class reaches its threshold</span>'
+        said = (
+            problem(error)
+            if error
+            else chips or '<span class="spml-note">no class reaches its threshold</span>'
+        )
         cells.append(f"<tr><td>{escape(name)}</td><td>{said}</td></tr>")
     head = "<tr><th>picture</th><th>tags</th></tr>"
     return f'{link}<table class="spml-table">{head}{"".join(cells)}</table>'

@@ -27,7 +27,9 @@ SYSTEM = ["system-ui", "sans-serif"]  # no font is fetched from anywhere
 
 def theme() -> Any:
     """Gradio's own, with fonts that are there."""
-    return gr.themes.Default(primary_hue="emerald", font=SYSTEM, font_mono=["ui-monospace", "monospace"])
+    return gr.themes.Default(
+        primary_hue="emerald", font=SYSTEM, font_mono=["ui-monospace", "monospace"]
+    )
 
 
 def page(tagger: Tagger) -> Any:
@@ -65,20 +67,34 @@ class _OnePicture:
         seen, cuts = gr.State(None), gr.State(list(own))
         with gr.Row():
             with gr.Column(scale=5):
-                drop = _drop(tagger, html.ONE, "Drop a picture here, or click to choose one", many=False)
-                chosen = gr.Dropdown(list(self.classes), label="Map of class", value=self.classes[0])
+                drop = _drop(
+                    tagger, html.ONE, "Drop a picture here, or click to choose one", many=False
+                )
+                chosen = gr.Dropdown(
+                    list(self.classes), label="Map of class", value=self.classes[0]
+                )
                 shown = gr.HTML()
             with gr.Column(scale=4):
                 found = gr.HTML("<p class='spml-note'>No picture yet.</p>", js_on_load=html.PICK)
-                shift = gr.Slider(-1, 1, 0, step=0.01, label="Move all thresholds by", elem_id="spml-shift")
+                shift = gr.Slider(
+                    -1, 1, 0, step=0.01, label="Move all thresholds by", elem_id="spml-shift"
+                )
                 few = len(self.classes) <= SLIDERS
                 with gr.Accordion("Threshold of each class", open=False):
                     sliders = self._sliders(own, few)
                 reset = gr.Button("Back to the thresholds of the model", size="sm")
         drop.submit(self.see, [cuts, shift], [seen, found, shown, chosen], api_visibility="private")
-        chosen.input(self.heat, [seen, chosen], [shown], api_visibility="private", show_progress="hidden")
-        found.select(self.pick, [seen], [chosen, shown], api_visibility="private", show_progress="hidden")
-        how: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "trigger_mode": "always_last"}
+        chosen.input(
+            self.heat, [seen, chosen], [shown], api_visibility="private", show_progress="hidden"
+        )
+        found.select(
+            self.pick, [seen], [chosen, shown], api_visibility="private", show_progress="hidden"
+        )
+        how: dict[str, Any] = {
+            "api_visibility": "private",
+            "show_progress": "hidden",
+            "trigger_mode": "always_last",
+        }
         shift.input(self.bars, [seen, cuts, shift], [found], **how)
         if few:
             for column, slider in enumerate(sliders):
@@ -90,7 +106,10 @@ class _OnePicture:
         back = [cuts, shift, *(sliders if few else sliders[1:]), found]
         first = [round(cut, DIGITS) for cut in (own if few else own[:1])]
         reset.click(
-            lambda s: (list(own), 0, *first, self.bars(s, list(own), 0)), [seen], back, api_visibility="private"
+            lambda s: (list(own), 0, *first, self.bars(s, list(own), 0)),
+            [seen],
+            back,
+            api_visibility="private",
         )
 
     def _sliders(self, own: list[float], few: bool) -> list[Any]:
@@ -105,7 +124,9 @@ class _OnePicture:
         name, data = str(given.get("name") or "picture"), given.get("data")
         try:
             if not isinstance(data, str):
-                raise UserError(f"{name}: above {self.tagger.limits.bytes / 1e6:g} MB; send a smaller file")
+                raise UserError(
+                    f"{name}: above {self.tagger.limits.bytes / 1e6:g} MB; send a smaller file"
+                )
             seen = self.tagger.see(base64.b64decode(data, validate=True), name)
         except (UserError, binascii.Error) as error:
             return None, html.problem(str(error)), "", gr.skip()
@@ -135,11 +156,18 @@ class _OnePicture:
 
     def mover(self, column: int) -> Any:
         """What moves the threshold of one class."""
-        return lambda seen, cuts, shift, value: self.move(seen, cuts, shift, self.classes[column], value)
+        return lambda seen, cuts, shift, value: self.move(
+            seen, cuts, shift, self.classes[column], value
+        )
 
-    def move(self, seen: Seen | None, cuts: list[float], shift: float, name: str, value: float) -> tuple[Any, str]:
+    def move(
+        self, seen: Seen | None, cuts: list[float], shift: float, name: str, value: float
+    ) -> tuple[Any, str]:
         """A threshold was moved."""
-        cuts = [float(value) if other == name else cut for other, cut in zip(self.classes, cuts, strict=True)]
+        cuts = [
+            float(value) if other == name else cut
+            for other, cut in zip(self.classes, cuts, strict=True)
+        ]
         return cuts, self.bars(seen, cuts, shift)
 
     def cut_of(self, cuts: list[float], name: str) -> float:
@@ -158,14 +186,18 @@ def _many(tagger: Tagger) -> None:
     def show(event: gr.EventData) -> str:
         try:
             rows = json.loads(_sent(event)["found"])
-            return _table(tagger, [(str(r["name"]), r["probabilities"], r["tags"], r["error"]) for r in rows])
+            return _table(
+                tagger, [(str(r["name"]), r["probabilities"], r["tags"], r["error"]) for r in rows]
+            )
         except (KeyError, TypeError, ValueError):
             return html.problem("what came back could not be read; try again")
 
     drop.submit(show, None, [found], api_visibility="private")
 
 
-def _table(tagger: Tagger, rows: list[tuple[str, list[float] | None, list[str], str | None]]) -> str:
+def _table(
+    tagger: Tagger, rows: list[tuple[str, list[float] | None, list[str], str | None]]
+) -> str:
     """Rows as the endpoint answered: its tags, as its probabilities are rounded and a threshold may lie between."""
     shown: list[tuple[str, list[str], str | None]] = []
     lines: list[list[str]] = []
@@ -174,7 +206,9 @@ def _table(tagger: Tagger, rows: list[tuple[str, list[float] | None, list[str], 
             shown.append((name, [], error or "it could not be read"))
             continue
         shown.append((name, tags, None))
-        in_order = [tag for tag in tagger.info.classes if tag in tags]  # as spml predict writes them
+        in_order = [
+            tag for tag in tagger.info.classes if tag in tags
+        ]  # as spml predict writes them
         lines.append([name, "|".join(in_order), *(f"{float(p):.6f}" for p in probabilities)])
     link = html.csv_link([*OF_PREDICTIONS, *columns(tagger.info.classes)], lines) if lines else ""
     return html.table(shown, link)

@@ -15,10 +15,16 @@ from spml.errors import UserError
 from spml.use.serve.gate import LOOPBACK, Application, Gate
 from spml.use.serve.tagger import Limits, RefusedError, Tagger
 
-NETWORKLESS = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+NETWORKLESS = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
 
 
-def serve(run: Path, *, host: str = "127.0.0.1", port: int = 7860, limits: Limits | None = None) -> None:
+def serve(
+    run: Path, *, host: str = "127.0.0.1", port: int = 7860, limits: Limits | None = None
+) -> None:
     """Serve the page until interrupted.
 
     Args:
@@ -33,14 +39,19 @@ def serve(run: Path, *, host: str = "127.0.0.1", port: int = 7860, limits: Limit
     tagger = Tagger(run, limits or Limits())
     with listening(host, port) as at, own_folder():
         app = application(tagger, LOOPBACK if host in LOOPBACK else None)
-        print(f"{tagger.name}: http://{shown(host)}:{at.getsockname()[1]}  (Ctrl-C ends it)", flush=True)
+        print(
+            f"{tagger.name}: http://{shown(host)}:{at.getsockname()[1]}  (Ctrl-C ends it)",
+            flush=True,
+        )
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[at])
 
 
 def check_gradio() -> None:
     """Refuse to serve where gradio is not installed."""
     if find_spec("gradio") is None:
-        raise UserError("spml serve needs a package that is not installed: pip install 'spml[serve]'")
+        raise UserError(
+            "spml serve needs a package that is not installed: pip install 'spml[serve]'"
+        )
 
 
 def application(tagger: Tagger, hosts: tuple[str, ...] | None) -> Application:
@@ -55,7 +66,15 @@ def application(tagger: Tagger, hosts: tuple[str, ...] | None) -> Application:
     app.add_api_route("/api/model", tagger.about, methods=["GET", "HEAD"])
     app.add_route("/api/predict", _endpoint(tagger), methods=["POST"])
     mounted: Any = gradio.mount_gradio_app(
-        app, page(tagger), "/", theme=theme(), css=CSS, footer_links=[], ssr_mode=False, show_error=False, pwa=False
+        app,
+        page(tagger),
+        "/",
+        theme=theme(),
+        css=CSS,
+        footer_links=[],
+        ssr_mode=False,
+        show_error=False,
+        pwa=False,
     )
     return Gate(mounted, tagger.limits.bytes, hosts)
 
@@ -99,7 +118,9 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     if not 0 <= port < 65536:  # beyond, the system would take another one without a word
         raise UserError(f"--port {port} must be from 0 to 65535")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
         at = socket.socket(family, kind, protocol)
     except (OSError, OverflowError, UnicodeError) as error:
         raise UserError(f"--host {host} --port {port}: no such address ({error})") from None
@@ -109,7 +130,9 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
             at.bind(address)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UserError(f"--host {host} --port {port}: cannot listen there ({reason}); give another") from None
+            raise UserError(
+                f"--host {host} --port {port}: cannot listen there ({reason}); give another"
+            ) from None
         yield at
 
 

@@ -80,7 +80,9 @@ class Tagger:
         self.model.to(self.device)
         self.calibration = self.info.calibrate()
         self._one_at_a_time = threading.Lock()
-        self.see(_blank())  # what the model cannot do is told now, not to the first who sends a picture
+        self.see(
+            _blank()
+        )  # what the model cannot do is told now, not to the first who sends a picture
 
     def see(self, data: bytes, name: str = "picture") -> Seen:
         """Probabilities and maps of a picture file's bytes; RefusedError where they are none, or too large a one."""
@@ -95,7 +97,9 @@ class Tagger:
             evidence = from_threshold(self.model, self.info, maps[0].float().cpu())
             return Seen(calibrated.sigmoid().numpy(), evidence, shown(picture))
 
-    def tags(self, probabilities: Sequence[float], thresholds: Sequence[float] | None = None) -> list[str]:
+    def tags(
+        self, probabilities: Sequence[float], thresholds: Sequence[float] | None = None
+    ) -> list[str]:
         """Classes at or above their thresholds, the most probable first; the model's own thresholds when None."""
         cuts = self.info.thresholds if thresholds is None else thresholds
         order = np.argsort(-np.asarray(probabilities), kind="stable")
@@ -114,7 +118,11 @@ class Tagger:
     def about(self) -> dict[str, Any]:
         """What the HTTP endpoint says of the model: no path of the host."""
         info = self.info
-        training = {name: info.training[name] for name in ("method", "selection", "val_map") if name in info.training}
+        training = {
+            name: info.training[name]
+            for name in ("method", "selection", "val_map")
+            if name in info.training
+        }
         return {
             "name": self.name,
             "classes": info.classes,
@@ -132,7 +140,9 @@ class Tagger:
         values = seen.maps[column]
         name, said = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
         note = f"map {rounded(values.min())} to {rounded(values.max())}"
-        full = full_colour(self.model, values[None])  # one class is looked at: its own strongest place
+        full = full_colour(
+            self.model, values[None]
+        )  # one class is looked at: its own strongest place
         return data_address(overlay(seen.picture, values, full, name, said, note))
 
     def view(self, seen: Seen) -> str:
@@ -147,7 +157,9 @@ class Tagger:
         if not data:
             raise RefusedError(400, f"{name}: no bytes came; send a picture file")
         if len(data) > self.limits.bytes:
-            raise RefusedError(413, f"{name}: above {self.limits.bytes / 1e6:g} MB; send a smaller file")
+            raise RefusedError(
+                413, f"{name}: above {self.limits.bytes / 1e6:g} MB; send a smaller file"
+            )
         try:
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header alone
                 pixels = image.width * image.height
@@ -155,12 +167,18 @@ class Tagger:
             pixels = self.limits.pixels + 1
         except Exception:  # Pillow has many errors for what is no picture
             raise RefusedError(
-                415, f"{name}: not a picture that can be read; send JPEG, PNG, WebP, GIF, BMP or TIFF"
+                415,
+                f"{name}: not a picture that can be read; send JPEG, PNG, WebP, GIF, BMP or TIFF",
             ) from None
         if pixels > self.limits.pixels:
-            raise RefusedError(413, f"{name}: above {self.limits.pixels / 1e6:g} megapixels; send a smaller picture")
+            raise RefusedError(
+                413,
+                f"{name}: above {self.limits.pixels / 1e6:g} megapixels; send a smaller picture",
+            )
         try:
-            return decode_bytes(bytearray(data), Path(name), upright=bool(self.info.preprocessing["upright"]))
+            return decode_bytes(
+                bytearray(data), Path(name), upright=bool(self.info.preprocessing["upright"])
+            )
         except DataError as error:
             raise RefusedError(415, str(error)) from None
 
