@@ -35,7 +35,10 @@ LAGC_STAGES = f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are th
 EN_PAPER = "Verelst et al., WACV 2023, by the account of Chen et al., IJCAI 2024"
 EN_DEFAULT = f"default, not published where it could be read: {EN_PAPER}"
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
-SMILE_IMAGE = "SMILE on pictures as in the development repository of MIME's author; the released code has feature data only"
+SMILE_IMAGE = (
+    "SMILE on pictures as in the development repository of MIME's author; "
+    "the released code has feature data only"
+)
 GR_TRAINING = "the GR Loss setting for this data, where the method's own source gives none under this protocol"
 
 

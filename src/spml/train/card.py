@@ -132,7 +132,8 @@ def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> 
     lines = [f"- {plain(config['data'])}{version}; labels taken as {config.get('labels')}."]
     if counts is not None:
         items = int(counts[0][:, 0].sum())
-        per_item = f"{counts[0][2].sum() / items:.2f} known positives and {counts[0][0].sum() / items:.2f} known negatives"
+        positives, negatives = (counts[0][value].sum() / items for value in (2, 0))
+        per_item = f"{positives:.2f} known positives and {negatives:.2f} known negatives"
         lines.append(
             f"- {items:,} items to train on, {counts[1]:,} to choose the epoch with; {per_item} an item."
         )
@@ -164,7 +165,8 @@ def _method(method: str, config: Mapping[str, Any]) -> list[str]:
     options = ", ".join(
         f"{name} = {_value(value)}" for name, value in config.get("options", {}).items()
     )
-    head = f"backbone {config.get('backbone')}, weights {Path(str(config.get('weights'))).name}, head {config.get('head')}"
+    weights = Path(str(config.get("weights"))).name
+    head = f"backbone {config.get('backbone')}, weights {weights}, head {config.get('head')}"
     return [
         f"- {plain(method)}: {about}",
         f"- Options: {plain(options) or 'none'}.",

@@ -78,7 +78,10 @@ def _summary(found: Statistics) -> Table:
 
 def _constant(found: Statistics) -> str:
     if found.missing is None:
-        return "Remark 1: the share of positives among the unknown labels is not known; complete labels would tell it.\n"
+        return (
+            "Remark 1: the share of positives among the unknown labels is not known; "
+            "complete labels would tell it.\n"
+        )
     if found.constant is None:
         return "Remark 1: no label is unknown.\n"
     counts = f"{found.missing.sum():,} missing positives of {found.unknown:,} unknown labels"

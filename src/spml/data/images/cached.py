@@ -274,9 +274,8 @@ class Pictures:
 
 def path_of(table: LabelTable, row: int) -> str:
     """The absolute path of a row's file."""
-    return os.path.abspath(
-        table.items[row] if table.root is None else table.root / table.items[row]
-    )  # noqa: PTH100
+    path = table.items[row] if table.root is None else table.root / table.items[row]
+    return os.path.abspath(path)  # noqa: PTH100  # resolve() would follow links
 
 
 def free_memory(device: torch.device) -> int | None:
