@@ -149,8 +149,8 @@ def estimates(records: list[Record]) -> str:
 def selection(records: list[Record]) -> str:
     by_data, own = groups(records), [r for r in records if r["method"] != "full"]
     titles = {"observed AP": "observed AP (the default)", "draw": "estimated mAP"}
-    heads = ["chosen by", *(f"{data}: loss, error" for data in by_data)]
-    heads += ["loss, all", "largest loss", "loss without `full`", "better, worse than the default"]
+    heads = ["chosen by", *(f"{data}: lost, error" for data in by_data)]
+    heads += ["lost, all", "most", "lost, without `full`", "better, worse than the default"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in records[0]["epochs"]:
         if name == "true":
