@@ -12,6 +12,15 @@ from common import put_table
 Record = dict[str, Any]
 OURS, FULL = "draw, temperature", "complete, temperature"
 BASELINES = ("threshold 0.5", "top k, k given", "k × observed share")
+ROWS = {
+    FULL: "**(a)** complete labels",
+    OURS: "**(b)** observed labels",
+    "draw, isotonic": "(b) with `--method isotonic`",
+    "draw, k given": "(b) with `--positives-per-item` k",
+    "threshold 0.5": "threshold 0.5",
+    "top k, k given": "top k",
+    "k × observed share": "k × observed share",
+}
 
 
 def read(folder: Path) -> list[Record]:
@@ -32,18 +41,16 @@ def tables(records: list[Record]) -> dict[str, str]:
         "calibration_verdict": verdict(records),
         "calibration_test": test(records),
         "calibration_runs": runs(records),
-        "calibration_priors": priors(records),
-        "calibration_halves": halves(records),
         "calibration_estimates": estimates(records),
         "calibration_selection": selection(records),
     }
 
 
 def groups(records: list[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+    by_data: dict[str, list[Record]] = {}
     for record in records:
-        found.setdefault(record["data"], []).append(record)
-    return found
+        by_data.setdefault(record["data"], []).append(record)
+    return by_data
 
 
 def mean(records: list[Record], way: str, figure: str) -> float | None:
@@ -52,8 +59,8 @@ def mean(records: list[Record], way: str, figure: str) -> float | None:
 
 
 def verdict(records: list[Record]) -> str:
-    """Whether (b) beats every baseline on every data set, in either F1, and how far it is from (a)."""
-    words, unbeaten = [], []
+    """State whether (b) beats every baseline on every data set, and its distance from (a)."""
+    gaps, unbeaten = [], []
     for data, group in groups(records).items():
         for figure in ("macro_f1", "micro_f1"):
             ours = mean(group, OURS, figure) or 0.0
@@ -62,17 +69,17 @@ def verdict(records: list[Record]) -> str:
                     title = figure.replace("_f1", "-F1")
                     unbeaten.append(f"“{name}” on {data} ({title} {other:.2f} against {ours:.2f})")
         ours, best = (mean(group, way, "macro_f1") or 0.0 for way in (OURS, FULL))
-        words.append(f"{data} {ours - best:+.2f}")
-    beaten = "beats all three baselines on all of these data, in macro-F1 and in micro-F1"
-    said = (
-        f"does **not** beat {'; '.join(unbeaten)}, and beats the baselines elsewhere"
-        if unbeaten
-        else beaten
-    )
-    gap = f"its macro-F1 less that of complete labels: {', '.join(words)}"
-    return (
-        f"Calibration from single positives {said}; {gap}. These are means over methods and seeds."
-    )
+        gaps.append(f"{data} {ours - best:+.2f}")
+    if unbeaten:
+        result = f"does **not** beat {'; '.join(unbeaten)}; it beats the baselines elsewhere"
+    else:
+        result = "beats all three baselines on all of these data, in macro-F1 and in micro-F1"
+    lines = [
+        f"Calibration from single positives {result}.",
+        f"Difference in macro-F1 from calibration with complete labels: {', '.join(gaps)}.",
+        "Means over methods and seeds.",
+    ]
+    return "\n".join(lines)
 
 
 def cell(value: float | None, digits: int = 1) -> str:
@@ -85,69 +92,33 @@ def test(records: list[Record]) -> str:
         runs = len({(r["method"], r["seed"]) for r in group})
         lines += [f"**{data}**, {runs} runs × {len(group) // runs} draws", ""]
         lines += [
-            "| thresholds and probabilities from | macro-F1 | micro-F1 | ECE, % | macro-F1 from (a) |"
+            "| calibrated with | macro-F1 | micro-F1 | ECE, % | macro-F1 − (a) |",
         ]
         lines += ["|---|---|---|---|---|"]
-        for way in group[0]["test"]:
+        for way, title in ROWS.items():
             cells = [cell(mean(group, way, name), 2) for name in ("macro_f1", "micro_f1", "ece")]
             gaps = [r["test"][way]["macro_f1"] - r["test"][FULL]["macro_f1"] for r in group]
             gap = f"{np.mean(gaps):+.2f} ± {np.std(gaps):.2f}" if way != FULL else ""
-            bold = {FULL: "**(a)** ", OURS: "**(b)** "}.get(way, "")
-            lines.append(f"| {bold}{way} | " + " | ".join(cells) + f" | {gap} |")
+            lines.append(f"| {title} | " + " | ".join(cells) + f" | {gap} |")
         lines.append("")
     return "\n".join(lines[:-1])
 
 
 def runs(records: list[Record]) -> str:
-    lines = [
-        "| data | method | seeds | test mAP | (a) | (b) | (b) − (a) | best of the baselines |",
-        "|---" * 8 + "|",
-    ]
+    heads = ("data", "method", "seeds", "test mAP", "F1 (a)", "F1 (b)", "best baseline")
+    heads += ("positives per item", "estimated")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for data, group in groups(records).items():
         for method in sorted({r["method"] for r in group}):
             own = [r for r in group if r["method"] == method]
             a, b = mean(own, FULL, "macro_f1") or 0.0, mean(own, OURS, "macro_f1") or 0.0
-            rest = max(mean(own, name, "macro_f1") or 0.0 for name in BASELINES)
+            best = max(mean(own, name, "macro_f1") or 0.0 for name in BASELINES)
             seeds, ranks = len({r["seed"] for r in own}), np.mean([r["test_map"] for r in own])
-            lines.append(
-                f"| {data} | {method} | {seeds} | {ranks:.1f} | {a:.2f} | {b:.2f} | {b - a:+.2f} | {rest:.2f} |"
-            )
-    return "\n".join(lines)
-
-
-def priors(records: list[Record]) -> str:
-    ways = (OURS, "inverse propensity", "CRISP priors", "k × observed share")
-    lines = [
-        "| data | method | true positives per item | estimated | mean error of a class's prior, points: "
-    ]
-    lines[0] += " | ".join(("draw", *ways[1:])) + " |"
-    lines.append("|---" * (4 + len(ways)) + "|")
-    for data, group in groups(records).items():
-        for method in sorted({r["method"] for r in group}):
-            own = [r for r in group if r["method"] == method]
-            true, told = (
-                np.mean([r["positives"] for r in own]),
-                [r["test"][OURS]["positives"] for r in own],
-            )
-            errors = " | ".join(cell(mean(own, way, "prior_error"), 2) for way in ways)
-            lines.append(
-                f"| {data} | {method} | {true:.2f} | {np.mean(told):.2f} ± {np.std(told):.2f} | {errors} |"
-            )
-    return "\n".join(lines)
-
-
-def halves(records: list[Record]) -> str:
-    ways = [
-        way for way in records[0]["halves"] if way.split(",")[0] not in ("complete", *BASELINES)
-    ]
-    ways = [way for way in ways if way not in BASELINES]
-    found = groups(records)
-    lines = ["| | " + " | ".join(found) + " | mean |", "|---" * (2 + len(found)) + "|"]
-    for way in ways:
-        values = [float(np.mean([r["halves"][way] for r in group])) for group in found.values()]
-        lines.append(
-            f"| {way} | " + " | ".join(f"{v:.2f}" for v in values) + f" | {np.mean(values):.2f} |"
-        )
+            true = np.mean([r["positives"] for r in own])
+            estimated = [r["test"][OURS]["positives"] for r in own]
+            level = f"{true:.2f} | {np.mean(estimated):.2f} ± {np.std(estimated):.2f}"
+            figures = f"{ranks:.1f} | {a:.2f} | {b:.2f} | {best:.2f} | {level}"
+            lines.append(f"| {data} | {method} | {seeds} | {figures} |")
     return "\n".join(lines)
 
 
@@ -160,52 +131,46 @@ def estimates(records: list[Record]) -> str:
     }
     names |= {"micro_f1": "micro-F1"}
     lines = [
-        "| data | figure | true | estimated | mean distance | true one inside the range |",
+        "| data | figure | true | estimated | mean error | true value in the interval |",
         "|---" * 6 + "|",
     ]
     for data, group in groups(records).items():
         for key, title in names.items():
             pairs = [r["estimates"][key] for r in group]
-            true, told = np.array([p["true"] for p in pairs]), np.array([p["told"] for p in pairs])
-            inside = np.mean((told[:, 1] <= true) & (true <= told[:, 2]))
-            distance = 100 * np.abs(told[:, 0] - true).mean()
-            figures = f"{100 * true.mean():.1f} | {100 * told[:, 0].mean():.1f} | {distance:.1f} | {inside:.0%}"
-            lines.append(f"| {data} | {title} | {figures} |")
+            true = np.array([pair["true"] for pair in pairs])
+            estimated, low, high = np.array([pair["told"] for pair in pairs]).T
+            inside = np.mean((low <= true) & (true <= high))
+            error = 100 * np.abs(estimated - true).mean()
+            means = f"{100 * true.mean():.1f} | {100 * estimated.mean():.1f}"
+            lines.append(f"| {data} | {title} | {means} | {error:.1f} | {inside:.0%} |")
     return "\n".join(lines)
 
 
 def selection(records: list[Record]) -> str:
-    found, own = groups(records), [r for r in records if r["method"] != "full"]
-    head = " | ".join(f"{data}: lost, distance" for data in found)
-    lines = [
-        f"| estimator | {head} | lost, all | most | lost, all but `full` | chooses better, worse than observed AP |"
-    ]
-    lines.append("|---" * (5 + len(found)) + "|")
+    by_data, own = groups(records), [r for r in records if r["method"] != "full"]
+    titles = {"observed AP": "observed AP (the default)", "draw": "estimated mAP"}
+    heads = ["chosen by", *(f"{data}: lost, error" for data in by_data)]
+    heads += ["lost, all", "most", "lost, without `full`", "better, worse than the default"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in records[0]["epochs"]:
         if name == "true":
             continue
         cells = []
-        for group in found.values():
+        for group in by_data.values():
             ends = [abs(r["epochs"][name][-1] - r["epochs"]["true"][-1]) for r in group]
-            distance = "–" if name == "likelihood of the draw" else f"{np.mean(ends):.1f}"
-            cells.append(f"{np.mean([lost(r, name) for r in group]):.2f}, {distance}")
-        every = [lost(r, name) for r in records]
-        cells += [
-            f"{np.mean(every):.2f}",
-            f"{max(every):.2f}",
-            f"{np.mean([lost(r, name) for r in own]):.2f}",
-        ]
+            error = "–" if name == "likelihood of the draw" else f"{np.mean(ends):.1f}"
+            cells.append(f"{np.mean([lost(r, name) for r in group]):.2f}, {error}")
+        losses = [lost(r, name) for r in records]
+        cells += [f"{np.mean(losses):.2f}", f"{max(losses):.2f}"]
+        cells.append(f"{np.mean([lost(r, name) for r in own]):.2f}")
         gains = np.array([lost(r, "observed AP") - lost(r, name) for r in own])
-        cells.append(
-            ""
-            if name == "observed AP"
-            else f"{(gains > 0).sum()}, {(gains < 0).sum()} of {len(own)}"
-        )
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        counts = f"{(gains > 0).sum()}, {(gains < 0).sum()} of {len(own)}"
+        cells.append("" if name == "observed AP" else counts)
+        lines.append(f"| {titles.get(name, name)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def lost(record: Record, name: str) -> float:
-    """Best true mAP of the epochs less that of the epoch that a figure chooses."""
+    """Return the best true mAP of all epochs minus that of the epoch a figure chooses."""
     true = record["epochs"]["true"]
     return float(max(true) - true[int(np.argmax(record["epochs"][name]))])

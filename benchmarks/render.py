@@ -119,7 +119,7 @@ def throughput() -> str:
             )
     lines += [
         "",
-        "| step, run as | reference, ms | spml, ms | × as fast | host, ms | waits for the device |",
+        "| step | reference, ms | spml, ms | × as fast | host, ms | synchronisations |",
     ]
     lines.append("|---" * 6 + "|")
     files = (
@@ -136,35 +136,25 @@ def throughput() -> str:
         lines.append(f"| {data['step_run_as']}, {way} | {times} | {host * 1e3:.1f} | {waits} |")
     lines += [
         "",
-        "| device's time in a step, ms | bf16, ours | bf16, torch's | fp16, cuDNN's |",
+        "| device time per step, ms | bf16, ours | bf16, torch's | fp16, cuDNN's |",
         "|---|---|---|---|",
     ]
     profiles = [load(file)["profile"] for file in files]
     for name in profiles[0]:
         cells = [f"{profile.get(name, 0) * 1e3:.2f}" for profile in profiles]
         lines.append(
-            f"| {name}{' with what is fused to it' if name == 'batch norm' else ''} | {' | '.join(cells)} |"
+            f"| {name}{' and fused operations' if name == 'batch norm' else ''} | {' | '.join(cells)} |"
         )
     share = f"{whole['share_of_peak']:.1%} of the {whole['peak_flops'] / 1e12:.0f} TFLOP/s"
     where = whole["environment"]
-    about = f"The first step reaches {share} that bf16 matrix products reach there."
+    about = f"The first row reaches {share} measured for bf16 matrix products."
     return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
-
-
-def first_epoch() -> str:
-    """Two orders of the same work, up to the end of the first epoch's validation."""
-    meanwhile = load("throughput-h200.json")["seconds"]["epoch from cold"]["spml"]
-    before = load("throughput-recorded-first-h200.json")["cold"]
-    lines = ["| the step is recorded | first epoch, s |", "|---|---|"]
-    return "\n".join(
-        [*lines, f"| while pictures are decoded | {meanwhile:.1f} |", f"| before | {before:.1f} |"]
-    )
 
 
 def side_by_side() -> str:
     """Runs of a small backbone on one GPU."""
     lines = [
-        "| processes | NVIDIA's MPS | channelwise convolutions | steps/s in all |",
+        "| processes | NVIDIA MPS | depthwise convolutions | steps/s, total |",
         "|---|---|---|---|",
     ]
     for row in load("side-by-side-h200.json")["rows"]:
@@ -221,21 +211,17 @@ def review() -> str:
     """How many suggestions are right, and what 500 answers add to test mAP; of every data set there are results of."""
     names = {"digits": "digits", "features": "VOC2012, frozen features", "voc": "VOC2012"}
     orders = {"list": "`spml review`", "logit": "logit"}
-    orders |= {
-        "above the median": "logit above the class's median positive",
-        "percentile": "percentile of positives",
-    }
     found = {
         name: load(f"review-{name}.json")
         for name in names
         if (RESULTS / f"review-{name}.json").exists()
     }
     lines = [
-        "| data | model | ordered by | first 100 | first 500 | first 1000 | any unknown label |",
+        "| data | model | sorted by | first 100 | first 500 | first 1000 | any unknown label |",
         "|---" * 7 + "|",
     ]
     gains = [
-        "| data | labels | answered yes | test mAP | against without | seeds |",
+        "| data | labels | answered yes | test mAP | gain | seeds |",
         "|---" * 6 + "|",
     ]
     where = []
@@ -284,7 +270,7 @@ def review() -> str:
         where.append(
             f"{names[name]}: {records[0]['backbone']}, {machine}, torch {data['environment']['torch']}"
         )
-    note = "Means over seeds; ± is the standard deviation, of the gain that of the differences seed by seed."
+    note = "Means ± standard deviations over seeds; the gain is computed seed by seed."
     return "\n".join([*lines, "", *gains, "", f"{note} {'. '.join(where)}."])
 
 
@@ -342,7 +328,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "startup": startup,
     "predict": predict,
     "throughput": throughput,
-    "first_epoch": first_epoch,
     "side_by_side": side_by_side,
     "kernels": kernels,
     "throughput_cpu": throughput_cpu,

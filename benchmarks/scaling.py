@@ -43,17 +43,20 @@ def words(size: float) -> str:
 def table() -> str:
     """Markdown."""
     titles = [f"state, {size}" for size in SIZES] + [
-        f"scores sent a step, {size}" for size in ("COCO", "10⁷ × 10⁴")
+        f"scores sent per step, {size}" for size in ("COCO", "10⁷ × 10⁴")
     ]
     lines = ["| method | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    rows: dict[tuple[str, ...], list[str]] = {}  # methods with the same figures share a row
     for name in losses.names():
         state = [words(losses.memory(name, *size)) for size in SIZES.values()]
         moved = [words(sent(name, SIZES[size][1])) for size in ("COCO", "10⁷ × 10⁴")]
-        lines.append("| " + " | ".join([name, *state, *moved]) + " |")
+        rows.setdefault((*state, *moved), []).append(name)
+    for figures, names in rows.items():
+        lines.append("| " + " | ".join([", ".join(names), *figures]) + " |")
     gradients = [words(FP32 * (BACKBONE + (WIDTH + 1) * classes)) for _, classes in SIZES.values()]
     lines += [
         "",
-        f"Global batch {BATCH}, scores in float32. Gradients of ResNet-50 and a linear head, in float32:",
+        f"Global batch {BATCH}, float32. Gradients of ResNet-50 with a linear head:",
     ]
     lines.append(
         ", ".join(f"{size} for {name}" for name, size in zip(SIZES, gradients, strict=True)) + "."
