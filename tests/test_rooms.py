@@ -10,7 +10,7 @@ import spml
 
 SOURCE = Path(spml.__file__).parent
 ROOMS = (
-    *("errors", "atomic", "cores", "keyed", "launch"),  # single files
+    *("errors", "files", "machine", "keyed"),  # single files
     *(
         "losses",
         "data",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spml.data.table import LabelTable
-from spml.data.text import lines
 from spml.errors import DataError
+from spml.files import lines
 
 OF_PREDICTIONS = (
     "image",

@@ -46,10 +46,10 @@ class Stats:
         """Count, print, draw."""
         from rich.console import Console
 
-        from spml.atomic import write_json
         from spml.cli.output.stats import print_statistics
         from spml.data import load
         from spml.data.statistics import statistics
+        from spml.files import write_json
 
         self._refuse_early()
         with warnings.catch_warnings(record=True) as said:

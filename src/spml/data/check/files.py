@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from spml.cores import decoders
 from spml.data.check.problems import Place, Problem, problem
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
+from spml.machine import decoders
 
 Advance = Callable[[str, int, int], None]
 WINDOW = 512  # files handed to the threads together

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from spml.atomic import replacing
 from spml.data.check.problems import Findings, Place
 from spml.data.table import Labels, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
+from spml.files import replacing
 
 Edits = dict[str, dict[int, Labels]]
 LEFT_OUT = ("missing", "unreadable", "leak")  # kinds of problems that cost a row its place

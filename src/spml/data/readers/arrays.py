@@ -17,8 +17,8 @@ import numpy.typing as npt
 from spml.data.names import ClassList, refuse_name, suggestion
 from spml.data.readers.builder import OnError, Reading, tell
 from spml.data.table import SPLITS, LabelTable, SparseLabels
-from spml.data.text import opening
 from spml.errors import DataError
+from spml.files import opening
 
 Array = npt.NDArray[Any]
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spml.data.text import opening
 from spml.errors import DataError
+from spml.files import opening
 
 
 @contextmanager

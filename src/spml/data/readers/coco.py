@@ -9,8 +9,8 @@ from typing import Any
 from spml.data.names import ClassList
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, opening
 from spml.errors import DataError
+from spml.files import folder_with, opening
 
 LISTS = {
     "train": "train2014",

@@ -11,8 +11,8 @@ from typing import Any
 from spml.data.readers.builder import Builder, Reading
 from spml.data.readers.table_forms import Form, Record, fill_long, fill_wide, of_names
 from spml.data.table import LabelTable
-from spml.data.text import lines
 from spml.errors import DataError
+from spml.files import lines
 
 SEPARATORS = ",;\t"
 TOLD = re.compile(r"sep=.\s*", re.IGNORECASE)  # a first line that is meant for Excel
@@ -80,7 +80,7 @@ def _check_width(builder: Builder, line: int, found: int, width: int) -> None:
 
 
 def cells_of(path: Path, bad: list[tuple[int, str]] | None = None) -> Any:
-    """A reader of the cells of each line, by the separator that the header shows; `bad` as in `spml.data.text`."""
+    """A reader of the cells of each line, by the separator that the header shows; `bad` as in `spml.files`."""
     return csv.reader(_rows(path, bad), delimiter=_separator(path), strict=True)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from spml.data.names import ClassList, class_list
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, words
 from spml.errors import DataError
+from spml.files import folder_with, words
 
 SPLIT = {"1": "train", "0": "test"}
 AGAIN = "unpack CUB_200_2011.tgz again"

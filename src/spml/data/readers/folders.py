@@ -10,8 +10,8 @@ from pathlib import Path
 from spml.data.readers.builder import Builder, Reading, tell
 from spml.data.readers.hub_files import SPLIT_NAMES
 from spml.data.table import SPLITS, LabelTable
-from spml.data.text import opening
 from spml.errors import DataError
+from spml.files import opening
 
 PICTURES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}

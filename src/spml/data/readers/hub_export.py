@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spml.atomic import replacing
 from spml.data.check.fix import refuse_existing, write_table
 from spml.data.readers.builder import Builder
 from spml.data.readers.folders import PICTURES
 from spml.data.readers.hub import fill
 from spml.data.readers.hub_files import is_hub_folder
-from spml.data.text import opening
 from spml.errors import DataError, UserError
+from spml.files import opening, replacing
 
 FORMATS = {
     b"\xff\xd8\xff": ".jpg",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spml.data.text import opening
 from spml.errors import DataError
+from spml.files import opening
 
 BATCH = 512  # rows decoded together: they may hold pictures
 IMAGES, LABELS = ("image", "file_name"), ("label", "labels")

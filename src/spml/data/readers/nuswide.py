@@ -14,8 +14,8 @@ from spml.data.names import ClassList
 from spml.data.readers.arrays import label_rows, load_array, strings
 from spml.data.readers.builder import FILL, Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, lines, opening
 from spml.errors import DataError
+from spml.files import folder_with, lines, opening
 
 CLASSES = (
     *(

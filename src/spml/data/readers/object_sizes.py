@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from spml.data.readers.coco import load_instances
 from spml.data.table import LabelTable
-from spml.data.text import opening
 from spml.errors import DataError, UserError
+from spml.files import opening
 
 Areas = npt.NDArray[np.float64]
 

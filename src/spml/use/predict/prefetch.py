@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spml.cores import decoders
 from spml.data.images.decode import channels_first, decode, resize
 from spml.data.readers.builder import OnError, tell
 from spml.errors import DataError
+from spml.machine import decoders
 from spml.use.predict.inputs import Item
 
 AHEAD = 4  # batches being made ready while one is used

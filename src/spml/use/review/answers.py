@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from spml.atomic import replacing, write_text
 from spml.data import LabelTable
 from spml.data.names import suggestion
 from spml.data.readers.csv_files import cells_of
 from spml.errors import DataError, UserError
+from spml.files import replacing, write_text
 from spml.model.store import read_info
 from spml.runs.files import read_json
 from spml.use.evaluate import run_data
