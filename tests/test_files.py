@@ -72,7 +72,7 @@ def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path,
         path.write_text("before")
 
 
-def test_an_error_of_another_file_is_not_said_of_this_one(tmp_path):
+def test_an_error_about_another_file_is_passed_on(tmp_path):
     with pytest.raises(FileNotFoundError, match="other"), replacing(tmp_path / "a.txt"):
         (tmp_path / "other").read_text()
     (tmp_path / "folder").mkdir()
@@ -80,7 +80,7 @@ def test_an_error_of_another_file_is_not_said_of_this_one(tmp_path):
         write_text(tmp_path / "folder", "")
 
 
-def test_a_librarys_error_is_a_full_disk_only_where_little_is_left(tmp_path, monkeypatch):
+def test_a_librarys_error_is_a_full_disk_only_if_space_is_low(tmp_path, monkeypatch):
     for free, told in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
         monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
         assert (

@@ -154,3 +154,9 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON, all or nothing."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def refuse_existing(out: Path, remedy: str = "give the name of a new file") -> None:
+    """Raise UserError if `out` exists: nothing is replaced without the user's consent."""
+    if os.path.lexists(out):
+        raise UserError(f"{out} is already there; {remedy}")

@@ -11,10 +11,9 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: CPU microseconds per p
 
 def cores() -> int:
     """Return the number of cores this process may use, as its scheduler or container allows."""
+    allowed = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         allowed = len(os.sched_getaffinity(0))
-    else:
-        allowed = os.cpu_count() or 1
     try:
         time, period = map(int, QUOTA.read_text().split())
     except (OSError, ValueError):  # no such file, or no limit
