@@ -188,7 +188,6 @@ def test_answers_that_are_something_else(files, remote, tmp_path, content, fault
 
 
 def test_two_at_once(remote, tmp_path):
-    pytest.importorskip("fcntl")
     with (
         module._locked(tmp_path / "file.bin.part"),
         pytest.raises(UserError, match="another process"),

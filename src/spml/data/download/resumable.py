@@ -6,9 +6,11 @@ import hashlib
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 from spml.data.download.remote import Remote
 from spml.data.download.request import (
@@ -83,18 +85,18 @@ def require_space(folder: Path, needed: int) -> None:
 @contextmanager
 def _locked(part: Path) -> Iterator[BinaryIO]:
     """Open the part file; refuse if another process has locked it."""
-    with part.open("ab") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on Windows
-            pass
-        except BlockingIOError:
-            raise UserError(
-                f"{part}: another process is downloading it; wait for that one"
-            ) from None
-        yield file
+    lock = FileLock(part.with_name(f"{part.name}.lock"), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"{part}: another process is downloading it; wait for that one") from None
+    try:
+        with part.open("ab") as file:
+            yield file
+    finally:
+        with suppress(OSError):  # Windows refuses to remove an open file
+            Path(lock.lock_file).unlink()
+        lock.release()
 
 
 def _tag(part: Path) -> Path:
