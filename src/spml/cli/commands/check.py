@@ -28,11 +28,9 @@ class Check:
     root: Path | None = None
     """Folder of the data set's files, or of the images in a table. Default: the table's folder."""
     labels: Literal["observed", "complete"] | None = None
-    """Meaning of an absent label: unknown, or negative. Default: complete for benchmarks and
-    digits, else observed."""
+    """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: fixes the classes and their
-    order."""
+    """Class names in order: joined by commas, or a file with one name a line."""
     val: Path | None = None
     """File of the validation rows, in the same classes."""
     test: Path | None = None

@@ -36,8 +36,7 @@ class Prepare:
     root: Path
     """Folder of its files; nothing is written to it without --download."""
     download: bool = False
-    """Download missing files from the official addresses and unpack them. An interrupted download
-    is resumed."""
+    """Download missing files and unpack them; an interrupted download is resumed."""
 
     @property
     def benchmark(self) -> Benchmark:

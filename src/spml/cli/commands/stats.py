@@ -20,26 +20,21 @@ class Stats:
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """digits, digits-many, a benchmark (voc, coco, ...; `spml prepare --help` lists them), or a
-    path: a table, a folder or arrays."""
+    """digits, digits-many, a benchmark (see `spml prepare --help`), or a path."""
     root: Path | None = None
     """Folder of the data set's files, or of the images in a table."""
     labels: Literal["observed", "complete"] | None = None
-    """Meaning of an absent label: unknown, or negative. Default: complete for benchmarks and
-    digits, else observed."""
+    """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: fixes the classes and their
-    order."""
+    """Class names in order: joined by commas, or a file with one name a line."""
     observe: str = "uniform"
-    """Observation model that draws training labels from complete ones: uniform, frequency, size or
-    file:PATH, with options as in uniform:positives=2."""
+    """Observation model: uniform, frequency, size, file:PATH; options as uniform:positives=2."""
     observe_seed: int = 1200
     """Seed of that draw."""
     split_seed: int = 1200
     """Seed of the validation split."""
     out: Path | None = None
-    """Figure of the classes to write, .svg, .png or .pdf; the figure of the pairs of classes is
-    written beside it as NAME-pairs."""
+    """Figure of the classes (.svg, .png, .pdf); the pairs are drawn in NAME-pairs."""
     json: Path | None = None
     """File to write the same numbers to."""
     overwrite: bool = False
