@@ -24,7 +24,7 @@ from common import run_all
 from sklearn.isotonic import IsotonicRegression
 
 from spml import metrics
-from spml.atomic import write_json
+from spml.files import write_json
 from spml.methods.priors import estimate_priors
 from spml.metrics.draw import draw
 from spml.metrics.reliability import reliability

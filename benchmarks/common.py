@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from spml.atomic import write_text
+from spml.files import write_text
 
 Step = Callable[[], object]
 

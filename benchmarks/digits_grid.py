@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from common import put_table, run_all
 
-from spml.atomic import write_json
 from spml.data.readers.digits import SETTINGS, Scenes, read_digits
+from spml.files import write_json
 
 BASE = SETTINGS["digits"]
 FLAT = (0.1,) * 10

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from common import put_table, run_all
 
 from spml import losses
-from spml.atomic import write_json
+from spml.files import write_json
 
 RESULTS = Path("benchmarks/results/digits-methods.json")
 TRIALS = 6

@@ -15,7 +15,7 @@ from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import figure_of
 from spml.bench.cases import TABLE_2
 from spml.bench.published import paper_quote
-from spml.bench.write import NAMES
+from spml.data.benchmarks import BENCHMARKS
 
 QUOTED = ("coco", "nuswide", "cub")
 
@@ -99,7 +99,10 @@ def classes(path: Path) -> str:
 
 def quoted() -> str:
     """The paper's columns that are not run."""
-    lines = [["method", *(f"{NAMES[name]}, quoted, not run" for name in QUOTED)], ["---"] * 4]
+    lines = [
+        ["method", *(f"{BENCHMARKS[name].title}, quoted, not run" for name in QUOTED)],
+        ["---"] * 4,
+    ]
     notes: dict[str, int] = {}
     for method in TABLE_2:
         cells = [quoted_figure(paper_quote(method, name), notes, "not printed") for name in QUOTED]

@@ -32,8 +32,8 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from spml import losses
-from spml.atomic import write_json
 from spml.data.images.decode import channels_first
+from spml.files import write_json
 from spml.model import Classifier
 from spml.train import Settings
 from spml.train.checks import try_model

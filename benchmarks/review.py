@@ -180,7 +180,7 @@ def entries(given: Given, method: str, seed: int) -> Path:
 
 
 def main() -> None:
-    from spml.atomic import write_json
+    from spml.files import write_json
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

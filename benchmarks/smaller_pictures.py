@@ -12,8 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from spml.atomic import replacing
 from spml.data.images.decode import decode
+from spml.files import replacing
 
 HOME = Path("VOCdevkit") / "VOC2012"
 SIZE, QUALITY = 448, 88

@@ -91,7 +91,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    from spml.atomic import write_json
+    from spml.files import write_json
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

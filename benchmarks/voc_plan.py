@@ -30,7 +30,7 @@ from spml.bench.shelf import Shelf
 from spml.bench.tables import collected, table
 from spml.bench.work import Work, Workers
 from spml.bench.write import markdown
-from spml.data.benchmarks import PAPER
+from spml.data.benchmarks import BENCHMARKS
 from spml.model.backbones import PACKAGED
 
 HERE = Path(__file__).parent
@@ -124,7 +124,7 @@ def plans(pixels: str) -> list[Plan]:
         Plan(
             "Table 3",
             data,
-            ablation_cases(round(1 / PAPER["voc"].positives, 4)),
+            ablation_cases(round(1 / BENCHMARKS["voc"].paper.positives, 4)),
             FRESH,
             COMMON,
             RATES,

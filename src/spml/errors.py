@@ -1,17 +1,15 @@
-"""What the user can mend: the command line prints these as one line and ends with exit code 2."""
+"""Errors that the user can fix: the command line prints one line and exits with code 2."""
 
-DAMAGED = (
-    "put the file back as spml train wrote it, or train again"  # what to do about a file of a run
-)
+DAMAGED = "put the file back as spml train wrote it, or train again"  # remedy for a run's file
 
 
 class UserError(ValueError):
-    """A request that cannot be carried out as given; the message says what to change."""
+    """A request that cannot be carried out; the message says what to change."""
 
 
 class Interruption(KeyboardInterrupt):
-    """The user ended a run, which can be gone on with."""
+    """The user stopped a run, which can be resumed."""
 
 
 class DataError(UserError):
-    """Something in the user's data; the message says where (file, line, value) and what to do."""
+    """A fault in the user's data; the message gives file, line and value, and what to do."""

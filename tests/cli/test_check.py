@@ -44,7 +44,7 @@ def test_sound_data(photos, capsys):
 
 
 @pytest.mark.parametrize(("split", "code"), [("train", 0), ("val", 2)])
-def test_arrays_of_many_known_negatives_are_taken_as_training_takes_them(
+def test_arrays_of_many_known_negatives_are_read_as_for_training(
     tmp_path, monkeypatch, capsys, split, code
 ):
     from spml.data import load
@@ -89,13 +89,13 @@ def test_errors_are_listed_then_summed_up(photos, capsys):
     assert "error: 1 unreadable picture; " in out and "  photos.csv, line 9: bad.jpg: " in out
     assert err == (
         "spml: photos.csv: 2 problems: 1 missing file, 1 unreadable picture; "
-        "mend them, or write a cleaned table with --fix OUT\n"
+        "fix them, or write a cleaned table with --fix OUT\n"
     )
     assert main(["check", "photos.csv", "--no-pictures"]) == 2
     assert "1 problem: 1 missing file;" in capsys.readouterr().err
 
 
-def test_a_lack_of_rows_is_not_said_to_be_mended_by_a_cleaned_table(photos, capsys):
+def test_fix_is_not_offered_for_a_lack_of_rows(photos, capsys):
     photos(["a.png,dog,"])
     assert main(["check", "photos.csv"]) == 2
     assert (
@@ -123,11 +123,11 @@ def test_all_rows_that_cannot_be_read_are_listed(photos, capsys):
     )
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
-    assert "error: 4 rows that cannot be read; mend or remove them\n" in out
+    assert "error: 4 rows that cannot be read; fix or remove them\n" in out
     lines = [line for line in out.splitlines() if line.startswith("  photos.csv, line")]
     assert [line.split(":")[0][-2:].strip() for line in lines] == ["8", "9", "10", "11", "12"]
     assert err.startswith(
-        "spml: photos.csv: 5 problems: 4 rows that cannot be read, 1 missing file; mend them, or"
+        "spml: photos.csv: 5 problems: 4 rows that cannot be read, 1 missing file; fix them, or"
     )
 
 
@@ -150,14 +150,12 @@ def test_twenty_rows_that_cannot_be_read_are_listed(photos, capsys, count, rest)
     assert out.count("split 'tset'") == 20 and ("  and 3 more\n" in out) is rest
 
 
-def test_what_was_read_is_told_before_reading_ends(photos, capsys):
+def test_problems_are_printed_before_reading_fails(photos, capsys):
     photos(["a.png,dog,tset", "b.png,dog,no"])
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
     assert "error: 2 rows that cannot be read" in out and "photos.csv, line 3: split 'no'" in out
-    assert (
-        err == "spml: photos.csv: no line with a label is left without those that cannot be read\n"
-    )
+    assert err == "spml: photos.csv: no valid line with a label remains\n"
 
 
 def test_a_file_that_cannot_be_read_at_all_is_one_line(photos, capsys):
@@ -216,7 +214,7 @@ def test_merge_unites_copies(photos, capsys):
     assert "1.png,bird|dog,,train\n" in (folder / "clean.csv").read_text()
 
 
-def test_errors_that_fix_cannot_mend_are_said(photos, capsys):
+def test_errors_that_fix_cannot_remove_are_reported(photos, capsys):
     folder = photos([*sound(), "copy.png,bird,"])
     (folder / "copy.png").write_bytes((folder / "1.png").read_bytes())
     assert main(["check", "photos.csv", "--fix", "a.csv", "--labels", "complete"]) == 2
@@ -231,17 +229,17 @@ def test_errors_that_fix_cannot_mend_are_said(photos, capsys):
     assert capsys.readouterr().err.startswith("spml: b.csv: 1 rows in train are too few")
 
 
-def test_classes_that_are_gone_from_the_copy_are_said(photos, capsys):
+def test_classes_without_labels_in_the_copy_are_reported(photos, capsys):
     photos([*sound(), "gone.png,bird,"], without=("gone.png",))
     assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
-    assert "classes of which no label is left: 'bird'\n" in capsys.readouterr().out
+    assert "classes without a label: 'bird'\n" in capsys.readouterr().out
 
 
 def test_a_class_list_fits_the_copy_too(photos, capsys):
     folder = photos(sound())
     (folder / "classes.txt").write_text("cat\tKatze\ndog\tHund\nbird\n")
     assert main(["check", "photos.csv", "--fix", "clean.csv", "--classes", "classes.txt"]) == 0
-    assert "no label is left" not in capsys.readouterr().out
+    assert "classes without a label" not in capsys.readouterr().out
     assert main(["check", "clean.csv", "--classes", "classes.txt"]) == 0
     assert (
         "Hund" in capsys.readouterr().out

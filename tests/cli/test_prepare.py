@@ -4,16 +4,17 @@ import hashlib
 import io
 import shutil
 import tarfile
+from dataclasses import replace
 
 import pytest
 
 from spml.cli import main
-from spml.data import benchmarks as sources
-from spml.data.benchmarks import Archive
+from spml.data.benchmarks import BENCHMARKS, Counts
 from spml.data.download import archive as unpacking
 from spml.data.download import resumable as downloading
+from spml.data.download.remote import Archive
 from spml.data.readers.voc import CLASSES
-from tests.data.server import serving
+from tests.data.download.server import serving
 
 
 def voc_files(pictures=True):
@@ -68,7 +69,8 @@ def server(monkeypatch):
             archive = Archive(
                 "voc.tar", (files.address("voc.tar"),), len(content), digest, 10**6, 100
             )
-            monkeypatch.setitem(sources.ARCHIVES, "voc", (archive,))
+            entry = replace(BENCHMARKS["voc"], archives=(archive,))
+            monkeypatch.setitem(BENCHMARKS, "voc", entry)
             files.content = content
 
         files.offer = offer
@@ -96,8 +98,9 @@ def test_files_that_are_there_need_no_network(placed, server, capsys):
     assert listing(placed) == before and server.seen == []
 
 
-def test_agreement_with_the_paper_is_said(placed, capsys, monkeypatch):
-    monkeypatch.setitem(sources.PAPER, "voc", sources.Counts(20, 4, 1, 2, 2.0))
+def test_agreement_with_the_paper_is_printed(placed, capsys, monkeypatch):
+    entry = replace(BENCHMARKS["voc"], paper=Counts(20, 4, 1, 2, 2.0))
+    monkeypatch.setitem(BENCHMARKS, "voc", entry)
     assert main(["prepare", "voc", "--root", str(placed)]) == 0
     out = capsys.readouterr().out
     hashes = dict(
@@ -107,7 +110,7 @@ def test_agreement_with_the_paper_is_said(placed, capsys, monkeypatch):
             strict=True,
         )
     )
-    monkeypatch.setattr(sources, "VOC_SHA256", hashes)
+    monkeypatch.setitem(BENCHMARKS, "voc", replace(entry, observed_sha256=hashes))
     assert main(["prepare", "voc", "--root", str(placed)]) == 0
     out = capsys.readouterr().out
     assert "warning" not in out and "as in the paper: 4 / 1 / 2, 2.0" in out
@@ -149,7 +152,7 @@ def test_a_broken_download_is_finished_by_running_again(root, server, capsys):
         err.count("\n") == 1
         and "HTTP 404" in err
         and "5,000 of " in err
-        and "run again to go on" in err
+        and "run again to resume" in err
     )
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 0
     assert server.seen[-1][0] == "bytes=5000-"
@@ -163,13 +166,13 @@ def test_an_interrupted_unpacking_is_finished_by_running_again(root, server, cap
 
     monkeypatch.setattr(unpacking, "_merge", stop)
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 130
-    assert "interrupted; run it again to go on" in capsys.readouterr().err
+    assert "interrupted; run it again to resume" in capsys.readouterr().err
     monkeypatch.setattr(unpacking, "_merge", real)
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 0
     assert len(server.seen) == 1
 
 
-def test_too_little_disk_is_said_before_anything_is_asked_for(root, server, capsys, monkeypatch):
+def test_too_little_disk_is_reported_before_any_request(root, server, capsys, monkeypatch):
     usage = shutil.disk_usage(root.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 2
@@ -183,7 +186,7 @@ def test_an_archive_that_reaches_outside(root, server, capsys):
     assert listing(root) == ["voc.tar"] and not (root.parent / "escaped").exists()
 
 
-def test_files_that_have_gone_since(root, server, capsys):
+def test_files_that_went_missing_after_unpacking(root, server, capsys):
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 0
     (root / "VOCdevkit/VOC2012/JPEGImages/b.jpg").unlink()
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 2

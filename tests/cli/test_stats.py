@@ -30,18 +30,15 @@ def test_complete_labels(scenes_file, capsys):
     assert ["pairs, most frequent first", "items", "lift"] in cells(out)
 
 
-def test_observed_labels_say_what_is_not_known(pictures, capsys):
+def test_unknown_figures_of_observed_labels_are_named(pictures, capsys):
     assert main(["stats", str(pictures)]) == 0
     out = capsys.readouterr().out
-    assert (
-        "the true number of positives is not known" in out
-        and "complete labels would tell it" in out
-    )
+    assert "the true number of positives is not known" in out and "it needs complete labels" in out
     assert "Pairs of classes are not counted: no item has two known positives." in out
     assert ["red", "3"] in cells(out)
 
 
-def test_the_papers_column_stands_beside_a_benchmark(tmp_path, capsys):
+def test_a_benchmark_has_the_papers_column(tmp_path, capsys):
     from tests.cli.test_prepare import voc_files
 
     for name, text in voc_files(pictures=False).items():

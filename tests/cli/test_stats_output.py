@@ -68,13 +68,13 @@ def test_observed_labels(lines):
     found = lines(version="", missing=None, negatives=np.array([0, 1]))
     assert found[0] == ["mine.csv"] and not any("image, positive" in line[0] for line in found)
     assert [
-        "The pairs are those among the known positives; how often classes truly meet is not known."
+        "The pairs are those among the known positives; how often classes truly co-occur is not known."
     ] in found
     at = found.index(["positives of 2 classes", "known positives", "known negatives"])
     assert found[at + 1 : at + 3] == [["dog", "6", "1"], ["cat", "4", "0"]]
 
 
-def test_what_cannot_be_counted_is_said(lines):
+def test_missing_counts_are_explained(lines):
     assert lines(unknown=0)[12] == ["Remark 1: no label is unknown."]
     assert lines(together=None)[-1] == [
         "Pairs of classes are not counted: no item has two known positives."

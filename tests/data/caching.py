@@ -10,7 +10,7 @@ from spml.data import LabelTable
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import decode
 from spml.data.images.loader import Feed
-from spml.data.places import Places
+from spml.data.table import Places
 from tests.data.test_pictures import scene
 
 SIZE = 24

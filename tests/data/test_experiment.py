@@ -1,4 +1,4 @@
-"""What training takes: the draw before the split, the lists in order, and what is missing said."""
+"""Experiments: the draw before the split, the order of lists, and refusals."""
 
 import hashlib
 from dataclasses import replace

@@ -43,7 +43,7 @@ def test_a_known_name_stands_for_itself(names):
             r"gone.txt: no such file of class names; check the path, or give names joined by commas",
         ),
         ("lists/mine", r"lists/mine: no such file of class names"),
-        ("dog,cat,dog", r"the names given: class 'dog' stands twice; remove one"),
+        ("dog,cat,dog", r"the names given: class 'dog' appears twice; remove one"),
         ("dog,a|b", r"the names given: class 'a\|b' contains"),
         (
             " , ",

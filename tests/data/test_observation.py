@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spml.data import LabelTable, load, observe, read
-from spml.data.observation import Observation, lookup
-from spml.data.observe import draw, draw_weighted
+from spml.data.observation import Observation, draw, draw_weighted
 from spml.data.readers.object_sizes import areas
 from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
@@ -130,7 +129,7 @@ def test_unknown_labels_cannot_be_drawn_from():
         ("", "'' is not an observation model"),
         (
             "uniform:gamma=1",
-            "'gamma=1' is not an option of uniform; those are positives, negatives",
+            "'gamma=1' is not an option of uniform; the options are positives, negatives",
         ),
         ("uniform:positives=1.5", "'positives=1.5': give a whole number"),
         ("uniform:positives=-1", "must not be below 0"),
@@ -149,7 +148,7 @@ def test_texts_that_describe_no_model(text, part):
 def test_looking_up_single_entries(labels):
     rows, columns = np.indices(labels.shape).reshape(2, -1)
     np.testing.assert_array_equal(
-        lookup(SparseLabels.from_dense(labels), rows, columns), labels.ravel()
+        SparseLabels.from_dense(labels).lookup(rows, columns), labels.ravel()
     )
 
 
@@ -341,12 +340,12 @@ def test_items_that_stand_twice_are_not_guessed(tmp_path):
         (twice, once, "the data"),
     ):
         with pytest.raises(
-            DataError, match=f"{where}: item 'p' stands twice; .* give each row its own"
+            DataError, match=f"{where}: item 'p' appears twice; .* give each row its own"
         ):
             load(data, labels="complete", observe=f"file:{path}")
 
 
-def test_training_and_validation_rows_of_a_file_are_taken_together(data, write):
+def test_training_and_validation_rows_of_a_file_are_joined(data, write):
     rows = "".join(f"{i}.jpg,a,{'val' if i % 3 else 'train'}\n" for i in range(10))
     path = write("image,label,split\n" + rows, "seen.csv")
     experiment = load(data, labels="complete", observe=f"file:{path}")

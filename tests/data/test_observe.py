@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spml.data import observe, split
-from spml.data.observe import draw
+from spml.data.observation import draw
 from spml.data.table import SparseLabels
 from spml.errors import DataError, UserError
 
@@ -79,7 +79,7 @@ def test_the_shuffle_of_negatives_belongs_to_the_draw():
 
 
 @given(COMPLETE, st.integers(0, 5), st.integers(0, 5))
-def test_what_is_observed_is_true_and_of_the_asked_number(labels, positives, negatives):
+def test_observed_labels_are_true_and_as_many_as_requested(labels, positives, negatives):
     observed = observe(labels, 7, positives, negatives)
 
     for value, number in ((1, positives), (-1, negatives)):

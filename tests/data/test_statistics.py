@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from spml.data import LabelTable, SparseLabels, load
 from spml.data import statistics as module
-from spml.data.experiment import Experiment
-from spml.data.observe import draw, split
+from spml.data.experiment import Experiment, split
+from spml.data.observation import draw
 from spml.data.statistics import statistics
 
 
@@ -31,7 +31,7 @@ def experiment(complete, observed=None, fraction=0.2):
     hnp.arrays(np.int8, (12, 4), elements=st.sampled_from([1, 0, -1])),
     st.booleans(),
 )
-def test_counts_are_those_of_the_dense_tables(y, s, drawn):
+def test_counts_equal_those_of_dense_tables(y, s, drawn):
     given_ = experiment(y, None if drawn else s)
     found = statistics(given_)
     rows = given_.train_rows
@@ -91,7 +91,7 @@ def test_observed_labels_only(write):
     assert told["classes"][0]["missing"] is None
 
 
-def test_observed_pairs_are_counted_where_there_are_any(write):
+def test_observed_pairs_are_counted_if_there_are_any(write):
     found = statistics(load(write("image,label\n" + "".join(f"{i},a|b\n" for i in range(5)))))
     assert found.together.tolist() == [[4, 4], [4, 4]]
 
@@ -105,7 +105,7 @@ def test_json_holds_everything(scenes):
 
 
 def test_too_many_classes_for_pairs(monkeypatch):
-    monkeypatch.setattr(module, "MOST_CLASSES", 3)
+    monkeypatch.setattr(module, "MAX_CLASSES", 3)
     assert statistics(experiment(np.ones((5, 4), np.int8))).together is None
 
 

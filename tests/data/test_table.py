@@ -109,7 +109,7 @@ def test_values_that_are_no_labels(labels, message):
         (["a"], ["x", "y"], [[1]], "not items by classes"),
         (["a", "b"], ["x"], [[1]], "not items by classes"),
         (["a"], [], np.empty((1, 0)), "no classes"),
-        (["a"], ["x", "x"], [[1, 0]], "'x' stands twice"),
+        (["a"], ["x", "x"], [[1, 0]], "'x' appears twice"),
     ],
 )
 def test_parts_that_do_not_fit(items, classes, labels, message):

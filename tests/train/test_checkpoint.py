@@ -58,7 +58,7 @@ def checkpoint(tmp_path):
     return tmp_path / "last.ckpt"
 
 
-def test_what_is_written_is_read(checkpoint):
+def test_a_written_table_is_read_back(checkpoint):
     state = read_checkpoint(checkpoint)
     assert torch.equal(state.pop("model")["w"], STATE["model"]["w"])
     assert state == {name: value for name, value in STATE.items() if name != "model"}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from spml.analysis.archive import Made, comparable, the
 from spml.analysis.sensitivity import GR, LINES, STUDIES, Study
-from spml.atomic import write_text
 from spml.bench.plan import Case
 from spml.errors import UserError
+from spml.files import write_text
 
 if TYPE_CHECKING:
     from spml.analysis.unknown import Unknown

@@ -41,11 +41,11 @@ class Unknown:
     @property
     def observed_share(self) -> float:
         """Probability that a positive is observed, 1 / (positives of an image): the paper's figure, or else counted."""
-        from spml.data.benchmarks import PAPER
+        from spml.data.benchmarks import paper_counts
 
-        data = str(self.config.get("data"))
-        if data in PAPER:
-            return 1 / PAPER[data].positives
+        paper = paper_counts(str(self.config.get("data")))
+        if paper is not None:
+            return 1 / paper.positives
         return self.seen / (self.seen + int(self.positive.sum()))
 
     @cached_property

@@ -49,10 +49,11 @@ def ablation_cases(a: float | None) -> tuple[Case, ...]:
 
 def observed_share(experiment: Experiment) -> float | None:
     """a = 1 / (mean positives of a training image): the paper's figure for a benchmark, else counted where known."""
-    from spml.data.benchmarks import PAPER
+    from spml.data.benchmarks import paper_counts
 
-    if experiment.name in PAPER:
-        return round(1 / PAPER[experiment.name].positives, 4)
+    paper = paper_counts(experiment.name)
+    if paper is not None:
+        return round(1 / paper.positives, 4)
     if experiment.complete is None:
         return None
     rows = experiment.train_rows

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spml.atomic import write_text
 from spml.bench.plan import Run, done_in
 from spml.bench.record import check_record
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
+from spml.files import write_text
 from spml.runs.files import read_json
 
 REMEDY = "give the file that spml bench or spml ablate wrote"

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+from spml.data.benchmarks import BENCHMARKS
 from spml.losses import code
-from spml.losses.presets import DATASETS
 from spml.losses.search import Options, Space, plain
 
 Stage = Literal["trial", "final"]
@@ -203,7 +203,7 @@ def _usual(method: str, data: str) -> Options:
 def benchmark(data: str) -> str:
     """A benchmark's name without its version: voc of voc@jpeg88-448; others, and paths, as they are."""
     name = data.partition("@")[0]
-    return name if name in DATASETS else data
+    return name if name in BENCHMARKS else data
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:

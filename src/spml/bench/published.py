@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spml.losses.presets import DATASETS
-
+COLUMNS = ("voc", "coco", "nuswide", "cub")  # of the published tables
 PAPER = "Chen et al., IJCAI 2024, Table 2"
 PAPER_ABLATION = "Chen et al., IJCAI 2024, Table 3"
 BOOSTLU = "results of Kim et al., CVPR 2023 (BoostLU)"
@@ -49,7 +48,7 @@ class Quote:
 
 
 Cell = tuple[float, float] | None
-TABLE_2: dict[str, tuple[Cell, Cell, Cell, Cell]] = {  # in the order of DATASETS
+TABLE_2: dict[str, tuple[Cell, Cell, Cell, Cell]] = {  # in the order of COLUMNS
     "an": ((85.89, 0.38), (64.92, 0.19), (42.49, 0.34), (18.66, 0.09)),
     "an_ls": ((87.55, 0.14), (67.07, 0.20), (43.62, 0.34), (16.45, 0.27)),
     "focal": ((87.59, 0.58), (68.79, 0.14), (47.00, 0.14), (19.80, 0.30)),
@@ -70,11 +69,11 @@ DOUBTS: dict[str, dict[str, str]] = {
     "ll_ct": {"nuswide": EXCHANGED, "cub": EXCHANGED},
     "ll_cp": {"nuswide": EXCHANGED, "cub": EXCHANGED},
     "ll_r": {"cub": ROUNDED},
-    "role": dict.fromkeys(DATASETS, TWO_SETTINGS),
+    "role": dict.fromkeys(COLUMNS, TWO_SETTINGS),
 }
 ELSEWHERE: dict[
     str, tuple[tuple[str, tuple[float, float, float, float]], ...]
-] = {  # in the order of DATASETS
+] = {  # in the order of COLUMNS
     "full": ((AEVLP, (89.42, 76.78, 52.08, 30.90)),),
     "an": ((AEVLP, (85.89, 64.92, 42.27, 18.31)),),
     "role": (
@@ -103,9 +102,9 @@ ABLATION: dict[str, tuple[float, float]] = {  # VOC, COCO
 
 def paper_quote(row: str, data: str) -> Quote | None:
     """The paper's figure of a method, or of a row of its ablation, on a benchmark."""
-    if data not in DATASETS:
+    if data not in COLUMNS:
         return None
-    place = DATASETS.index(data)
+    place = COLUMNS.index(data)
     if row in ABLATION:
         return Quote(ABLATION[row][place], None, PAPER_ABLATION) if place < 2 else None
     cell = TABLE_2[row][place] if row in TABLE_2 else None
@@ -114,7 +113,7 @@ def paper_quote(row: str, data: str) -> Quote | None:
 
 def other_quotes(row: str, data: str) -> list[Quote]:
     """Figures of the same method that are printed elsewhere."""
-    if data not in DATASETS:
+    if data not in COLUMNS:
         return []
-    place = DATASETS.index(data)
+    place = COLUMNS.index(data)
     return [Quote(figures[place], None, source) for source, figures in ELSEWHERE.get(row, ())]

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from spml.atomic import write_json, write_text
 from spml.bench.locks import Lock, stale
 from spml.bench.plan import Record, Run, done_in
 from spml.bench.record import read_record
 from spml.errors import UserError
+from spml.files import write_json, write_text
 
 State = Literal["done", "failed", "running", "pending"]
 REMOVE = "remove it, and the run is made again"

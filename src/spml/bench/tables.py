@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
-from spml.bench.published import Quote, other_quotes, paper_quote
+from spml.bench.published import COLUMNS, Quote, other_quotes, paper_quote
 from spml.metrics.bootstrap import Comparison, compare
 from spml.report.groups import Summary
 from spml.report.text import chosen_by
@@ -167,10 +167,8 @@ def _row(
         for name in (*row["trials"], *row["finals"])
         if "error" in runs.get(name, {})
     ]
-    from spml.losses.presets import DATASETS
-
     quotes = {
-        name: quote for name in DATASETS if (quote := paper_quote(row["label"], name)) is not None
+        name: quote for name in COLUMNS if (quote := paper_quote(row["label"], name)) is not None
     }
     return Row(
         label=row["label"],
@@ -184,7 +182,7 @@ def _row(
         errors=tuple(dict.fromkeys(failed)),
         failed=len(failed),
         versus=_versus(done, base, key),
-        quoted=quotes if data in DATASETS else {},
+        quoted=quotes if data in COLUMNS else {},
         elsewhere=tuple(other_quotes(row["label"], data)),
     )
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spml.bench.plan import benchmark
-from spml.bench.published import PAPER, Quote
+from spml.bench.published import COLUMNS, PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
-from spml.losses.presets import DATASETS
+from spml.data.benchmarks import BENCHMARKS
 from spml.report.groups import Summary
 from spml.report.text import NONE, signed
 
 Column = tuple[str, Callable[[Row], str]]  # its head, and the cell of a row
-NAMES = dict(zip(DATASETS, ("VOC", "COCO", "NUS", "CUB"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
     """
     notes = _Notes()
     own = benchmark(table.data)
-    quoted = [_quoted(name, own, notes) for name in sorted(DATASETS, key=lambda name: name != own)]
-    beside = 1 if own in DATASETS else 0  # columns of the same data
+    quoted = [_quoted(name, own, notes) for name in sorted(COLUMNS, key=lambda name: name != own)]
+    beside = 1 if own in COLUMNS else 0  # columns of the same data
     columns: list[Column] = [
         ("method", lambda row: row.label),
         (table.figure, lambda row: spread(row.test)),
@@ -85,7 +84,7 @@ def _title(table: Table) -> str:
 
 
 def _quoted(name: str, own: str, notes: _Notes) -> Column:
-    head = f"{NAMES[name]}, quoted" + ("" if own == name else ", not run")
+    head = f"{BENCHMARKS[name].title}, quoted" + ("" if own == name else ", not run")
     return head, lambda row: notes.quote(row.quoted.get(name))
 
 
@@ -189,14 +188,14 @@ def as_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     measured = ["test", "val", *THIRDS]
-    quoted = [f"quoted_{name}{part}" for name in DATASETS for part in ("", "_deviation", "_doubt")]
+    quoted = [f"quoted_{name}{part}" for name in COLUMNS for part in ("", "_deviation", "_doubt")]
     versus = ["difference", "low", "high", "p"]
     spreads = [f"{name}{part}" for name in measured for part in ("", "_deviation")]
     writer.writerow(["row", "seeds", *spreads, "against", *versus, "chosen", "failed", *quoted])
     for row in table.rows:
         test = row.test if table.figure == "test mAP" else Summary.of([])
         summaries = [test, row.val, *(row.thirds[name] for name in THIRDS)]
-        quotes = [row.quoted.get(name) for name in DATASETS]
+        quotes = [row.quoted.get(name) for name in COLUMNS]
         writer.writerow(
             [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
             + [

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spml.errors import UserError
-from spml.launch import started_first
+from spml.machine import started_first
 
 ENOUGH = 141  # exit code of a command whose output nobody reads on, as shells have it
 

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from spml.cli.commands.train import Train
-from spml.cores import cores
+from spml.machine import cores
 
 Results = dict[str, list[dict[str, Any]]]
 

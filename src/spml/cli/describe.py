@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from spml.atomic import write_text
 from spml.cli import command_names, main
+from spml.files import write_text
 
 HEAD = """# Every command
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from spml.cli.data_options import DataOptions
-from spml.cores import cores
+from spml.machine import cores
 from spml.runs.settings import Settings
 
 if TYPE_CHECKING:

@@ -113,11 +113,11 @@ class TableCommand(RunsCommand):
         return Tune(self.trials, self._lr(experiment))
 
     def _finish(self, plan: Plan, shelf: Any, counts: dict[str, int]) -> None:
-        from spml.atomic import write_text
         from spml.bench.files import write_collected
         from spml.bench.tables import collected
         from spml.bench.write import FORMATS
         from spml.cli import say
+        from spml.files import write_text
 
         stored = collected(plan, shelf.outcome)
         write_collected(shelf.path / "bench.json", stored)

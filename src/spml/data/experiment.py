@@ -1,4 +1,4 @@
-"""`load`: data as training takes them, with the single positives drawn and the validation rows set aside."""
+"""`load`: data ready for training, with observed labels and separate validation rows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from spml.data.names import ClassList, class_list
-from spml.data.observation import Observation
-from spml.data.observe import SEED, Rows, split
 from spml.data.readers.builder import Kind
 from spml.data.readers.read import default_labels, is_named, read, version
 from spml.data.table import LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
 
-LAST_SEED = 2**32 - 1  # that numpy takes
+if TYPE_CHECKING:
+    from spml.data.observation import Observation
+
+SEED = 1200  # of the shared protocol
+MAX_SEED = 2**32 - 1  # the largest that numpy accepts
 UNLABELLED = "the validation rows have no label; label some of them, or mark labelled rows val"
-CHUNK_BYTES = 2**24  # of dense labels hashed together
+CHUNK_BYTES = 2**24  # of dense labels that are hashed at once
+
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +34,18 @@ class Experiment:
     """Data ready for training.
 
     Attributes:
-        name: the data set's name, or the path it was read from.
+        name: name of the data set, or the path it was read from.
         classes: one name per column.
-        observed: what training may see, over the whole train list (validation rows included).
-        complete: the true labels of the same rows; None when they are not known.
+        observed: labels that training may see, of the whole train list (with validation rows).
+        complete: true labels of the same rows; None if unknown.
         train_rows: rows of the train list to train on, sorted.
-        val_rows: rows of the train list to choose the epoch with, sorted.
+        val_rows: rows of the train list that the epoch is chosen with, sorted.
         test: the test split, or None.
-        label_kind: how the source's labels were taken.
-        version: which version of the data set it is, where several circulate.
-        observation: the model that gave the observed labels, with its parameters; "given" where none was needed.
-        renamed: what the classes are called in the data and what here; None where that is the same.
+        label_kind: whether an absent label of the source is unknown or negative.
+        version: version of the data set, if several circulate.
+        observation: the model that drew the observed labels, with its options; "given" if the
+            source's own labels are used.
+        renamed: name of each class in the data -> name here; None if they are equal.
     """
 
     name: str
@@ -52,7 +57,7 @@ class Experiment:
     test: LabelTable | None
     label_kind: Kind
     version: str = ""
-    observation: dict[str, Any] = field(default_factory=dict)
+    observation: dict[str, str | float] = field(default_factory=dict)
     renamed: dict[str, str] | None = None
 
     @cached_property
@@ -60,33 +65,48 @@ class Experiment:
         """Whether every label of the validation rows is known."""
         if self.complete is not None:
             return True
-        given = self.observed.sparse.take(self.val_rows)
-        listed = len(given.values) == len(self.val_rows) * len(self.classes)
-        return bool((listed or given.fill == -1) and given.values.all())
+        labels = self.observed.sparse.take(self.val_rows)
+        listed = len(labels.values) == len(self.val_rows) * len(self.classes)
+        return bool((listed or labels.fill == -1) and labels.values.all())
 
     def validation_labels(self, selection: str) -> npt.NDArray[np.int8]:
-        """What the epoch is chosen with: complete labels of the validation rows, or the observed ones alone."""
-        table = (
-            self.complete
-            if selection == "complete" and self.complete is not None
-            else self.observed
-        )
+        """Return the labels that the epoch is chosen with: "complete" or "observed" ones."""
+        complete = selection == "complete" and self.complete is not None
+        table = self.complete if complete else self.observed
+        assert table is not None
         return table.rows(self.val_rows)
 
     @cached_property
     def sha256(self) -> str:
-        """Of the observed positives in C order, one byte each."""
+        """Hash of the observed positives in C order, one byte each."""
         return digest(self.observed)
 
 
 def digest(table: LabelTable) -> str:
-    """sha256 of a table's positives in C order, one byte each."""
-    found = hashlib.sha256()
+    """Return the sha256 of a table's positives in C order, one byte each."""
+    sha256 = hashlib.sha256()
     step = max(1, CHUNK_BYTES // len(table.classes))
     for start in range(0, len(table), step):
         rows = table.rows(np.arange(start, min(start + step, len(table))))
-        found.update((rows == 1).tobytes())
-    return found.hexdigest()
+        sha256.update((rows == 1).tobytes())
+    return sha256.hexdigest()
+
+
+def split(n: int, fraction: float = 0.2, seed: int = SEED) -> tuple[Rows, Rows]:
+    """Return training rows and validation rows of a list of n, each sorted.
+
+    Args:
+        n: length of the list.
+        fraction: share of the list for validation, in [0, 1); 0 leaves all rows to training.
+        seed: of the permutation.
+    """
+    if not 0 <= fraction < 1:
+        raise UserError(f"validation fraction {fraction} must be at least 0 and below 1")
+    if n < 0:
+        raise UserError(f"a list of {n} rows cannot be split")
+    order = np.random.RandomState(seed).permutation(n)
+    num_train = n - round(fraction * n)
+    return np.sort(order[:num_train]), np.sort(order[num_train:])
 
 
 def load(
@@ -101,37 +121,36 @@ def load(
     val: str | Path | None = None,
     test: str | Path | None = None,
 ) -> Experiment:
-    """The experiment of a data set or file.
+    """Load the experiment of a data set or file.
 
     Args:
-        source: a data set's name or a path.
+        source: name of a data set, or a path.
         root: folder of its files or images.
-        labels: "complete" draws one positive a row and keeps the rest for evaluation, "observed" takes what is given.
+        labels: "complete" draws one positive per row and keeps the rest for evaluation;
+            "observed" uses the labels of the source.
         observe_seed: of the single positives.
-        split_seed: of the validation rows, where the data bring none.
-        val_fraction: share of the train list that becomes validation, where the data bring none.
+        split_seed: of the validation rows, if the data have no validation split.
+        val_fraction: share of the train list for validation, if the data have no such split.
         classes: class names in order, also as text joined by commas, or a file with one a line.
-        observe: the observation model of complete labels, such as "uniform:positives=2"; see `spml.data.observation`.
+        observe: observation model of complete labels, such as "uniform:positives=2"; see
+            `spml.data.observation`.
         val: file of the validation rows, for users' files.
         test: file of the test rows.
     """
     for flag, seed in (("--observe-seed", observe_seed), ("--split-seed", split_seed)):
-        if not 0 <= seed <= LAST_SEED:
-            raise UserError(f"{flag} {seed} must be from 0 to {LAST_SEED}")
-    model = Observation.parse(observe)
+        if not 0 <= seed <= MAX_SEED:
+            raise UserError(f"{flag} {seed} must be from 0 to {MAX_SEED}")
     kind = labels or default_labels(source)
-    if kind == "observed" and observe != "uniform":
-        raise UserError(
-            f"--observe {observe} draws from complete labels, those of {source} are observed; leave it out"
-        )
+    model = _observation_model(observe, kind, source)
     listed = class_list(classes)
     tables = read(source, root, labels=kind, classes=listed, val=val, test=test)
-    whole, train_rows, val_rows = _listed(str(source), tables, val_fraction, split_seed)
+    whole, train_rows, val_rows = _train_list(str(source), tables, val_fraction, split_seed)
     if kind == "observed" and unlabelled(whole.sparse.take(val_rows)):
         raise DataError(f"{source if val is None else val}: {UNLABELLED}")
-    observed, about = whole, {"model": "given"}
-    if kind == "complete":
-        drawn, about = model.draw(whole, observe_seed, source=str(source), reader=_observed_tables)
+    observed = whole
+    record: dict[str, str | float] = {"model": "given"}
+    if model is not None:
+        drawn, record = model.draw(whole, observe_seed, source=str(source))
         observed = whole.with_labels(drawn)
     return Experiment(
         name=str(source) if is_named(source) else str(Path(source)),
@@ -143,24 +162,38 @@ def load(
         test=tables.get("test"),
         label_kind=kind,
         version=version(source, root),
-        observation=about,
+        observation=record,
         renamed=None if listed is None else listed.renamed,
     )
 
 
 def unlabelled(validation: SparseLabels) -> bool:
-    """Whether there are validation rows, but none of them has a positive to choose the epoch with."""
+    """Tell whether there are validation rows, but none with a positive to choose the epoch by."""
     return validation.shape[0] > 0 and not (validation.values == 1).any()
 
 
-def _observed_tables(path: str) -> dict[str, LabelTable]:
-    return read(path, labels="observed")
+def _observation_model(observe: str, kind: Kind, source: str | Path) -> Observation | None:
+    """Parse the observation model; None if the labels of the source are the observed ones."""
+    if kind == "observed" and observe == "uniform":
+        return None
+    from spml.data.observation import Observation
+
+    model = Observation.parse(observe)
+    if kind == "observed":
+        raise UserError(
+            f"--observe {observe} draws from complete labels, those of {source} are observed; "
+            "leave it out"
+        )
+    return model
 
 
-def _listed(
+def _train_list(
     source: str, tables: dict[str, LabelTable], fraction: float, seed: int
 ) -> tuple[LabelTable, Rows, Rows]:
-    """The train list with its rows to train on and to validate on; a validation split of the data's own comes last."""
+    """Return the train list, its training rows and its validation rows.
+
+    If the data have a validation split, its rows follow those of the training split.
+    """
     if "train" not in tables:
         raise DataError(
             f"{source}: no training rows, only {' and '.join(tables)}; mark some rows train"

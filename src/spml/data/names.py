@@ -1,4 +1,4 @@
-"""Class names: lists of them, and names so near to another that one may be a slip."""
+"""Class names: class lists, and names so similar to another that one may be a typing error."""
 
 from __future__ import annotations
 
@@ -12,27 +12,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spml.data.table import LabelTable
-from spml.data.text import lines
 from spml.errors import DataError
+from spml.files import lines
 
-OF_PREDICTIONS = (
-    "image",
-    "tags",
-)  # columns of the files that predictions go to, beside those of the classes
-GIVEN = "the names given"  # where a class list comes from that is no file
-LISTS = (
-    ".txt",
-    ".csv",
-    ".tsv",
-    ".json",
-    ".names",
-    ".lst",
-    ".list",
-)  # how files end that hold class names
-JOINING = re.compile(r"[,;/&+]")  # what people join names with, other than "|"
-LIST = re.compile(r"\[\s*\]|\{\s*\}|[\[{].*['\"].*[\]}]", re.DOTALL)  # as Python and JSON write one
-LOOKED_FOR = 20  # names that the near ones of a list are looked for; of 20,000 classes, each takes half a second
-RARE = 10  # a class is suspiciously rare when another of nearly its name has so many times its positives
+OF_PREDICTIONS = ("image", "tags")  # columns of prediction files, beside those of the classes
+GIVEN = "the names given"  # source of a class list that is not a file
+LIST_SUFFIXES = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")
+SEPARATOR = re.compile(r"[,;/&+]")  # signs that people use instead of "|" to join names
+PYTHON_LIST = re.compile(r"\[\s*\]|\{\s*\}|[\[{].*['\"].*[\]}]", re.DOTALL)  # or JSON's
+MAX_SUGGESTIONS = 20  # names to search a suggestion for: with 20,000 classes one takes 0.5 s
+RARE = 10  # a class is suspiciously rare if a similar name has this many times its positives
 
 
 @dataclass(frozen=True)
@@ -41,56 +30,56 @@ class ClassList:
 
     Attributes:
         display: name in the data -> name in tables and reports.
-        source: where the list comes from, for messages.
+        source: origin of the list, for messages.
     """
 
     display: dict[str, str]
     source: str
-    _near: dict[str, str] = field(
-        default_factory=dict, repr=False, compare=False
-    )  # what was said of a name
+    _suggestions: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def renamed(self) -> dict[str, str] | None:
-        """Each name in the data and the one to show; None where they are the same."""
+        """Name in the data -> displayed name; None if all are equal."""
         return self.display if any(name != shown for name, shown in self.display.items()) else None
 
     def lacking(self, name: str) -> str:
-        """That a name is not in the list, and what to do."""
-        if name not in self._near and len(self._near) < LOOKED_FOR:
-            self._near[name] = suggestion(name, self.display)
-        hint = self._near.get(name) or "; add it there" * (self.source != GIVEN)
+        """Return the message that a name is not in the list, with a remedy."""
+        if name not in self._suggestions and len(self._suggestions) < MAX_SUGGESTIONS:
+            self._suggestions[name] = suggestion(name, self.display)
+        hint = self._suggestions.get(name) or "; add it there" * (self.source != GIVEN)
         return f"is not in the class list ({self.source}){hint}"
 
 
 def class_list(
     classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()
 ) -> ClassList | None:
-    """The class list from names, or from a file: one name a line, then optionally a tab and the name to show.
+    """Return a class list from names or from a file.
+
+    A line of the file holds one name, then optionally a tab and the name to display.
 
     Args:
-        classes: names, the path of a file, or text, which is what `--classes` takes: see `from_text`. A list that was
-            made before stays as it is.
-        known: names that text may be one of.
+        classes: names, the path of a file, or the text of `--classes` (see `from_text`). A
+            ClassList is returned unchanged.
+        known: names that the text may be one of.
     """
     if classes is None or isinstance(classes, ClassList):
         return classes
-    found = from_text(classes, known) if isinstance(classes, str) else classes
-    given: Iterable[str] = lines(found) if isinstance(found, Path) else found
-    source = str(found) if isinstance(found, Path) else GIVEN
+    origin = from_text(classes, known) if isinstance(classes, str) else classes
+    entries: Iterable[str] = lines(origin) if isinstance(origin, Path) else origin
+    source = str(origin) if isinstance(origin, Path) else GIVEN
     display: dict[str, str] = {}
-    shown_before: set[str] = set()
-    for number, line in enumerate(given, 1):
-        where = f"{source}, line {number}" if isinstance(found, Path) else source
+    displayed: set[str] = set()
+    for number, line in enumerate(entries, 1):
+        where = f"{source}, line {number}" if isinstance(origin, Path) else source
         name, _, shown = (part.strip() for part in str(line).partition("\t"))
         shown = shown or name
-        if name in display or shown in shown_before:
+        if name in display or shown in displayed:
             twice = name if name in display else shown
-            raise DataError(f"{where}: class {twice!r} stands twice; remove one")
+            raise DataError(f"{where}: class {twice!r} appears twice; remove one")
         if name:
             refuse_name(shown, f"{where}: ")
             display[name] = shown
-            shown_before.add(shown)
+            displayed.add(shown)
     if not display:
         raise DataError(
             f"{source}: no class names; give one a line of a file, or some joined by commas"
@@ -99,15 +88,16 @@ def class_list(
 
 
 def from_text(text: str, known: Collection[str] = ()) -> Path | list[str]:
-    """The file of class names of this path, where there is one, else the names in the text, joined by commas.
+    """Return the path of an existing file of class names, else the names, joined by commas.
 
-    A name that is `known` stands for itself, also where it holds a comma or a file is called so.
+    A `known` name stands for itself, even if it contains a comma or a file has that name.
     """
     if text in known:
         return [text]
     if os.path.lexists(text) and not Path(text).is_dir():
         return Path(text)
-    if "," not in text and (text.lower().endswith(LISTS) or (os.sep in text and not known)):
+    is_path = text.lower().endswith(LIST_SUFFIXES) or (os.sep in text and not known)
+    if "," not in text and is_path:
         raise DataError(
             f"{text}: no such file of class names; check the path, or give names joined by commas"
         )
@@ -115,34 +105,34 @@ def from_text(text: str, known: Collection[str] = ()) -> Path | list[str]:
 
 
 def refuse_name(name: str, place: str) -> None:
-    """Raise DataError for a class that predictions could not be written of.
+    """Raise DataError for a class name that a file of predictions cannot hold.
 
     Args:
-        name: as it is shown.
-        place: the start of the message.
+        name: the displayed name.
+        place: start of the message.
     """
     if name in OF_PREDICTIONS:
-        problem = (
-            f"class {name!r} is called like a column of predictions ({', '.join(OF_PREDICTIONS)})"
-        )
+        columns = ", ".join(OF_PREDICTIONS)
+        problem = f"class {name!r} is called like a column of predictions ({columns})"
     elif "|" in name:
         problem = f"class {name!r} contains '|', which joins class names"
     else:
         return
     raise DataError(
-        f"{place}{problem}; rename it, or follow it by a tab and another name in a class list (--classes FILE)"
+        f"{place}{problem}; rename it, "
+        "or follow it by a tab and another name in a class list (--classes FILE)"
     )
 
 
 def suggestion(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`; did you mean 'dog'?` where a known name is near, else nothing."""
+    """Return `; did you mean 'dog'?` if a known name is similar, else an empty string."""
     folded = {other.casefold(): other for other in known}
     near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 class NearNames(NamedTuple):
-    """Two class names that may be meant as one, with their numbers of positives."""
+    """Two class names that may mean one class, with their numbers of positives."""
 
     name: str
     positives: int
@@ -151,59 +141,57 @@ class NearNames(NamedTuple):
 
 
 def near_duplicates(table: LabelTable) -> list[NearNames]:
-    """Pairs of classes whose names differ only in case or spaces, or by one slip where one of them is rare."""
+    """Return pairs of similar class names.
+
+    The names differ only in case or spaces, or by one typing error if one of them is rare.
+    """
     counts = [int(count) for count in table.sparse.counts(1)]
-    found = []
+    pairs = []
     for a, b in sorted(_candidates(table.classes)):
         first, second = sorted((a, b), key=lambda i: (counts[i], i))
         rare = counts[first] * RARE <= counts[second] or counts[first] == 1 < counts[second]
-        if _plain(table.classes[a]) == _plain(table.classes[b]) or (
-            rare and _one_slip(table.classes[a], table.classes[b])
-        ):
-            found.append(
-                NearNames(
-                    table.classes[first], counts[first], table.classes[second], counts[second]
-                )
-            )
-    return found
+        name, other = table.classes[first], table.classes[second]
+        if _letters(name) == _letters(other) or (rare and _one_error(name, other)):
+            pairs.append(NearNames(name, counts[first], other, counts[second]))
+    return pairs
 
 
 def joined_names(classes: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Class names that are others joined by a sign that does not join them, such as 'dog, cat', and those others."""
-    known = {_plain(name): name for name in reversed(classes)}
-    found = []
+    """Return class names that join other classes by a wrong sign ('dog, cat'), and those classes."""
+    known = {_letters(name): name for name in reversed(classes)}
+    joined = []
     for name in classes:
-        parts = [_plain(part) for part in JOINING.split(name)]
+        parts = [_letters(part) for part in SEPARATOR.split(name)]
         if len(parts) > 1 and all(part in known for part in parts):
-            found.append((name, [known[part] for part in parts]))
-    return found
+            joined.append((name, [known[part] for part in parts]))
+    return joined
 
 
 def written_lists(classes: Sequence[str]) -> dict[str, str]:
-    """Class names that are a whole cell of names, such as "['dog', 'cat']" or two lines, and what they are."""
-    found = {}
+    """Return class names that are a whole cell, such as "['dog', 'cat']", and a description."""
+    cells = {}
     for name in classes:
-        if LIST.fullmatch(name):
-            found[name] = "a list as a program writes it"
+        if PYTHON_LIST.fullmatch(name):
+            cells[name] = "a list as a program writes it"
         elif len(name.splitlines()) > 1:
-            found[name] = "several lines; is a quote missing in the file?"
-    return found
+            cells[name] = "several lines; is a quote missing in the file?"
+    return cells
 
 
-def _plain(name: str) -> str:
-    composed = unicodedata.normalize(
-        "NFC", name
-    ).casefold()  # an accent that stands by itself is no letter
-    return (
-        "".join(character for character in composed if character.isalnum()) or composed
-    )  # such as an emoji
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name, or all of it if it has none, such as an emoji."""
+    composed = unicodedata.normalize("NFC", name).casefold()  # joins letters and their accents
+    return "".join(character for character in composed if character.isalnum()) or composed
 
 
 def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
-    """Pairs that share a spelling with at most one letter left out; a number is no letter, so class1 is not class2."""
+    """Return pairs that share a spelling with at most one letter left out.
+
+    Digits are never left out, so that class1 is not class2.
+    """
     groups: dict[str, list[int]] = {}
     for i, name in enumerate(classes):
-        plain = _plain(name)
+        plain = _letters(name)
         letters = [k for k in range(len(plain)) if len(plain) > 2 and not plain[k].isdigit()]
         for spelling in {plain, *(plain[:k] + plain[k + 1 :] for k in letters)}:
             groups.setdefault(spelling, []).append(i)
@@ -215,9 +203,9 @@ def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
     }
 
 
-def _one_slip(a: str, b: str) -> bool:
-    """Whether one letter was changed, added, left out, or exchanged with its neighbour."""
-    a, b = _plain(a), _plain(b)
+def _one_error(a: str, b: str) -> bool:
+    """Tell whether one letter was changed, added, omitted, or swapped with its neighbour."""
+    a, b = _letters(a), _letters(b)
     if len(a) > len(b):
         a, b = b, a
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))

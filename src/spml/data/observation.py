@@ -1,108 +1,217 @@
-"""Observation models: which of a row's true labels training gets to see.
+"""Observed labels drawn from complete ones: the shared protocol's draw, and observation models.
 
-A model is written `NAME` or `NAME:option=value,...`:
+An observation model decides which of a row's true labels training sees. It is written `NAME` or
+`NAME:option=value,...`:
 
-- `uniform`: the shared protocol's draw, each positive of a row alike; `positives` (1), `negatives` (0).
-- `frequency`: in proportion to how often a class is positive in the train list, to the power `gamma` (1): annotators
-  name what is common. A negative gamma favours the rare. `positives` (1).
-- `size`: in proportion to the area of the class's boxes in the picture, to the power `gamma` (1): annotators name what
-  is large. For voc and coco, which have boxes. `positives` (1).
-- `file:PATH`: as a table of the same items says.
+- `uniform`: the shared protocol's draw; every positive of a row is equally likely. Options
+  `positives` (1) and `negatives` (0).
+- `frequency`: in proportion to the class's frequency in the train list, to the power `gamma` (1):
+  annotators name what is common. A negative gamma favours rare classes. Option `positives` (1).
+- `size`: in proportion to the area of the class's boxes in the picture, to the power `gamma` (1):
+  annotators name what is large. For benchmarks that have boxes. Option `positives` (1).
+- `file:PATH`: the labels of a table of the same items.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from spml.data.observe import SEED, draw, draw_weighted
-from spml.data.table import LabelTable, SparseLabels, concatenate
+from spml.data.experiment import SEED
+from spml.data.readers.read import read
+from spml.data.table import Labels, LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
 
-OPTIONS: dict[str, dict[str, float]] = {  # with their defaults; whole numbers stay whole
-    "uniform": {"positives": 1, "negatives": 0},
-    "frequency": {"gamma": 1.0, "positives": 1},
-    "size": {"gamma": 1.0, "positives": 1},
+OPTIONS = {
+    "uniform": ("positives", "negatives"),
+    "frequency": ("gamma", "positives"),
+    "size": ("gamma", "positives"),
+    "file": ("path",),
 }
 FILE = "file:"
-Reader = Callable[[str], dict[str, LabelTable]]
+
+Record = dict[str, str | float]  # a model with its options, as config.json stores it
+
+
+def observe(labels: Any, seed: int = SEED, positives: int = 1, negatives: int = 0) -> Labels:
+    """Draw observed labels from complete ones: int8 (items, classes), 0 for unknown.
+
+    Args:
+        labels: complete labels in {1, -1}, a numpy array or torch tensor (items, classes).
+        seed: of the draw.
+        positives: number of positives per row that stay known; all of them if a row has fewer.
+        negatives: number of negatives per row that stay known.
+    """
+    array = labels.detach().cpu().numpy() if hasattr(labels, "detach") else labels
+    drawn = draw(SparseLabels.from_dense(array), seed, positives, negatives)
+    return drawn.rows(np.arange(drawn.shape[0]))
+
+
+def draw(
+    labels: SparseLabels, seed: int = SEED, positives: int = 1, negatives: int = 0
+) -> SparseLabels:
+    """Draw observed labels as `observe` does, from sparse to sparse labels."""
+    known = _complete_positives(labels, positives, negatives)
+    shuffled = known.indices.copy()
+    classes = np.arange(labels.num_classes, dtype=np.int32)
+    scratch = classes.copy()
+    negative_classes: list[npt.NDArray[np.int32]] = []
+    rng = np.random.RandomState(seed)
+    for start, end in pairwise(known.indptr.tolist()):
+        row = shuffled[start:end]
+        rng.shuffle(row)
+        # The reference shuffles the negatives even if it keeps none. Without that shuffle every
+        # later draw would move.
+        others = np.delete(classes, row) if negatives else scratch[: len(scratch) - len(row)]
+        rng.shuffle(others)
+        if negatives:
+            negative_classes.append(others[:negatives])
+    return _observed(known, shuffled, positives, negative_classes)
+
+
+def draw_weighted(
+    labels: SparseLabels, log_weights: npt.NDArray[np.float64], seed: int = SEED, positives: int = 1
+) -> SparseLabels:
+    """Draw positives in proportion to weights, without replacement, row by row.
+
+    The first draw of a row is positive i with probability w_i / sum w: the largest of log w_i plus
+    Gumbel noise. A positive of weight 0 is drawn only if its row has too few others.
+
+    Args:
+        labels: complete labels.
+        log_weights: of each positive, in the order of `labels.positives(-1)`; -inf for weight 0.
+        seed: of the draw.
+        positives: number of positives per row that stay known; all of them if a row has fewer.
+    """
+    known = _complete_positives(labels, positives)
+    uniform = np.random.RandomState(seed).random_sample(len(known.indices))
+    exponential = np.maximum(-np.log1p(-uniform), np.finfo(np.float64).tiny)
+    keys = log_weights - np.log(exponential)
+    # The noise alone orders positives of weight 0, whose keys are all -inf.
+    order = np.lexsort((uniform, -keys, known.entry_rows()))
+    return _observed(known, known.indices[order], positives, [])
+
+
+def _complete_positives(labels: SparseLabels, positives: int, negatives: int = 0) -> SparseLabels:
+    """Return the positives of complete labels; refuse labels or numbers that allow no draw."""
+    if positives < 0 or negatives < 0:
+        raise UserError(f"positives={positives} and negatives={negatives} must not be below 0")
+    if labels.counts(0).any():
+        raise DataError(
+            "labels hold 0 (unknown); the draw takes complete labels: 1 or -1 in every entry"
+        )
+    return labels.positives(fill=-1)
+
+
+def _observed(
+    known: SparseLabels,
+    shuffled: npt.NDArray[np.int32],
+    positives: int,
+    negatives: list[npt.NDArray[np.int32]],
+) -> SparseLabels:
+    """Keep the first positives of each shuffled row, and the negatives of each row."""
+    row = known.entry_rows()
+    keep = np.arange(len(row)) - known.indptr[row] < positives
+    rows, columns, values = row[keep], shuffled[keep], np.ones(int(keep.sum()), np.int8)
+    if negatives:
+        extra = np.concatenate(negatives)
+        lengths = [len(classes) for classes in negatives]
+        rows = np.concatenate([rows, np.repeat(np.arange(len(negatives)), lengths)])
+        columns = np.concatenate([columns, extra])
+        values = np.concatenate([values, np.full(len(extra), -1, np.int8)])
+    order = np.lexsort((columns, rows))
+    return SparseLabels.from_entries(
+        rows[order], columns[order], values[order], known.shape, fill=0
+    )
 
 
 @dataclass(frozen=True)
 class Observation:
-    """An observation model.
+    """An observation model; OPTIONS lists the options that each model has.
 
     Attributes:
         model: its name.
-        options: its parameters, all of them.
+        positives: number of positives per row that stay known.
+        negatives: number of negatives per row that stay known.
+        gamma: exponent of frequencies or areas.
+        path: file of the observed labels.
     """
 
     model: str
-    options: dict[str, Any] = field(default_factory=dict)
+    positives: int = 1
+    negatives: int = 0
+    gamma: float = 1.0
+    path: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Observation:
-        """The model that a text such as "frequency:gamma=0.5,positives=2" describes."""
+        """Parse text such as "frequency:gamma=0.5,positives=2"."""
         if text.startswith(FILE):
-            if not text[len(FILE) :]:
+            path = text.removeprefix(FILE)
+            if not path:
                 raise UserError("file: names no table; write file:PATH")
-            return cls("file", {"path": text[len(FILE) :]})
-        name, _, given = text.partition(":")
-        if name not in OPTIONS:
+            return cls("file", path=path)
+        name, _, settings = text.partition(":")
+        models = [model for model in OPTIONS if model != "file"]
+        if name not in models:
             raise UserError(
-                f"{name!r} is not an observation model; the models are {', '.join(OPTIONS)} and file:PATH"
+                f"{name!r} is not an observation model; "
+                f"the models are {', '.join(models)} and file:PATH"
             )
-        options = dict(OPTIONS[name])
-        for part in filter(None, given.split(",")):
+        numbers: dict[str, Any] = {}
+        for part in filter(None, settings.split(",")):
             key, _, value = part.partition("=")
-            if key not in options:
-                raise UserError(
-                    f"{part!r} is not an option of {name}; those are {', '.join(options)}"
-                )
-            options[key] = _number(part, value, type(options[key]))
-        return cls(name, options)
+            if key not in OPTIONS[name]:
+                options = ", ".join(OPTIONS[name])
+                raise UserError(f"{part!r} is not an option of {name}; the options are {options}")
+            numbers[key] = _number(part, value, float if key == "gamma" else int)
+        return cls(name, **numbers)
 
     def draw(
-        self, table: LabelTable, seed: int = SEED, *, source: str = "", reader: Reader | None = None
-    ) -> tuple[SparseLabels, dict[str, Any]]:
-        """The observed labels of a completely labelled table, and what is to be remembered of how they came about.
+        self, table: LabelTable, seed: int = SEED, *, source: str = ""
+    ) -> tuple[SparseLabels, Record]:
+        """Return the observed labels of a completely labelled table, and the record of the draw.
 
         Args:
             table: the train list.
             seed: of the draw.
-            source: the data set's name, for `size`.
-            reader: of the table that `file` names.
+            source: name of the data set, for `size`.
         """
-        about: dict[str, Any] = {"model": self.model, **self.options}
+        record: Record = {"model": self.model}
+        record |= {name: getattr(self, name) for name in OPTIONS[self.model]}
         if self.model == "file":
-            assert reader is not None
-            observed, contradicting = _from_file(table, self.options["path"], reader)
-            return observed, about | {"contradicting": contradicting}
+            observed, contradicting = _from_file(table, self.path)
+            return observed, record | {"contradicting": contradicting}
         if self.model == "uniform":
-            return draw(table.sparse, seed, **self.options), about | {"seed": seed}
-        known = table.sparse.positives(-1)
-        if self.model == "frequency":
-            weights = table.sparse.counts(1)[known.indices].astype(np.float64)
-        else:
-            from spml.data.readers.object_sizes import areas
-
-            weights = areas(source, table)
-            about["without_area"] = int((weights <= 0).sum())
+            observed = draw(table.sparse, seed, self.positives, self.negatives)
+            return observed, record | {"seed": seed}
+        weights = self._weights(table, source)
+        if self.model == "size":
+            record["without_area"] = int((weights <= 0).sum())
         log_weights = np.full(len(weights), -np.inf)
-        log_weights[weights > 0] = self.options["gamma"] * np.log(weights[weights > 0])
-        return draw_weighted(table.sparse, log_weights, seed, self.options["positives"]), about | {
-            "seed": seed
-        }
+        log_weights[weights > 0] = self.gamma * np.log(weights[weights > 0])
+        observed = draw_weighted(table.sparse, log_weights, seed, self.positives)
+        return observed, record | {"seed": seed}
+
+    def _weights(self, table: LabelTable, source: str) -> npt.NDArray[np.float64]:
+        """Frequency of the class, or area of its boxes, of each positive."""
+        if self.model == "frequency":
+            known = table.sparse.positives(-1)
+            return table.sparse.counts(1)[known.indices].astype(np.float64)
+        from spml.data.readers.object_sizes import areas
+
+        return areas(source, table)
 
 
-def _number(part: str, text: str, kind: type) -> float:
+def _number(part: str, text: str, kind: type[int] | type[float]) -> float:
     try:
-        value: float = kind(text)
+        value = kind(text)
     except ValueError:
         raise UserError(f"{part!r}: give a {'whole ' if kind is int else ''}number") from None
     if not math.isfinite(value):
@@ -112,26 +221,25 @@ def _number(part: str, text: str, kind: type) -> float:
     return value
 
 
-def _from_file(table: LabelTable, path: str, reader: Reader) -> tuple[SparseLabels, int]:
-    """The labels of the same items in another table, and how many of them the complete labels contradict."""
-    tables = reader(path)
-    given = (
-        concatenate(tables["train"], tables["val"])
-        if {"train", "val"} <= set(tables)
-        else tables.get("train")
-    )
-    if given is None:
+def _from_file(table: LabelTable, path: str) -> tuple[SparseLabels, int]:
+    """Return the labels of the same items in another table, and how many contradict `table`."""
+    tables = read(path, labels="observed")
+    other = tables.get("train")
+    if other is None:
         raise DataError(f"{path}: no training rows; the observed labels are taken from those")
-    if unknown := [name for name in given.classes if name not in set(table.classes)]:
+    if "val" in tables:
+        other = concatenate(other, tables["val"])
+    if unknown := [name for name in other.classes if name not in set(table.classes)]:
         raise DataError(
             f"{path}: class {unknown[0]!r} is not one of the data's {len(table.classes)} classes"
         )
-    for where, items in (("the data", table.items), (path, given.items)):
+    for where, items in (("the data", table.items), (path, other.items)):
         if twice := next((item for item, count in Counter(items).items() if count > 1), None):
             raise DataError(
-                f"{where}: item {twice!r} stands twice; labels are found by it, so give each row its own"
+                f"{where}: item {twice!r} appears twice; "
+                "labels are matched by item, so give each row its own"
             )
-    rows = {item: i for i, item in enumerate(given.items)}
+    rows = {item: i for i, item in enumerate(other.items)}
     if absent := [item for item in table.items if item not in rows]:
         raise DataError(
             f"{path}: {len(absent):,} of {len(table):,} items are not in it, first {absent[0]!r}"
@@ -143,35 +251,23 @@ def _from_file(table: LabelTable, path: str, reader: Reader) -> tuple[SparseLabe
             f"{path}: {len(extra):,} items that are not in the train list, first {extra[0]!r}; "
             "leave them out, or mark those of the test split in a column split"
         )
-    return _aligned(table, given, [rows[item] for item in table.items], path)
+    return _aligned(table, other, [rows[item] for item in table.items], path)
 
 
 def _aligned(
-    table: LabelTable, given: LabelTable, rows: list[int], path: str
+    table: LabelTable, other: LabelTable, rows: list[int], path: str
 ) -> tuple[SparseLabels, int]:
-    """The given rows with their columns in the order of the table's classes."""
-    if given.sparse.fill != 0:
+    """Select rows of the other table, with columns in the order of the table's classes."""
+    if other.sparse.fill != 0:
         raise DataError(
             f"{path}: most labels are known negatives; give a table in which most are unknown (0)"
         )
     column = {name: i for i, name in enumerate(table.classes)}
-    labels = given.sparse.take(rows)
+    labels = other.sparse.take(rows)
     row = labels.entry_rows()
-    moved = np.array([column[name] for name in given.classes])[labels.indices]
+    moved = np.array([column[name] for name in other.classes])[labels.indices]
     keep = np.lexsort((moved, row))
     keep = keep[labels.values[keep] != 0]
     row, moved, values = row[keep], moved[keep], labels.values[keep]
     observed = SparseLabels.from_entries(row, moved, values, table.sparse.shape, fill=0)
-    return observed, int((lookup(table.sparse, row, moved) != values).sum())
-
-
-def lookup(labels: SparseLabels, rows: Any, columns: Any) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """The labels of single entries, none of the table made dense."""
-    keys = labels.entry_rows() * labels.num_classes + labels.indices
-    wanted = np.asarray(rows, np.int64) * labels.num_classes + np.asarray(columns, np.int64)
-    out = np.full(len(wanted), labels.fill, np.int8)
-    if len(keys):
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        found = keys[at] == wanted
-        out[found] = labels.values[at[found]]
-    return out
+    return observed, int((table.sparse.lookup(row, moved) != values).sum())

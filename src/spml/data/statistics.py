@@ -1,4 +1,4 @@
-"""Statistics of a data set: the paper's table, the constant of its Remark 1, counts and co-occurrence of classes."""
+"""Statistics of a data set: the paper's table, its Remark 1, class counts and co-occurrence."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.experiment import Experiment
-from spml.data.observation import lookup
 from spml.data.table import SparseLabels
 
 Counts = npt.NDArray[np.int64]
-MOST_CLASSES = 2000  # with which pairs of classes are counted: the counts take 8 bytes a pair
-FEWEST = 5  # items that a pair needs before its lift is listed
+MAX_CLASSES = 2000  # for counting pairs of classes: the counts take 8 bytes a pair
+MIN_ITEMS = 5  # items that a pair needs for its lift to be listed
 
 
 class Pair(NamedTuple):
-    """Two classes, the items that have both, and how many times as many as if they were independent."""
+    """Two classes, the number of items with both, and its ratio to that of independent classes."""
 
     first: str
     second: str
@@ -30,20 +29,21 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What is known of a data set's labels; all but `images` is of its training rows.
+    """Counts of a data set's labels; all but `images` count its training rows.
 
     Attributes:
         name: the data set's name or path.
-        version: which version of it, where several circulate.
+        version: its version, if several circulate.
         classes: one name per column.
-        images: how many there are in train, val and test.
+        images: number in train, val and test.
         seen: known positives of each class, #{s = 1}.
         negatives: known negatives of each class.
-        missing: positives of each class that training does not see, #{y = 1, s = 0}; None where y is not known.
+        missing: positives of each class that training does not see, #{y = 1, s = 0}; None if y is
+            unknown.
         unknown: labels that training does not see, #{s = 0}.
-        together: items that have both classes of a pair; None where there are too many classes, or where y is not known
-            and no item has two known positives.
-        observation: the model that gave the observed labels.
+        together: number of items with both classes of a pair; None if there are too many classes,
+            or if y is unknown and no item has two known positives.
+        observation: the model that drew the observed labels.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Statistics:
     missing: Counts | None
     unknown: int
     together: Counts | None = field(repr=False)
-    observation: Mapping[str, Any]
+    observation: Mapping[str, str | float]
 
     @property
     def complete(self) -> bool:
@@ -64,41 +64,39 @@ class Statistics:
 
     @property
     def total(self) -> Counts:
-        """Positives of each class, as far as they are known."""
+        """Known positives of each class."""
         return self.seen if self.missing is None else self.seen + self.missing
 
     @property
     def positives(self) -> float:
-        """Positives of a training image, as far as they are known."""
+        """Mean known positives of a training image."""
         return float(self.total.sum() / self.images["train"])
 
     @property
     def constant(self) -> float | None:
-        """#{y = 1, s = 0} / #{s = 0}: what k_hat is at the start of training, by Remark 1."""
-        return (
-            None
-            if self.missing is None or not self.unknown
-            else float(self.missing.sum() / self.unknown)
-        )
+        """#{y = 1, s = 0} / #{s = 0}: the value of k_hat at the start of training, by Remark 1."""
+        if self.missing is None or not self.unknown:
+            return None
+        return float(self.missing.sum() / self.unknown)
 
     @property
     def logit(self) -> float | None:
-        """The b(0) at which the logistic k_hat of Assumption 1, with w(0) = 0, has that value."""
+        """The b(0) that gives the logistic k_hat of Assumption 1 this value, with w(0) = 0."""
         share = self.constant
         return None if share is None or not 0 < share < 1 else math.log(share / (1 - share))
 
     def pairs(self, most: int = 10) -> dict[str, list[Pair]]:
-        """The pairs of classes that occur together most often ("count"), and most often for their sizes ("lift")."""
+        """Return the pairs that co-occur most often ("count"), and relative to chance ("lift")."""
         if self.together is None:
             return {}
         first, second = np.triu_indices(len(self.classes), 1)
         count = self.together[first, second]
-        there = count > 0
-        first, second, count = first[there], second[there], count[there]
+        occurring = count > 0
+        first, second, count = first[occurring], second[occurring], count[occurring]
         own = self.together.diagonal()
         lift = count * self.images["train"] / (own[first] * own[second])
         listed = {"count": np.lexsort((-lift, -count)), "lift": np.lexsort((-count, -lift))}
-        listed["lift"] = listed["lift"][count[listed["lift"]] >= FEWEST]
+        listed["lift"] = listed["lift"][count[listed["lift"]] >= MIN_ITEMS]
         return {
             name: [
                 Pair(self.classes[first[i]], self.classes[second[i]], int(count[i]), float(lift[i]))
@@ -108,7 +106,7 @@ class Statistics:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the counts of all pairs, as JSON holds it; what is not known is null."""
+        """Return everything but the counts of all pairs, for JSON; unknown values are null."""
         training = self.images["train"]
         known_negatives = int(self.negatives.sum())
         missing = [None] * len(self.classes) if self.missing is None else self.missing.tolist()
@@ -133,11 +131,11 @@ class Statistics:
                 {
                     "name": name,
                     "seen": seen,
-                    "missing": gone,
-                    "total": None if gone is None else seen + gone,
-                    "negatives": no,
+                    "missing": hidden,
+                    "total": None if hidden is None else seen + hidden,
+                    "negatives": negatives,
                 }
-                for name, seen, gone, no in per_class
+                for name, seen, hidden, negatives in per_class
             ],
             "pairs": {
                 name: [pair._asdict() for pair in listed] for name, listed in self.pairs().items()
@@ -146,13 +144,11 @@ class Statistics:
 
 
 def statistics(experiment: Experiment) -> Statistics:
-    """Count the labels of an experiment, from their sparse entries alone."""
+    """Count the labels of an experiment, without a dense table."""
     observed = experiment.observed.sparse.take(experiment.train_rows)
-    complete = (
-        None
-        if experiment.complete is None
-        else experiment.complete.sparse.take(experiment.train_rows)
-    )
+    complete = None
+    if experiment.complete is not None:
+        complete = experiment.complete.sparse.take(experiment.train_rows)
     images = {"train": len(experiment.train_rows), "val": len(experiment.val_rows)}
     return Statistics(
         name=experiment.name,
@@ -169,16 +165,16 @@ def statistics(experiment: Experiment) -> Statistics:
 
 
 def _missing(observed: SparseLabels, complete: SparseLabels) -> Counts:
-    """Positives of each class that are not observed."""
+    """Count the positives of each class that are not observed."""
     known = complete.positives(-1)
-    hidden = lookup(observed, known.entry_rows(), known.indices) == 0
+    hidden = observed.lookup(known.entry_rows(), known.indices) == 0
     return np.bincount(known.indices[hidden], minlength=known.num_classes)
 
 
 def _together(labels: SparseLabels, *, known: bool) -> Counts | None:
-    """How many items have both classes, for every pair; on the diagonal, how many have the class."""
+    """Count the items with both classes of every pair; the diagonal counts single classes."""
     ones = labels.positives(0)
-    if labels.num_classes > MOST_CLASSES or (not known and np.diff(ones.indptr).max(initial=0) < 2):
+    if labels.num_classes > MAX_CLASSES or (not known and np.diff(ones.indptr).max(initial=0) < 2):
         return None
     from scipy.sparse import csr_array
 

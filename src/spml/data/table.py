@@ -1,4 +1,4 @@
-"""LabelTable: items, classes and what is known of each pair, kept sparse."""
+"""LabelTable: items, classes and the known label of each pair, stored as sparse rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.places import Places
 from spml.errors import DataError
 
 DENSE_LIMIT = 2 * 1024**3  # bytes that .labels may take
@@ -20,10 +19,10 @@ Labels = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, eq=False)
 class SparseLabels:
-    """int8 labels of (items, classes) as rows of the entries that differ from one fill value.
+    """int8 labels of (items, classes), as rows of the entries that differ from one fill value.
 
     Attributes:
-        indptr: row i holds the entries indptr[i] to indptr[i + 1].
+        indptr: row i consists of the entries indptr[i] to indptr[i + 1].
         indices: class of each entry, increasing within a row.
         values: label of each entry: 1, 0 or -1.
         fill: label of every entry not listed: 0 (unknown) or -1 (complete tables).
@@ -38,7 +37,7 @@ class SparseLabels:
 
     @classmethod
     def from_dense(cls, labels: npt.ArrayLike) -> SparseLabels:
-        """Keep the entries that are not the commoner of 0 and -1."""
+        """Convert a dense array; the fill value is the more frequent one of 0 and -1."""
         dense = np.asarray(labels)
         if dense.ndim != 2:
             raise DataError(
@@ -64,14 +63,14 @@ class SparseLabels:
         shape: tuple[int, int],
         fill: int,
     ) -> SparseLabels:
-        """Labels from entries in order of rows, then columns, none of them twice."""
+        """Build labels from unique entries sorted by row, then by column."""
         indptr = np.zeros(shape[0] + 1, np.int64)
         np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
         return cls(indptr, columns.astype(np.int32), values.astype(np.int8), fill, shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Items, classes."""
+        """Number of items and of classes."""
         return len(self.indptr) - 1, self.num_classes
 
     def entry_rows(self) -> npt.NDArray[np.int64]:
@@ -79,14 +78,14 @@ class SparseLabels:
         return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
 
     def rows(self, index: npt.ArrayLike) -> Labels:
-        """Dense labels of the given rows."""
-        taken = self.take(index)
-        out = np.full(taken.shape, self.fill, np.int8)
-        out[taken.entry_rows(), taken.indices] = taken.values
+        """Dense labels of the selected rows."""
+        selected = self.take(index)
+        out = np.full(selected.shape, self.fill, np.int8)
+        out[selected.entry_rows(), selected.indices] = selected.values
         return out
 
     def take(self, index: npt.ArrayLike) -> SparseLabels:
-        """The given rows, still sparse."""
+        """Sparse labels of the selected rows."""
         wanted = _row_numbers(index, self.shape[0])
         starts, lengths = self.indptr[wanted], self.indptr[wanted + 1] - self.indptr[wanted]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -104,31 +103,83 @@ class SparseLabels:
         )
 
     def positives(self, fill: int) -> SparseLabels:
-        """The ones alone; every other entry becomes `fill`."""
+        """Only the ones; every other entry becomes `fill`."""
         keep = self.values == 1
         indptr = np.concatenate([[0], np.cumsum(keep)])[self.indptr]
         return SparseLabels(indptr, self.indices[keep], self.values[keep], fill, self.num_classes)
 
     def counts(self, value: int) -> npt.NDArray[np.int64]:
-        """How many items hold this label, per class."""
+        """Number of items with this label, per class."""
         listed = np.bincount(self.indices[self.values == value], minlength=self.num_classes)
         if value != self.fill:
             return listed
         others = np.bincount(self.indices[self.values != value], minlength=self.num_classes)
         return self.shape[0] - others
 
+    def lookup(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Labels:
+        """Labels of single entries, without a dense table."""
+        keys = self.entry_rows() * self.num_classes + self.indices
+        wanted = np.asarray(rows, np.int64) * self.num_classes + np.asarray(columns, np.int64)
+        out = np.full(len(wanted), self.fill, np.int8)
+        if len(keys):
+            nearest = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            listed = keys[nearest] == wanted
+            out[listed] = self.values[nearest[listed]]
+        return out
+
 
 def _row_numbers(index: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
-    """Row numbers from 0, out of numbers (negative ones count from the end) or a mask."""
-    given = np.asarray(index)
-    if given.dtype == bool:
-        if given.shape != (count,):
-            raise IndexError(f"a mask of {given.shape} does not fit {count} rows")
-        return np.flatnonzero(given)
-    wanted = given.astype(np.int64)
+    """Convert a mask, or row numbers of which negative ones count from the end."""
+    selection = np.asarray(index)
+    if selection.dtype == bool:
+        if selection.shape != (count,):
+            raise IndexError(f"a mask of {selection.shape} does not fit {count} rows")
+        return np.flatnonzero(selection)
+    wanted = selection.astype(np.int64)
     if wanted.size and not (-count <= wanted.min() and wanted.max() < count):
         raise IndexError(f"rows {wanted.min()} to {wanted.max()} asked for, the table has {count}")
     return np.where(wanted < 0, wanted + count, wanted)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Position of each row in the files it was read from, for messages.
+
+    Attributes:
+        files: each file with the unit that positions in it are counted in: (photos.csv, "line").
+        numbers: position of each row.
+        file: index of each row's file in `files`.
+    """
+
+    files: tuple[tuple[Path, str], ...]
+    numbers: npt.NDArray[np.int64]
+    file: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, file: Path, unit: str, numbers: npt.ArrayLike) -> Places:
+        """Places of rows that all come from one file."""
+        positions = np.asarray(numbers, dtype=np.int64)
+        return cls(((file, unit),), positions, np.zeros(len(positions), np.uint8))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Places:
+        """Places of the selected rows."""
+        return Places(self.files, self.numbers[rows], self.file[rows])
+
+    def followed_by(self, other: Places) -> Places:
+        """Places of two tables, one after the other."""
+        numbers = np.concatenate([self.numbers, other.numbers])
+        if self.files == other.files:
+            return Places(self.files, numbers, np.concatenate([self.file, other.file]))
+        file = np.concatenate([self.file, other.file + np.uint8(len(self.files))])
+        return Places(self.files + other.files, numbers, file)
+
+    def short(self, row: int) -> str:
+        """Unit and number of a row: "line 7"."""
+        return f"{self.files[self.file[row]][1]} {self.numbers[row]}"
+
+    def text(self, row: int) -> str:
+        """File, unit and number of a row: "photos.csv, line 7"."""
+        return f"{self.files[self.file[row]][0]}, {self.short(row)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +189,11 @@ class LabelTable:
     Attributes:
         items: one path or identifier per row.
         classes: one name per column.
-        sparse: the labels; a dense int8 (items, classes) array is accepted in its place.
-        x: the items themselves where they are arrays: float features (N, D) or uint8 pictures (N, 3, H, W).
+        sparse: the labels; the constructor also accepts a dense int8 array (items, classes).
+        x: the items themselves if they are arrays: float features (N, D) or uint8 pictures
+            (N, 3, H, W).
         root: folder that relative paths in `items` start from.
-        places: where each row stands in the file it was read from, for messages.
+        places: position of each row in the file it was read from, for messages.
     """
 
     items: Sequence[str]
@@ -170,19 +222,15 @@ class LabelTable:
             raise DataError("the table has no classes; give at least one label")
         if len(set(classes)) < len(classes):
             twice = next(name for name in classes if list(classes).count(name) > 1)
-            raise DataError(f"class {twice!r} stands twice; give each class one column")
+            raise DataError(f"class {twice!r} appears twice; give each class one column")
         if x is not None and len(x) != len(items):
             raise DataError(f"x has {len(x)} rows, the table {len(items)}")
-        given = {
-            "items": items,
-            "classes": list(classes),
-            "sparse": sparse,
-            "x": x,
-            "root": root,
-            "places": places,
-        }
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "items", items)
+        object.__setattr__(self, "classes", list(classes))
+        object.__setattr__(self, "sparse", sparse)
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "root", root)
+        object.__setattr__(self, "places", places)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -192,17 +240,16 @@ class LabelTable:
         """All labels as a dense int8 array; refused above 2 GiB."""
         items, classes = self.sparse.shape
         if items * classes > DENSE_LIMIT:
-            raise DataError(
-                f"{items:,} x {classes:,} labels take {items * classes / 2**30:.1f} GiB; use .rows(index)"
-            )
+            size = f"{items * classes / 2**30:.1f} GiB"
+            raise DataError(f"{items:,} x {classes:,} labels take {size}; use .rows(index)")
         return self.rows(np.arange(items))
 
     def rows(self, index: npt.ArrayLike) -> Labels:
-        """Dense labels of the given rows: what training takes, batch by batch."""
+        """Dense labels of the selected rows; training reads them batch by batch."""
         return self.sparse.rows(index)
 
     def take(self, index: npt.ArrayLike) -> LabelTable:
-        """The table of the given rows, in the given order."""
+        """Table of the selected rows, in that order."""
         wanted = _row_numbers(index, len(self))
         x = None if self.x is None else self.x[wanted]
         places = None if self.places is None else self.places.take(wanted)
@@ -218,17 +265,17 @@ class LabelTable:
         )
 
     def file(self, row: int) -> Path:
-        """The file that a row names."""
+        """Path of a row's file."""
         path = Path(self.items[row])
         return path if self.root is None else self.root / path
 
     def where(self, row: int) -> str:
-        """The start of a message about a row: "file, line 7: ", or nothing where that is not known."""
+        """Start of a message about a row: "photos.csv, line 7: ", or "" if unknown."""
         return "" if self.places is None else f"{self.places.text(row)}: "
 
 
 def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
-    """The rows of one table followed by those of another of the same classes and kind."""
+    """Append the rows of a table with the same classes and the same fill value."""
     if first.classes != second.classes or first.sparse.fill != second.sparse.fill:
         raise DataError("tables of different classes or kinds of labels cannot be joined")
     a, b = first.sparse, second.sparse

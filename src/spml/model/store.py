@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.atomic import replacing, write_json
 from spml.errors import DAMAGED, UserError
+from spml.files import replacing, write_json
 from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spml.atomic import replacing
 from spml.errors import UserError
+from spml.files import replacing
 
 if TYPE_CHECKING:
     from spml.data import Experiment

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spml.atomic import replacing
+from spml.files import replacing
 from spml.report.svg import GRID, INK, QUIET
 
 if TYPE_CHECKING:

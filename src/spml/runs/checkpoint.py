@@ -10,8 +10,8 @@ from typing import IO, Any
 
 import torch
 
-from spml.atomic import replacing, unwritten
 from spml.errors import UserError
+from spml.files import replacing, write_error
 
 MARK = b"spml1\n"  # after what torch.save writes, before the SHA-256 of it; torch.load does not mind either
 TRAILER = len(MARK) + 32
@@ -28,7 +28,7 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
             file.seek(length)
             file.write(MARK + digest)
     except RuntimeError as error:  # torch's word for a write that failed
-        raise unwritten(path, error) from error
+        raise write_error(path, error) from error
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

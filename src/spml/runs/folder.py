@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spml.atomic import replacing, write_json, write_text
 from spml.data import Experiment
 from spml.errors import UserError
+from spml.files import replacing, write_json, write_text
 from spml.runs.checkpoint import read_checkpoint, write_checkpoint
 from spml.runs.files import read_json
 from spml.runs.lock import Claim

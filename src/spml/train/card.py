@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spml.atomic import write_text
+from spml.files import write_text
 from spml.losses.registry import METHODS, summary
 from spml.model.store import ModelInfo, read_info
 from spml.runs.files import read_json

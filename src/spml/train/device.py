@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from spml.errors import UserError
-from spml.launch import launched
+from spml.machine import launched
 from spml.runs.settings import Settings
 
 COMPILE_FROM = 300_000  # pictures trained on: below, the time that compiling takes is not won back

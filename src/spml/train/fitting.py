@@ -10,7 +10,7 @@ from spml.data import Experiment
 from spml.data.images.cache import Cache
 from spml.errors import Interruption, UserError
 from spml.keyed import key
-from spml.launch import started_first
+from spml.machine import started_first
 from spml.runs import record
 from spml.runs.files import read_json
 from spml.runs.folder import RunFolder

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spml.launch import launched
+from spml.machine import launched
 from spml.model import Classifier
 from spml.model.kernels.fused import compile_ahead, our_kernels
 from spml.runs.settings import Settings

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from spml.errors import UserError
-from spml.launch import launched
+from spml.machine import launched
 from spml.train.processes import Processes
 
 PARENT = "SPML_PARENT"  # variable of the environment: the process that has started this one

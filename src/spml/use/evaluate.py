@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from spml import metrics
-from spml.atomic import write_json
 from spml.data import Experiment, load
 from spml.data.names import GIVEN, ClassList
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
+from spml.files import write_json
 from spml.model import ModelInfo, load_model
 from spml.runs.files import demand, read_json
 from spml.runs.record import fingerprint, known_share, other_data, rankable

@@ -24,13 +24,13 @@ class Check:
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """A data set's name, or a path: a table, a folder or arrays."""
+    """Name of a data set, or a path: a table, a folder or arrays."""
     root: Path | None = None
-    """Folder of the data set's files, or of the images that a table names. Default: that of the table."""
+    """Folder of the data set's files, or of the images in a table. Default: the table's folder."""
     labels: Literal["observed", "complete"] | None = None
-    """What an absent label means: unknown, or negative. Default: complete for benchmarks and digits, else observed."""
+    """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: fixes the classes and their order."""
+    """Class names in order: joined by commas, or a file with one name a line."""
     val: Path | None = None
     """File of the validation rows, in the same classes."""
     test: Path | None = None
@@ -38,16 +38,16 @@ class Check:
     size: int | None = None
     """Resize the decoded pictures to N x N, as training would."""
     min_positives: int = 5
-    """A class with fewer positives in train is warned of."""
+    """Warn of a class with fewer positives in train."""
     pictures: bool = True
-    """Decode every picture; without, files are only looked for and compared."""
+    """Decode every picture; if off, files are only located and compared."""
     fix: Path | None = None
-    """New CSV file to write without the broken rows; the original is never touched."""
+    """Write a new CSV file without the broken rows; the original is never changed."""
     merge: bool = False
-    """With --fix: make one row of the copies of a picture, with the labels of all."""
+    """With --fix: unite the copies of a picture into one row, with the labels of all."""
 
     def run(self) -> None:
-        """Print the problems and a summary; raise DataError where there are errors that --fix has not mended."""
+        """Print the problems and a summary; raise DataError if errors remain."""
         from rich.console import Console
 
         from spml.cli.output.check import bar, print_problems, print_summary, print_warnings
@@ -61,7 +61,7 @@ class Check:
         kind = self.labels or default_labels(self.data)
         console = Console(highlight=False)
         unread: list[DataError] = []
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 tables = read(
@@ -78,10 +78,11 @@ class Check:
         arrays = any(table.x is not None for table in tables.values())
         if self.fix is not None and arrays:
             raise DataError(
-                f"{self.data}: --fix does not apply to arrays, it writes tables of files; leave it out"
+                f"{self.data}: --fix does not apply to arrays, it writes tables of files; "
+                "leave it out"
             )
         with bar() as advance:
-            found = check(
+            findings = check(
                 tables,
                 unread=unread,
                 labels=kind,
@@ -90,75 +91,74 @@ class Check:
                 min_positives=self.min_positives,
                 advance=advance,
             )
-        print_warnings(console, [str(one.message) for one in said])
-        print_problems(console, found)
+        print_warnings(console, [str(one.message) for one in caught])
+        print_problems(console, findings)
         print_summary(console, tables, complete=kind == "complete")
-        kinds = count_kinds(found.errors)
+        kinds = count_kinds(findings.errors)
         if self.fix is not None:
-            self._fix(console, self.fix, tables, found)
-        elif found.errors:
-            noun = "problem" if len(found.errors) == 1 else "problems"
-            lacking = set(kinds) == {"untrainable"}  # of which no table can be cleaned
-            mend = "mend them" if arrays else "mend them, or write a cleaned table with --fix OUT"
-            remedy = KINDS["untrainable"].remedy if lacking else mend
+            self._fix(console, self.fix, tables, findings)
+        elif findings.errors:
+            noun = "problem" if len(findings.errors) == 1 else "problems"
+            remedy = "fix them" if arrays else "fix them, or write a cleaned table with --fix OUT"
+            if set(kinds) == {"untrainable"}:  # a cleaned table would not help
+                remedy = KINDS["untrainable"].remedy
             raise DataError(
-                f"{self.data}: {len(found.errors):,} {noun}: {counted(kinds)}; {remedy}"
+                f"{self.data}: {len(findings.errors):,} {noun}: {counted(kinds)}; {remedy}"
             )
         else:
-            warned = counted(count_kinds(found.warnings))
+            warned = counted(count_kinds(findings.warnings))
             console.print(f"No errors{f'; warnings: {warned}' if warned else ''}.", soft_wrap=True)
 
     def _refuse_early(self) -> None:
         """Raise UserError for options that cannot be carried out, before any work."""
-        from spml.data.check.fix import refuse_existing
+        from spml.data.check.fix import NEW_FILE
         from spml.errors import UserError
+        from spml.files import refuse_existing
 
         if self.size is not None and self.size < 1:
             raise UserError(f"--size {self.size} must be at least 1")
         if self.merge and self.fix is None:
-            raise UserError("--merge says what --fix writes; give --fix OUT too")
+            raise UserError("--merge applies to --fix only; give --fix OUT too")
         if self.fix is not None:
-            refuse_existing(self.fix)
+            refuse_existing(self.fix, NEW_FILE)
             if self.fix.suffix.lower() != ".csv":
                 raise UserError(f"--fix {self.fix}: give a name that ends in .csv")
 
     def _fix(
-        self, console: Console, out: Path, tables: dict[str, LabelTable], found: Findings
+        self, console: Console, out: Path, tables: dict[str, LabelTable], findings: Findings
     ) -> None:
-        """Write the cleaned table and say what was done; raise DataError where errors are left in it."""
+        """Write the cleaned table and print the changes; raise DataError if errors remain in it."""
         from spml.data.check.fix import clean, write_table
         from spml.data.check.labels import joined, untrainable
         from spml.data.check.problems import counted
         from spml.data.names import class_list
         from spml.errors import DataError
 
-        cleaned = clean(tables, found, merge=self.merge)
-        given = class_list(self.classes)
-        write_table(cleaned.tables, out, None if given is None else list(given.display))
+        cleaned = clean(tables, findings, merge=self.merge)
+        listed = class_list(self.classes)
+        write_table(cleaned.tables, out, None if listed is None else list(listed.display))
         whole = joined(cleaned.tables)
-        said = [f"{out}: {len(whole):,} rows written"]
-        said += [f"left out: {counted(cleaned.removed)}"] if cleaned.removed else []
-        said += [f"copies united with the first: {cleaned.united:,}"] if cleaned.united else []
-        said += (
-            [f"contradictory labels made unknown: {cleaned.unknown:,}"] if cleaned.unknown else []
-        )
-        gone = [
-            whole.classes[i]
-            for i in (whole.sparse.counts(1) + whole.sparse.counts(-1) == 0).nonzero()[0]
-        ]
-        if gone and given is None:
-            said.append(f"classes of which no label is left: {', '.join(map(repr, gone))}")
+        changes = [f"{out}: {len(whole):,} rows written"]
+        if cleaned.removed:
+            changes.append(f"left out: {counted(cleaned.removed)}")
+        if cleaned.united:
+            changes.append(f"copies united with the first: {cleaned.united:,}")
+        if cleaned.unknown:
+            changes.append(f"contradictory labels made unknown: {cleaned.unknown:,}")
+        known = whole.sparse.counts(1) + whole.sparse.counts(-1)
+        empty = [whole.classes[i] for i in (known == 0).nonzero()[0]]
+        if empty and listed is None:
+            changes.append(f"classes without a label: {', '.join(map(repr, empty))}")
         if whole.sparse.fill == -1:
-            said.append("give --labels complete when you read it")
-        for line in said:
+            changes.append("give --labels complete when you read it")
+        for line in changes:
             console.print(line, markup=False, soft_wrap=True)
-        left = [
+        remaining = [
             problem.message
             for problem in untrainable(cleaned.tables, complete=whole.sparse.fill == -1)
         ]
         if cleaned.unsettled:
-            left.append(
-                f"{counted({'contradiction': cleaned.unsettled})} left in it; give --merge to unite them"
-            )
-        if left:
-            raise DataError(f"{out}: {'; '.join(left)}")
+            contradictions = counted({"contradiction": cleaned.unsettled})
+            remaining.append(f"{contradictions} left in it; give --merge to unite them")
+        if remaining:
+            raise DataError(f"{out}: {'; '.join(remaining)}")

@@ -31,8 +31,8 @@ class Export:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         from spml.cli import note_unfinished
-        from spml.data.check.fix import refuse_existing
         from spml.errors import UserError
+        from spml.files import refuse_existing
         from spml.use.export.export import SUFFIXES, export
 
         kind = self.format or (

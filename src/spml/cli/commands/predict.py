@@ -57,8 +57,8 @@ class Predict:
         )
 
         from spml.cli import LeftOut, note_unfinished, say
-        from spml.data.check.fix import refuse_existing
         from spml.errors import DataError, UserError
+        from spml.files import refuse_existing
         from spml.use.predict.predict import Options, predict
         from spml.use.predict.writers import STANDARD
 

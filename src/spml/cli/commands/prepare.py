@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from spml.data.benchmarks import BENCHMARKS, NAMES
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from spml.data import Experiment
+    from spml.data.benchmarks import Benchmark
     from spml.data.download.request import Advance
+
+    Name = str
+else:
+    Name = Literal[NAMES]
 
 
 @dataclass(frozen=True)
@@ -24,33 +31,38 @@ class Prepare:
     Example: spml prepare voc --root data/voc --download
     """
 
-    data: Annotated[Literal["voc", "coco", "nuswide", "cub"], tyro.conf.Positional]
+    data: Annotated[Name, tyro.conf.Positional]
     """The benchmark."""
     root: Path
     """Folder of its files; nothing is written to it without --download."""
     download: bool = False
-    """Get what is not there from the official addresses, and unpack it. A broken download goes on where it stopped."""
+    """Download missing files and unpack them; an interrupted download is resumed."""
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The entry of the benchmark."""
+        return BENCHMARKS[self.data]
 
     def run(self) -> None:
-        """Download where asked, read, compare, and say what to do next."""
+        """Download if asked, read, compare, and print the next step."""
         from rich.console import Console
 
-        from spml.data.benchmarks import ARCHIVES, NUSWIDE_STEPS
         from spml.errors import DataError
 
         console = Console(highlight=False, soft_wrap=True, markup=False)
+        archives = self.benchmark.archives
         try:
-            experiment = self._whole() if self.download and self.data in ARCHIVES else self._read()
+            experiment = self._complete() if self.download and archives else self._read()
             if experiment is None:
-                self._fetch(console)
+                self._download(console)
                 experiment = self._read()
         except DataError as error:
-            if self.data in ARCHIVES:
-                remedy = (
-                    f"get the files with: spml prepare {self.data} --root {self.root} --download"
-                )
-                raise error if self.download else DataError(f"{error}; or {remedy}") from None
-            console.print(NUSWIDE_STEPS.format(root=self.root))
+            if archives and self.download:
+                raise
+            if archives:
+                command = f"spml prepare {self.data} --root {self.root} --download"
+                raise DataError(f"{error}; or get the files with: {command}") from None
+            console.print(self.benchmark.steps.format(root=self.root))
             raise DataError(f"{error}; the steps are above") from None
         self._report(console, experiment)
 
@@ -62,9 +74,9 @@ class Prepare:
             raise DataError(f"{self.root}: no such folder; check --root")
         return load(self.data, self.root)
 
-    def _whole(self) -> Experiment | None:
-        """The data where they are there already, with every picture."""
-        from spml.data.benchmarks import missing_pictures
+    def _complete(self) -> Experiment | None:
+        """Return the data if they are already there with every picture."""
+        from spml.data.check.benchmark import missing_pictures
         from spml.errors import DataError
 
         try:
@@ -74,20 +86,19 @@ class Prepare:
         tables = [experiment.observed, *([] if experiment.test is None else [experiment.test])]
         return None if missing_pictures(tables) else experiment
 
-    def _fetch(self, console: Console) -> None:
+    def _download(self, console: Console) -> None:
         """Download and unpack each archive that has not been unpacked before."""
-        from spml.data.benchmarks import ARCHIVES
         from spml.data.download.archive import marker, unpack
         from spml.data.download.resumable import download, left, require_space
         from spml.errors import DataError
 
-        archives = [
-            each for each in ARCHIVES[self.data] if not marker(each.name, self.root).exists()
-        ]
+        marks = [marker(archive.name, self.root) for archive in self.benchmark.archives]
+        pairs = zip(self.benchmark.archives, marks, strict=True)
+        archives = [archive for archive, mark in pairs if not mark.exists()]
         if not archives:
-            marks = ", ".join(str(marker(each.name, self.root)) for each in ARCHIVES[self.data])
             raise DataError(
-                f"{self.root}: unpacked before, but files have gone since; remove {marks} and run again"
+                f"{self.root}: unpacked before, but files are missing now; "
+                f"remove {', '.join(map(str, marks))} and run again"
             )
         require_space(self.root, sum(left(each, self.root) + each.unpacked for each in archives))
         try:
@@ -96,72 +107,60 @@ class Prepare:
                     path = download(each, self.root, advance=advance)
                     unpack(path, self.root, each.limits, advance=advance)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("run it again to go on") from None
+            raise KeyboardInterrupt("run it again to resume") from None
         for each in archives:
-            console.print(
-                f"{self.root / each.name} is unpacked ({each.size / 1e9:.1f} GB); it is not needed any more"
-            )
+            size = f"{each.size / 1e9:.1f} GB"
+            console.print(f"{self.root / each.name} is unpacked ({size}); you can delete it")
 
     def _report(self, console: Console, experiment: Experiment) -> None:
-        """Counts, pictures and hashes; DataError where pictures are missing."""
-        from spml.data.benchmarks import (
-            PAPER,
-            VOC_SHA256,
-            differences,
-            missing_pictures,
-            observed_sha256,
-        )
+        """Print counts and hashes; raise DataError if pictures are missing."""
+        from spml.data.check.benchmark import differences, mean_positives, missing_pictures
         from spml.errors import DataError
 
-        assert experiment.complete is not None and experiment.test is not None
-        train, val, test = (
-            len(experiment.train_rows),
-            len(experiment.val_rows),
-            len(experiment.test),
-        )
-        mean = experiment.complete.sparse.take(experiment.train_rows).counts(1).sum() / train
-        known = f" ({experiment.version})" if experiment.version else ""
-        console.print(
-            f"{self.data}{known}: {len(experiment.classes)} classes, {train:,} / {val:,} / {test:,} images"
-        )
-        console.print(f"{mean:.2f} positives per training image")
-        warnings = differences(self.data, experiment)
-        hashes = observed_sha256(experiment)
-        for split, value in hashes.items():
-            same = (
-                ", as the reference protocol's"
-                if VOC_SHA256.get(split) == value and self.data == "voc"
-                else ""
-            )
-            console.print(f"observed single positives of the {split} list: sha256 {value}{same}")
-        if self.data == "voc" and hashes != VOC_SHA256:
-            warnings.append(
-                "the observed labels are not those of the reference protocol: other label files"
-            )
+        assert experiment.test is not None
+        train, val = len(experiment.train_rows), len(experiment.val_rows)
+        test = len(experiment.test)
+        version = f" ({experiment.version})" if experiment.version else ""
+        classes = f"{len(experiment.classes)} classes"
+        console.print(f"{self.data}{version}: {classes}, {train:,} / {val:,} / {test:,} images")
+        console.print(f"{mean_positives(experiment):.2f} positives per training image")
+        warnings = differences(self.benchmark, experiment)
+        warnings += self._print_hashes(console, experiment)
         for text in warnings:
             console.print(f"warning: {text}")
-        if not warnings:
-            paper = PAPER[self.data]
-            console.print(
-                f"as in the paper: {paper.train:,} / {paper.val:,} / {paper.test:,}, {paper.positives}"
-            )
+        if not warnings and (paper := self.benchmark.paper) is not None:
+            sizes = f"{paper.train:,} / {paper.val:,} / {paper.test:,}"
+            console.print(f"as in the paper: {sizes}, {paper.positives}")
+        listed = len(experiment.observed) + test
         if missing := missing_pictures([experiment.observed, experiment.test]):
-            listed = len(experiment.observed) + test
-            raise DataError(
-                f"{len(missing):,} of {listed:,} pictures are missing, first {missing[0]}; unpack them"
-            )
-        console.print(f"all {len(experiment.observed) + test:,} pictures are there")
+            number = f"{len(missing):,} of {listed:,} pictures are missing"
+            raise DataError(f"{number}, first {missing[0]}; unpack them")
+        console.print(f"all {listed:,} pictures are there")
         console.print(f"next: spml train {self.data} --root {self.root}")
+
+    def _print_hashes(self, console: Console, experiment: Experiment) -> list[str]:
+        """Print the hash of the single positives of each list; return warnings."""
+        from spml.data.check.benchmark import observed_sha256
+
+        expected = self.benchmark.observed_sha256
+        hashes = observed_sha256(experiment)
+        for split, value in hashes.items():
+            same = ", as the reference protocol's" if expected.get(split) == value else ""
+            console.print(f"observed single positives of the {split} list: sha256 {value}{same}")
+        if not expected or hashes == expected:
+            return []
+        return ["the observed labels are not those of the reference protocol: other label files"]
 
 
 @contextmanager
 def _bar() -> Iterator[Advance]:
-    """A progress bar on a terminal, one line for each thing that is done."""
+    """Show a progress bar on a terminal, one line for each step."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
         Progress,
+        TaskID,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
@@ -169,7 +168,7 @@ def _bar() -> Iterator[Advance]:
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    tasks: dict[str, int] = {}
+    tasks: dict[str, TaskID] = {}
     with Progress(
         *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
     ) as progress:
@@ -177,6 +176,6 @@ def _bar() -> Iterator[Advance]:
         def advance(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = progress.add_task(what)
-            progress.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
+            progress.update(tasks[what], completed=done, total=total)
 
         yield advance

@@ -68,8 +68,8 @@ class Report:
 
     def _refuse(self, out: Path) -> None:
         """Raise UserError where the page's name is no page's, or something else would be replaced unasked."""
-        from spml.data.check.fix import refuse_existing
         from spml.errors import UserError
+        from spml.files import refuse_existing
 
         if out.suffix.lower() not in PAGES:
             raise UserError(f"--out {out}: give a name that ends in {' or '.join(PAGES)}")

@@ -14,45 +14,43 @@ FIGURES = (".svg", ".png", ".pdf")
 
 @dataclass(frozen=True)
 class Stats:
-    """Print what data look like: images, labels per image, positives per class, classes that go together.
+    """Print statistics: images, labels per image, positives per class, co-occurring classes.
 
     Example: spml stats voc --root VOCdevkit --out voc.svg
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table, a folder or arrays."""
+    """digits, digits-many, a benchmark (see `spml prepare --help`), or a path."""
     root: Path | None = None
-    """Folder of the data set's files, or of the images that a table names."""
+    """Folder of the data set's files, or of the images in a table."""
     labels: Literal["observed", "complete"] | None = None
-    """What an absent label means: unknown, or negative. Default: complete for benchmarks and digits, else observed."""
+    """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: fixes the classes and their order."""
+    """Class names in order: joined by commas, or a file with one name a line."""
     observe: str = "uniform"
-    """How training's labels are drawn from complete ones: uniform, frequency, size or file:PATH, with options as in
-    uniform:positives=2."""
+    """Observation model: uniform, frequency, size, file:PATH; options as uniform:positives=2."""
     observe_seed: int = 1200
     """Seed of that draw."""
     split_seed: int = 1200
     """Seed of the validation split."""
     out: Path | None = None
-    """Figure of the classes to write, .svg, .png or .pdf; that of the pairs of classes goes beside it, as
-    NAME-pairs."""
+    """Figure of the classes (.svg, .png, .pdf); the pairs are drawn in NAME-pairs."""
     json: Path | None = None
     """File to write the same numbers to."""
     overwrite: bool = False
-    """Replace what is at --out and --json."""
+    """Replace existing files at --out and --json."""
 
     def run(self) -> None:
         """Count, print, draw."""
         from rich.console import Console
 
-        from spml.atomic import write_json
         from spml.cli.output.stats import print_statistics
         from spml.data import load
         from spml.data.statistics import statistics
+        from spml.files import write_json
 
         self._refuse_early()
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             experiment = load(
                 *(self.data, self.root, self.labels, self.observe_seed, self.split_seed),
@@ -60,27 +58,27 @@ class Stats:
                 observe=self.observe,
             )
         console = Console(highlight=False)
-        for one in said:
+        for one in caught:
             console.print(f"warning: {one.message}", markup=False, soft_wrap=True)
-        found = statistics(experiment)
-        print_statistics(console, found)
+        result = statistics(experiment)
+        print_statistics(console, result)
         if self.json is not None:
-            write_json(self.json, found.to_json())
+            write_json(self.json, result.to_json())
             console.print(f"{self.json}: the same numbers", markup=False, soft_wrap=True)
         if self.out is not None:
             from spml.analysis.plots_classes import draw_classes, draw_pairs
 
-            draw_classes(found, self.out)
+            draw_classes(result, self.out)
             console.print(f"{self.out}: the classes", markup=False, soft_wrap=True)
-            if found.together is not None:
+            if result.together is not None:
                 pairs = _pairs(self.out)
-                draw_pairs(found, pairs)
+                draw_pairs(result, pairs)
                 console.print(f"{pairs}: the pairs of classes", markup=False, soft_wrap=True)
 
     def _refuse_early(self) -> None:
-        """Raise UserError for files that cannot be written or would be replaced unasked, before any work."""
-        from spml.data.check.fix import refuse_existing
+        """Raise UserError for output files with a wrong name or that exist, before any work."""
         from spml.errors import UserError
+        from spml.files import refuse_existing
 
         if self.out is not None and self.out.suffix.lower() not in FIGURES:
             raise UserError(f"--out {self.out}: give a name that ends in {', '.join(FIGURES)}")
@@ -91,5 +89,5 @@ class Stats:
 
 
 def _pairs(out: Path) -> Path:
-    """Where the figure of the pairs goes."""
+    """Return the path of the figure of the pairs."""
     return out.with_name(f"{out.stem}-pairs{out.suffix}")

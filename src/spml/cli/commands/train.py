@@ -42,7 +42,7 @@ class Train(DataOptions, Settings):
             print_options(self.method)
             return
         from spml.errors import Interruption, UserError
-        from spml.launch import started_first
+        from spml.machine import started_first
         from spml.report import write_report
         from spml.train import Settings, fit
 

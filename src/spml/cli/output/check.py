@@ -1,4 +1,4 @@
-"""What `spml check` prints: the problems, the summary, and a bar while it works."""
+"""Output of `spml check`: the problems, the summary, and a progress bar."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from spml.data.check.files import Advance
 from spml.data.check.labels import positives_per_row, positives_seen
 from spml.data.check.problems import KINDS, Findings, counted
 
-SHOWN = 20  # problems of a kind that are listed
-ENDS = 6  # classes shown from each end, where there are many
+SHOWN = 20  # listed problems of each kind
+ENDS = 6  # classes shown from each end if there are many
 PATIENCE = 2.0  # seconds without a bar
 
 
-def print_warnings(console: Console, said: list[str]) -> None:
-    """What the reader said while it read."""
-    for text in said:
+def print_warnings(console: Console, messages: list[str]) -> None:
+    """Print the warnings of the reader."""
+    for text in messages:
         console.print(
             Text("warning: ", "bold yellow").append(plain(text), "not bold default"),
             "\n",
@@ -32,9 +32,9 @@ def print_warnings(console: Console, said: list[str]) -> None:
         )
 
 
-def print_problems(console: Console, found: Findings) -> None:
-    """Each kind of problem with its first examples and the number of the rest."""
-    for kind, problems in found.by_kind().items():
+def print_problems(console: Console, findings: Findings) -> None:
+    """Print each kind of problem with its first examples and the number of the others."""
+    for kind, problems in findings.by_kind().items():
         severity = KINDS[kind].severity
         head = Text(f"{severity}: ", "bold red" if severity == "error" else "bold yellow")
         head.append(counted({kind: len(problems)}), "bold").append(
@@ -49,7 +49,7 @@ def print_problems(console: Console, found: Findings) -> None:
 
 
 def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: bool) -> None:
-    """Rows and labels of each split, and the commonest and rarest classes."""
+    """Print rows and labels of each split, and the most and least frequent classes."""
     rows = columns("split", "rows", "positives", "per row", "rows without", "known negatives")
     for split, table in tables.items():
         each = positives_per_row(table.sparse)
@@ -67,7 +67,7 @@ def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: 
 
 
 def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
-    """Positives of each class, those with the most in train first."""
+    """Return the positives of each class, the most frequent in train first."""
     classes = next(iter(tables.values())).classes
     counts = {split: table.sparse.counts(1) for split, table in tables.items()}
     if "train" in tables and complete:
@@ -85,7 +85,7 @@ def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
 
 @contextmanager
 def bar() -> Iterator[Advance]:
-    """A progress bar on a terminal, once the work has taken some seconds."""
+    """Show a progress bar on a terminal once the work has taken some seconds."""
     console = Console(stderr=True)
     progress = Progress(console=console, transient=True, disable=not console.is_terminal)
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""`check`: every problem of a data set at once, found by reading it as training would."""
+"""`check`: report every problem of a data set at once."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from spml.data.check.files import Advance, Inspection, inspect_arrays, inspect_files
+from spml.data.check.files import Advance, inspect_arrays, inspect_files
 from spml.data.check.labels import is_complete, label_problems
 from spml.data.check.problems import Findings, Place, Problem, problem
 from spml.data.readers.builder import Kind
 from spml.data.table import Labels, LabelTable
 from spml.errors import DataError
 
-NAMED = 5  # classes that one message lists
+MAX_NAMES = 5  # classes that one message lists
 
 
 def check(
@@ -27,51 +27,51 @@ def check(
     threads: int | None = None,
     advance: Advance | None = None,
 ) -> Findings:
-    """What is wrong with the tables of a data set, and which of their pictures are the same.
+    """Return the problems of a data set's tables, and which of their pictures are the same.
 
-    Features are taken as they are; pictures in arrays are compared, and files are looked for, compared and decoded.
+    Features are not checked. Pictures in arrays are compared; files are located, compared and
+    decoded.
 
     Args:
-        tables: by split, as `read` gives them.
-        unread: the records that `read` could not take, as it told them.
-        labels: how `read` took them; arrays of mostly known negatives do not show it.
-        pictures: decode every picture file; without, files are only looked for and compared.
-        size: resize what is decoded, as training would.
-        min_positives: a class with fewer positives in train is said.
-        threads: that read files; as many as there are cores when None.
-        advance: told of the progress: what is done, how many of how many.
+        tables: by split, as `read` returns them.
+        unread: the invalid records that `read` reported.
+        labels: the kind that `read` used; the fill value of arrays does not show it.
+        pictures: decode every picture file; if False, files are only located and compared.
+        size: resize decoded pictures, as training would.
+        min_positives: warn of a class with fewer positives in train.
+        threads: number of threads that read files; None uses one per core.
+        advance: called with the current step, the number done and the total.
     """
     files = {split: table for split, table in tables.items() if table.x is None}
-    found = inspect_files(files, decoded=pictures, size=size, threads=threads, advance=advance)
-    found = Inspection(found.broken, found.copies + inspect_arrays(tables))
-    problems = [*unread_problems(unread), *found.broken.values()]
-    for group in found.copies:
+    inspection = inspect_files(files, decoded=pictures, size=size, threads=threads, advance=advance)
+    copies = inspection.copies + inspect_arrays(tables)
+    problems = [*unread_problems(unread), *inspection.broken.values()]
+    for group in copies:
         problems += _leaks(tables, group)
         problems += _copies(tables, group)
     problems += label_problems(tables, min_positives, complete=is_complete(tables, labels))
-    return Findings(problems, found.copies)
+    return Findings(problems, copies)
 
 
 def unread_problems(unread: Iterable[DataError]) -> list[Problem]:
-    """The problems that `read` told."""
+    """Return the problems of records that `read` reported."""
     return [problem("record", str(error)) for error in unread]
 
 
 def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
-    """The copies that are not in the last split of the group; of train, val and test, test is the one to keep."""
-    kept = group[-1]
+    """Yield the copies outside the last split of the group, in the order train, val, test."""
+    last = group[-1]
     for place in group:
-        if place.split != kept.split:
-            text = f"{_row(tables, place)} in {place.split} is the same picture as {_other(tables, kept)}"
-            yield problem("leak", text, *place)
+        if place.split != last.split:
+            row, other = _row(tables, place), _other(tables, last)
+            yield problem("leak", f"{row} in {place.split} is the same picture as {other}", *place)
 
 
 def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
-    """Each copy against those before it: contradictory, or in the same split with other or the same labels."""
+    """Compare each copy with earlier ones: contradictory, or in the same split."""
     rows = [tables[place.split].rows([place.row])[0] for place in group]
-    earliest = {
-        value: np.full(len(rows[0]), len(group)) for value in (1, -1)
-    }  # copy that says so of each class
+    # The first copy with a positive, and with a negative, of each class.
+    earliest = {value: np.full(len(rows[0]), len(group)) for value in (1, -1)}
     first: dict[str, int] = {}
     for i, (place, row) in enumerate(zip(group, rows, strict=True)):
         clash = min(
@@ -86,7 +86,8 @@ def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator
             kind = "repeated" if (row == rows[same]).all() else "different"
             text = f"{_row(tables, place)} is the same picture as {_other(tables, group[same])}"
             if kind == "different":
-                text += f", which has {_positives(tables, group[same])}; here it has {_positives(tables, place)}"
+                text += f", which has {_positives(tables, group[same])}"
+                text += f"; here it has {_positives(tables, place)}"
             yield problem(kind, text, *place)
 
 
@@ -94,14 +95,13 @@ def _contradiction(
     tables: dict[str, LabelTable], place: Place, row: Labels, other: Place, other_row: Labels
 ) -> Problem:
     classes = tables[place.split].classes
-    here, there = (
-        [classes[i] for i in (product & (mine == 1)).nonzero()[0]]
-        for product, mine in ((row * other_row == -1, row), (row * other_row == -1, other_row))
-    )
-    said = [f"{_names(here)} positive here and negative there"] if here else []
-    said += [f"{_names(there)} negative here and positive there"] if there else []
-    text = f"{_row(tables, place)} is the same picture as {_other(tables, other)}, but {', '.join(said)}"
-    return problem("contradiction", text, *place)
+    clash = row * other_row == -1
+    here = [classes[i] for i in (clash & (row == 1)).nonzero()[0]]
+    there = [classes[i] for i in (clash & (other_row == 1)).nonzero()[0]]
+    labels = [f"{_names(here)} positive here and negative there"] if here else []
+    labels += [f"{_names(there)} negative here and positive there"] if there else []
+    same = f"{_row(tables, place)} is the same picture as {_other(tables, other)}"
+    return problem("contradiction", f"{same}, but {', '.join(labels)}", *place)
 
 
 def _row(tables: dict[str, LabelTable], place: Place) -> str:
@@ -122,5 +122,5 @@ def _positives(tables: dict[str, LabelTable], place: Place) -> str:
 
 
 def _names(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(map(repr, names[:NAMED])) + more
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(map(repr, names[:MAX_NAMES])) + more

@@ -1,4 +1,4 @@
-"""The files of a data set: whether they are there, can be decoded, and which of them are the same."""
+"""Checks of files: whether they exist and can be decoded, and which of them are the same."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from spml.cores import decoders
 from spml.data.check.problems import Place, Problem, problem
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
+from spml.machine import decoders
 
 Advance = Callable[[str, int, int], None]
-WINDOW = 512  # files handed to the threads together
-GONE = (FileNotFoundError, NotADirectoryError)
+WINDOW = 512  # files that are queued for the threads at once
+MISSING = (FileNotFoundError, NotADirectoryError)
 
 Out = TypeVar("Out")
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the files of a data set are like.
+    """Results of checking the files of a data set.
 
     Attributes:
-        broken: the rows whose picture is missing or cannot be read.
-        copies: rows of the same bytes, two or more each, in the order of splits and rows; none of them broken.
+        broken: the problem of each row whose picture is missing or cannot be read.
+        copies: groups of two or more rows with the same bytes, in the order of splits and rows;
+            none of them broken.
     """
 
     broken: dict[Place, Problem] = field(default_factory=dict)
@@ -45,7 +46,7 @@ def inspect_files(
     threads: int | None = None,
     advance: Advance | None = None,
 ) -> Inspection:
-    """Look at every file of the tables; contents are compared only among files of equal length."""
+    """Check every file of the tables; only files of equal length are compared."""
     places = [
         Place(split, row)
         for split in SPLITS
@@ -62,23 +63,24 @@ def inspect_files(
         return tables[place.split].file(place.row)
 
     folders: dict[Path, dict[str, str]] = {}
-    for place, found in _threaded(
+    for place, length in _threaded(
         "looking for files", lambda at: _length(path(at)), places, threads, advance
     ):
-        if isinstance(found, int):
-            lengths[place] = found
-        elif found[0] == "missing":
-            refuse(place, "missing", found[1] + _otherwise_spelt(path(place), folders))
-        else:
-            refuse(place, *found)
+        if isinstance(length, int):
+            lengths[place] = length
+            continue
+        kind, text = length
+        if kind == "missing":
+            text += _similar_file(path(place), folders)
+        refuse(place, kind, text)
     shared = {length for length, count in Counter(lengths.values()).items() if count > 1}
-    todo = [place for place, length in lengths.items() if decoded or length in shared]
+    to_read = [place for place, length in lengths.items() if decoded or length in shared]
     what = "decoding pictures" if decoded else "comparing files"
     same: dict[str, list[Place]] = defaultdict(list)
     for place, (error, digest) in _threaded(
         what,
         lambda at: _contents(path(at), decoded, size, lengths[at] in shared),
-        todo,
+        to_read,
         threads,
         advance,
     ):
@@ -91,7 +93,7 @@ def inspect_files(
 
 
 def inspect_arrays(tables: dict[str, LabelTable]) -> list[tuple[Place, ...]]:
-    """The rows of equal pictures in tables that hold their pictures; features may well be equal by chance."""
+    """Return the rows of equal pictures in arrays; features may be equal by chance."""
     same: dict[bytes, list[Place]] = defaultdict(list)
     for split in SPLITS:
         x = tables[split].x if split in tables else None
@@ -108,7 +110,10 @@ def _threaded(
     threads: int | None,
     advance: Advance | None,
 ) -> Iterator[tuple[Place, Out]]:
-    """Each place with what the work gives for it, in order; reading and decoding release the interpreter's lock."""
+    """Yield each place with the result of its work, in order.
+
+    Threads suffice: reading and decoding release the interpreter's lock.
+    """
     pool = ThreadPoolExecutor(threads or decoders())
     try:
         for start in range(0, len(places), WINDOW):
@@ -124,24 +129,24 @@ def _threaded(
 
 
 def _length(path: Path) -> int | tuple[str, str]:
-    """Bytes of a file, or the kind of problem and its description."""
+    """Return the bytes of a file, or the kind of problem and its description."""
     try:
         status = path.stat()
-    except GONE:
+    except MISSING:
         return "missing", f"{path}: no such file"
     except (OSError, ValueError) as error:
         return "unreadable", f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
-    if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
         return "unreadable", f"{path}: a folder, pipe or device, not a picture"
     return status.st_size or ("unreadable", f"{path}: the file is empty")
 
 
-def _otherwise_spelt(path: Path, folders: dict[Path, dict[str, str]]) -> str:
-    """`; there is 'A.JPG'` where a file differs by case, or by how its accents are composed; else nothing.
+def _similar_file(path: Path, folders: dict[Path, dict[str, str]]) -> str:
+    """Return `; there is 'A.JPG'` if a file differs only by case or composed accents, else "".
 
     Args:
-        path: that is not there.
-        folders: names in the folders that were looked through before; this one is added.
+        path: a file that does not exist.
+        folders: cache of the names in each folder; this folder is added.
     """
     if path.parent not in folders:
         try:
@@ -161,7 +166,7 @@ def _folded(name: str) -> str:
 def _contents(
     path: Path, decoded: bool, size: int | None, compared: bool
 ) -> tuple[str | None, str | None]:
-    """Why a picture cannot be decoded, and the hash of its bytes where it is to be compared."""
+    """Return why a picture cannot be decoded, and the hash of its bytes if it is compared."""
     try:
         if decoded:
             from spml.data.images.decode import decode

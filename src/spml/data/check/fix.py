@@ -1,9 +1,8 @@
-"""A cleaned copy of a data set's table: without broken rows, leaks and contradictions, copies united on request."""
+"""A cleaned copy of a table: without broken rows, leaks and contradictions."""
 
 from __future__ import annotations
 
 import csv
-import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,25 +11,27 @@ from pathlib import Path
 
 import numpy as np
 
-from spml.atomic import replacing
 from spml.data.check.problems import Findings, Place
 from spml.data.table import Labels, LabelTable, SparseLabels
-from spml.errors import DataError, UserError
+from spml.errors import DataError
+from spml.files import refuse_existing, replacing
 
 Edits = dict[str, dict[int, Labels]]
-LEFT_OUT = ("missing", "unreadable", "leak")  # kinds of problems that cost a row its place
+NEW_FILE = "give --fix the name of a new file"
+REMOVED = ("missing", "unreadable", "leak")  # kinds of problems whose rows are removed
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What is left of a data set.
+    """A cleaned data set.
 
     Attributes:
         tables: by split; a split without rows is left out.
-        removed: rows left out, by kind of problem.
-        united: rows that became one with an earlier copy.
-        unknown: contradictory labels that are unknown now.
-        unsettled: copies that contradict each other still: complete labels cannot be unknown.
+        removed: number of removed rows, by kind of problem.
+        united: number of rows that were united with an earlier copy.
+        unknown: number of contradictory labels that were set to unknown.
+        unsettled: number of copies that still contradict each other: complete labels cannot be
+            unknown.
     """
 
     tables: dict[str, LabelTable]
@@ -41,36 +42,36 @@ class Cleaned:
 
 
 def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = False) -> Cleaned:
-    """The tables without what was found broken.
+    """Remove the problems of a check from the tables.
 
-    Rows whose picture is missing or unreadable are left out, and of a picture in several splits only the rows of the
-    last of train, val and test are kept. Copies that contradict each other are unknown where they do. Rows that name
-    the same file in other ways become one, as they would when the copy is read.
+    Rows whose picture is missing or unreadable are removed. Of a picture in several splits, only
+    the rows in the last of train, val and test are kept. Contradictory labels of copies become
+    unknown. Rows that name the same file in different ways become one, as they would when the copy
+    is read.
 
     Args:
-        tables: those that were checked.
-        findings: what the check found in them.
-        merge: make one row of the copies that are left: the union of what is known.
+        tables: the checked tables.
+        findings: result of the check.
+        merge: unite the remaining copies into one row with the known labels of all.
     """
     out: dict[Place, str] = {
         Place(one.split, one.row): one.kind
         for one in findings.problems
-        if one.kind in LEFT_OUT and one.split is not None and one.row is not None
+        if one.kind in REMOVED and one.split is not None and one.row is not None
     }
-    unread = [
-        one.kind for one in findings.problems if one.kind == "record"
-    ]  # they are not in the tables
+    # Invalid records are not in the tables.
+    unread = [one.kind for one in findings.problems if one.kind == "record"]
     removed = Counter([*unread, *out.values()])
     edits: Edits = defaultdict(dict)
     united = unknown = unsettled = 0
     for group in findings.copies:
-        left = [place for place in group if place not in out]
-        if len(left) < 2:
+        rest = [place for place in group if place not in out]
+        if len(rest) < 2:
             continue
-        table = tables[left[0].split]
-        rows = table.rows([place.row for place in left])
+        table = tables[rest[0].split]
+        rows = table.rows([place.row for place in rest])
         clash = (rows == 1).any(axis=0) & (rows == -1).any(axis=0)
-        parts = [list(range(len(left)))] if merge else _of_one_file(table, left)
+        parts = [list(range(len(rest)))] if merge else _same_file(table, rest)
         labels = [_union(rows[part], clash, table.sparse.fill) for part in parts]
         if table.sparse.fill == 0:
             unknown += int(clash.sum())
@@ -78,14 +79,14 @@ def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = Fa
             unsettled += any((one != labels[0]).any() for one in labels)
         for part, known in zip(parts, labels, strict=True):
             united += len(part) - 1
-            out.update({left[i]: "united" for i in part[1:]})
+            out.update({rest[i]: "united" for i in part[1:]})
             if (known != rows[part[0]]).any():
-                edits[left[0].split][left[part[0]].row] = known
+                edits[rest[0].split][rest[part[0]].row] = known
     return Cleaned(_without(tables, out, edits), dict(removed), united, unknown, unsettled)
 
 
-def _of_one_file(table: LabelTable, places: list[Place]) -> list[list[int]]:
-    """Which places name the same file in other ways, such as a.jpg and ./a.jpg: written, they are one row."""
+def _same_file(table: LabelTable, places: list[Place]) -> list[list[int]]:
+    """Group places that name the same file in different ways, such as a.jpg and ./a.jpg."""
     parts: dict[Path, list[int]] = defaultdict(list)
     for i, place in enumerate(places):
         parts[table.file(place.row).absolute()].append(i)
@@ -113,7 +114,7 @@ def _without(
 
 
 def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
-    """The labels with some rows replaced by dense ones."""
+    """Replace some rows by dense ones."""
     rows = labels.entry_rows()
     keep = ~np.isin(rows, list(edits))
     parts = [(rows[keep], labels.indices[keep], labels.values[keep])]
@@ -127,26 +128,20 @@ def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
     )
 
 
-def refuse_existing(out: Path, remedy: str = "give --fix the name of a new file") -> None:
-    """Raise UserError where something is at `out`: nothing is replaced unasked."""
-    if os.path.lexists(out):
-        raise UserError(f"{out} is already there; {remedy}")
-
-
 def write_table(
     tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None
 ) -> None:
-    """Write tables of files as a CSV in long form, whose paths start from its folder or are absolute.
+    """Write tables of files as a CSV in long form, with paths relative to its folder or absolute.
 
     Args:
         tables: by split.
-        out: a file that is not there yet.
-        names: what the classes are called in the file; as in the tables when None.
+        out: a file that does not exist.
+        names: class names in the file; None uses those of the tables.
     """
     if not any((table.sparse.values == 1).any() for table in tables.values()):
         raise DataError(f"{out}: not written, as no row with a label is left")
     folder = out.absolute().parent
-    refuse_existing(out)
+    refuse_existing(out, NEW_FILE)
     with replacing(out) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("image", "label", "negative", "split"))
@@ -171,14 +166,12 @@ def write_table(
 
 
 def _cell(text: str, what: str, forbidden: str = "") -> str:
-    """The text, which must come out of the file as it goes in."""
+    """Return the text; refuse one that would be read back differently."""
     if text != text.strip() or (forbidden and forbidden in text):
-        reason = (
-            f"it contains {forbidden!r}"
-            if text == text.strip()
-            else "it begins or ends with a space"
-        )
-        raise DataError(f"{what} {text!r} cannot stand in a CSV file as {reason}; rename it")
+        reason = "it begins or ends with a space"
+        if text == text.strip():
+            reason = f"it contains {forbidden!r}"
+        raise DataError(f"{what} {text!r} cannot be written to a CSV file: {reason}; rename it")
     if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"{what} {text!r} is not UTF-8; rename it")
     return text

@@ -1,4 +1,4 @@
-"""The labels of a data set: classes too rare to learn, names that look like slips, rows of which nothing is known."""
+"""Checks of labels: rare classes, suspicious names, rows without a positive."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.check.problems import Problem, problem
-from spml.data.experiment import UNLABELLED, unlabelled
+from spml.data.experiment import UNLABELLED, split, unlabelled
 from spml.data.names import joined_names, near_duplicates, written_lists
-from spml.data.observe import draw, split
+from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
 
@@ -22,26 +22,23 @@ Counts = npt.NDArray[np.int64]
 def label_problems(
     tables: dict[str, LabelTable], min_positives: int, *, complete: bool
 ) -> list[Problem]:
-    """The problems that the labels alone show."""
-    found = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
+    """Return the problems of the labels alone."""
+    problems = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
     for name, count, other, other_count in near_duplicates(joined(tables)):
         alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
-        written = ascii if alike else repr  # what looks the same is told apart by its codes
-        found.append(
-            problem(
-                "near_names", f"{written(name)} ({count:,}) and {written(other)} ({other_count:,})"
-            )
-        )
+        shown = ascii if alike else repr  # the codes distinguish names that look the same
+        text = f"{shown(name)} ({count:,}) and {shown(other)} ({other_count:,})"
+        problems.append(problem("near_names", text))
     classes = next(iter(tables.values())).classes
     several = {
         name: f"{' and '.join(map(repr, parts))} are classes too"
         for name, parts in joined_names(classes)
     }
     for name, what in (several | written_lists(classes)).items():
-        found.append(problem("joined_names", f"{name!r}: {what}"))
+        problems.append(problem("joined_names", f"{name!r}: {what}"))
     for part in SPLITS:
-        found += _unlabelled(part, tables[part]) if part in tables else []
-    return found
+        problems += _unlabelled(part, tables[part]) if part in tables else []
+    return problems
 
 
 def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
@@ -50,12 +47,14 @@ def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
 
 
 def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
-    """Whether an absent label is negative; where nobody says how the labels were taken, as they are kept."""
-    return next(iter(tables.values())).sparse.fill == -1 if labels is None else labels == "complete"
+    """Tell whether an absent label is negative; without `labels`, by the fill value."""
+    if labels is not None:
+        return labels == "complete"
+    return next(iter(tables.values())).sparse.fill == -1
 
 
 def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Problem]:
-    """Why `load` would refuse the tables, if it would."""
+    """Yield the reasons for which `load` would refuse the tables."""
     if "train" not in tables:
         yield problem(
             "untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train"
@@ -76,7 +75,7 @@ def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Pr
 
 
 def joined(tables: dict[str, LabelTable]) -> LabelTable:
-    """All splits as one table of labels."""
+    """Join the labels of all splits into one table."""
     return reduce(
         concatenate,
         (LabelTable(table.items, table.classes, table.sparse) for table in tables.values()),
@@ -84,19 +83,19 @@ def joined(tables: dict[str, LabelTable]) -> LabelTable:
 
 
 def positives_per_row(labels: SparseLabels) -> Counts:
-    """How many positives each row has."""
+    """Return the number of positives of each row."""
     ends = np.concatenate([[0], np.cumsum(labels.values == 1)])[labels.indptr]
     return np.diff(ends)
 
 
 def positives_seen(tables: dict[str, LabelTable]) -> Counts:
-    """Positives of each class that training sees in the train list of complete labels, of which one a row is drawn."""
+    """Count the single positives of each class that are drawn from complete labels of train."""
     lists = joined({part: tables[part] for part in ("train", "val") if part in tables})
     return draw(lists.sparse).take(np.arange(len(tables["train"]))).counts(1)
 
 
 def _rare(tables: dict[str, LabelTable], min_positives: int) -> Iterator[Problem]:
-    """Each class of which training sees too little, once."""
+    """Yield each class with too few positives, once."""
     some = next(iter(tables.values()))
     counts = {
         part: tables[part].sparse.counts(1) if part in tables else np.zeros(len(some.classes))

@@ -1,4 +1,4 @@
-"""The kinds of problems that a check finds."""
+"""The kinds of problems that a check reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of problem is called, and what to do about it."""
+    """Severity, singular, plural and remedy of a kind of problem."""
 
     severity: Severity
     one: str
@@ -29,13 +29,13 @@ class Kind:
 
 KINDS = {
     "record": Kind(
-        "error", "row that cannot be read", "rows that cannot be read", "mend or remove them"
+        "error", "row that cannot be read", "rows that cannot be read", "fix or remove them"
     ),
     "missing": Kind(
         "error",
         "missing file",
         "missing files",
-        "put them there, mend the paths, or give their folder with --root",
+        "put them there, fix the paths, or give their folder with --root",
     ),
     "unreadable": Kind(
         "error", "unreadable picture", "unreadable pictures", "replace or remove them"
@@ -60,19 +60,20 @@ KINDS = {
         "warning",
         "copy of a picture with the same labels",
         "copies of pictures with the same labels",
-        "a validation split drawn at random may part them: remove them, or unite them with --merge --fix OUT",
+        "a random validation split may separate them: "
+        "remove them, or unite them with --merge --fix OUT",
     ),
     "no_positive": Kind(
         "warning",
         "class without a positive",
         "classes without a positive",
-        "nothing can be learned of them: add pictures, or leave them out",
+        "nothing can be learned about them: add pictures, or leave them out",
     ),
     "test_only": Kind(
         "warning",
         "class with positives in test only",
         "classes with positives in test only",
-        "nothing can be learned of them: add pictures to train",
+        "nothing can be learned about them: add pictures to train",
     ),
     "few_positives": Kind(
         "warning",
@@ -84,7 +85,7 @@ KINDS = {
         "warning",
         "pair of class names that differ little",
         "pairs of class names that differ little",
-        "if one is a slip, write it as the other",
+        "if one is a typing error, write it as the other",
     ),
     "joined_names": Kind(
         "warning",
@@ -96,21 +97,21 @@ KINDS = {
         "warning",
         "row without a positive label",
         "rows without a positive label",
-        "they are trained on as pictures of which nothing, or only negatives, is known",
+        "training uses them as pictures with nothing, or only negatives, known",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem of a data set.
 
     Attributes:
         kind: one of KINDS.
-        severity: an error must be mended, a warning may be meant.
-        message: where it is and what it is.
-        split: the split it is in, where it is in one.
-        row: the row of that split's table, where it is in one.
+        severity: an error must be fixed, a warning may be intended.
+        message: its place and description.
+        split: its split, if it has one.
+        row: its row in the table of that split, if it has one.
     """
 
     kind: str
@@ -121,7 +122,7 @@ class Problem:
 
 
 def problem(kind: str, message: str, split: str | None = None, row: int | None = None) -> Problem:
-    """A problem with the severity of its kind."""
+    """Return a problem with the severity of its kind."""
     return Problem(kind, KINDS[kind].severity, message, split, row)
 
 
@@ -131,7 +132,7 @@ class Findings:
 
     Attributes:
         problems: in the order of splits and rows within each kind.
-        copies: rows that show the same picture, two or more each, in the order of splits and rows.
+        copies: groups of two or more rows with the same picture, in the order of splits and rows.
     """
 
     problems: list[Problem]
@@ -139,16 +140,16 @@ class Findings:
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that must be mended."""
+        """The problems that must be fixed."""
         return [one for one in self.problems if one.severity == "error"]
 
     @property
     def warnings(self) -> list[Problem]:
-        """The problems that may be meant."""
+        """The problems that may be intended."""
         return [one for one in self.problems if one.severity == "warning"]
 
     def by_kind(self) -> dict[str, list[Problem]]:
-        """The problems of each kind that occurs, in the order of KINDS."""
+        """Group the problems by kind, in the order of KINDS."""
         groups: dict[str, list[Problem]] = {kind: [] for kind in KINDS}
         for one in self.problems:
             groups[one.kind].append(one)
@@ -156,7 +157,7 @@ class Findings:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Numbers of problems in words: "2 missing files, 1 unreadable picture"."""
+    """Format numbers of problems: "2 missing files, 1 unreadable picture"."""
     return ", ".join(
         f"{n:,} {KINDS[kind].one if n == 1 else KINDS[kind].many}"
         for kind, n in counts.items()
@@ -165,6 +166,6 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def count_kinds(problems: list[Problem]) -> dict[str, int]:
-    """How many problems of each kind there are, in the order of KINDS."""
+    """Count the problems of each kind, in the order of KINDS."""
     counts = Counter(one.kind for one in problems)
     return {kind: counts[kind] for kind in KINDS if kind in counts}

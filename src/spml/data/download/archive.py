@@ -1,4 +1,4 @@
-"""Unpacking a downloaded archive: files and folders only, none outside, no more than expected, all or nothing."""
+"""Unpack an archive safely: plain files inside the folder, within limits, all or nothing."""
 
 from __future__ import annotations
 
@@ -19,61 +19,44 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from spml.data.download.remote import Limits
 from spml.data.download.request import Advance
 from spml.data.download.resumable import silent
 from spml.errors import DataError
 
 CHUNK = 2**20
-BROKEN = (  # what tarfile and zipfile raise on a damaged file
+DAMAGED = (  # errors of tarfile and zipfile about a damaged file
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
     *(EOFError, ValueError, OverflowError, KeyError, NotImplementedError, RuntimeError),
 )
-OF_ARCHIVE = (
-    None,
-    errno.EINVAL,
-    errno.ENAMETOOLONG,
-    errno.EILSEQ,
-)  # OSErrors that are the archive's, not the disk's
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What an archive may unpack to; more is refused as a bomb.
-
-    Attributes:
-        size: bytes.
-        files: files and folders.
-        ratio: how many times the archive's own bytes.
-    """
-
-    size: int
-    files: int
-    ratio: float = 100.0
+# OSErrors that the archive causes, not the disk.
+OF_ARCHIVE = (None, errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ)
 
 
 @dataclass(frozen=True)
 class _Member:
     name: str
-    kind: str  # "file", "folder", or what it is instead
+    kind: str  # "file", "folder", or another kind, which is refused
     open: Callable[[], IO[bytes]]
 
 
 def marker(archive: str, folder: Path) -> Path:
-    """The file that says that an archive has been unpacked into a folder."""
+    """Return the file that marks an archive as unpacked into a folder."""
     return folder / f".{archive}.unpacked"
 
 
 def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = silent) -> None:
     """Unpack a .tar, .tgz or .zip file into a folder, unless that was done before.
 
-    Everything is unpacked beside and moved into place at the end, so that a broken call leaves nothing half done that a
-    further call would take for whole. A file that is there already is left as it is, and must be the same.
+    The content is unpacked into a temporary folder and moved at the end, so that an interrupted
+    call leaves nothing that a later call would take for complete. Existing files are kept and must
+    have the same content.
 
     Args:
         archive: the file.
         folder: where its content goes.
-        limits: what it may unpack to.
-        advance: told how far it is, as bytes of `limits.size`.
+        limits: on what it unpacks to.
+        advance: called with the bytes written, of `limits.size`.
     """
     done = marker(archive.name, folder)
     if done.exists():
@@ -84,10 +67,9 @@ def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = si
     try:
         _extract(archive, beside, limits, advance)
         _merge(beside, folder)
-    except (*BROKEN, OSError) as error:
-        if isinstance(error, DataError) or (
-            isinstance(error, OSError) and error.errno not in OF_ARCHIVE
-        ):
+    except (*DAMAGED, OSError) as error:
+        of_disk = isinstance(error, OSError) and error.errno not in OF_ARCHIVE
+        if isinstance(error, DataError) or of_disk:
             raise
         reason = str(error) or type(error).__name__
         raise DataError(
@@ -105,13 +87,12 @@ def _extract(archive: Path, folder: Path, limits: Limits, advance: Advance) -> N
         for number, member in enumerate(members, 1):
             place = folder / _inside(archive, member)
             if number > limits.files:
-                raise DataError(
-                    f"{archive}: more than {limits.files:,} members; not unpacked: is it the right file?"
-                )
+                problem = f"more than {limits.files:,} members; not unpacked"
+                raise DataError(f"{archive}: {problem}: is it the right file?")
             if member.kind == "folder":
-                _make_room(archive, member, place)
+                _make_folder(archive, member, place)
                 continue
-            _make_room(archive, member, place.parent)
+            _make_folder(archive, member, place.parent)
             if place.is_dir():
                 raise DataError(f"{archive}: {member.name!r} is a file and a folder; not unpacked")
             with member.open() as source, place.open("wb") as target:
@@ -125,23 +106,22 @@ def _extract(archive: Path, folder: Path, limits: Limits, advance: Advance) -> N
             advance(label, written, limits.size)
 
 
-def _make_room(archive: Path, member: _Member, folder: Path) -> None:
+def _make_folder(archive: Path, member: _Member, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise DataError(
-            f"{archive}: {member.name!r} lies inside what is a file; not unpacked"
-        ) from None
+        raise DataError(f"{archive}: {member.name!r} is inside a file; not unpacked") from None
 
 
 def _inside(archive: Path, member: _Member) -> Path:
-    """The relative path of a member; DataError for one that points elsewhere or is no plain file."""
+    """Return the relative path of a member; refuse links and paths outside the folder."""
     path, shown = PurePosixPath(member.name), repr(member.name[:200])
     odd = not path.parts and member.kind != "folder"
     drive = os.name == "nt" and any(letter in member.name for letter in ":\\")
     if path.is_absolute() or ".." in path.parts or "\0" in member.name or odd or drive:
         raise DataError(
-            f"{archive}: {shown} points outside the folder; nothing was unpacked: do not trust this file"
+            f"{archive}: {shown} points outside the folder; "
+            "nothing was unpacked: do not trust this file"
         )
     if member.kind not in ("file", "folder"):
         raise DataError(
@@ -164,28 +144,31 @@ def _zip_members(packed: zipfile.ZipFile) -> Iterator[_Member]:
     kinds = {0: "file", stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     for info in packed.infolist():
         kind = kinds.get(stat.S_IFMT(info.external_attr >> 16), "special file")
-        folder = info.filename.endswith(
-            "/"
-        )  # is_dir() fails on a name without letters, which damage can leave
+        folder = info.filename.endswith("/")  # is_dir() fails on the empty name of a damaged entry
         kind = "folder" if folder and kind == "file" else kind
         yield _Member(info.orig_filename, kind, partial(packed.open, info))
 
 
 def _tar_members(tar: tarfile.TarFile) -> Iterator[_Member]:
     for info in tar:
-        kind = "file" if info.isfile() else "folder" if info.isdir() else "special file"
-        kind = "link" if info.issym() or info.islnk() else kind
+        kind = "special file"
+        if info.issym() or info.islnk():
+            kind = "link"
+        elif info.isfile():
+            kind = "file"
+        elif info.isdir():
+            kind = "folder"
         yield _Member(info.name, kind, partial(_open, tar, info))
 
 
 def _open(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     file = tar.extractfile(info)
-    assert file is not None  # it is one for files
+    assert file is not None  # only other members have no content
     return file
 
 
 def _merge(beside: Path, folder: Path) -> None:
-    """Move what was unpacked into place, after a look at every file that is there already."""
+    """Move the unpacked files into place, after a comparison with the files that exist."""
     moves = [(path, folder / path.relative_to(beside)) for path in _moved(beside, beside, folder)]
     for path, target in moves:
         if target.exists() and not (
@@ -198,7 +181,7 @@ def _merge(beside: Path, folder: Path) -> None:
 
 
 def _moved(place: Path, beside: Path, folder: Path) -> Iterator[Path]:
-    """The topmost paths that can be moved whole: files, and folders that are not in place yet."""
+    """Yield the topmost paths to move: files, and folders that do not exist yet."""
     for path in sorted(place.iterdir()):
         if path.is_dir() and (folder / path.relative_to(beside)).is_dir():
             yield from _moved(path, beside, folder)

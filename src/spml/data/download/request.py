@@ -9,49 +9,33 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that another try may change
+from spml.data.download.remote import Remote
+
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP codes worth another try
 CHUNK = 2**20
 TIMEOUT = 60.0  # seconds without a byte
 
-Advance = Callable[[str, int, int], None]  # what is done, bytes done, bytes in all
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A file to download.
-
-    Attributes:
-        name: its name on the disk.
-        addresses: where it lies; each is tried in turn.
-        size: in bytes.
-        digest: "md5:..." or "sha256:..." of its content.
-    """
-
-    name: str
-    addresses: tuple[str, ...]
-    size: int
-    digest: str
+Advance = Callable[[str, int, int], None]  # current step, bytes done, bytes in all
 
 
 class BrokenError(Exception):
-    """A passing fault: try again."""
+    """A transient fault: try again."""
 
 
 class RefusedError(Exception):
-    """An answer that will not change: try another address."""
+    """A permanent refusal: try another address."""
 
 
 def size_of(file: BinaryIO) -> int:
-    """Bytes of an open file."""
+    """Return the bytes of an open file."""
     return file.seek(0, os.SEEK_END)
 
 
 def transfer(address: str, remote: Remote, file: BinaryIO, tag: Path, advance: Advance) -> None:
-    """One request: append what is missing, or all of it where the server does not give parts."""
+    """Request the missing bytes and append them, or all bytes if the server sends no ranges."""
     have = size_of(file)
     if have == remote.size:
         return
@@ -81,7 +65,7 @@ def _answer(request: urllib.request.Request, file: BinaryIO) -> Iterator[Any]:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # the part is longer than the file: it is of something else
+        if error.code == 416:  # the part is longer than the file, so it belongs to another one
             file.truncate(0)
         kind = BrokenError if error.code in TRANSIENT or error.code == 416 else RefusedError
         raise kind(f"HTTP {error.code} {error.reason}") from None
@@ -92,25 +76,26 @@ def _answer(request: urllib.request.Request, file: BinaryIO) -> Iterator[Any]:
 
 
 def _start(response: Any, remote: Remote, have: int) -> int:
-    """Where in the file the body of an answer begins."""
+    """Return the offset in the file at which the body of the response begins."""
     start, total = 0, response.headers.get("Content-Length")
     if response.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-        if found is None or int(found[1]) != have:
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+        if match is None or int(match[1]) != have:
             raise RefusedError("answers with another part than was asked for")
-        start, total = have, found[2].strip("*")
+        start, total = have, match[2].strip("*")
     if total and int(total) != remote.size:
         raise RefusedError(
-            f"offers {int(total):,} bytes, {remote.size:,} expected: another version, or another page"
+            f"offers {int(total):,} bytes, {remote.size:,} expected: "
+            "another version, or another page"
         )
     return start
 
 
 def _remember(response: Any, tag: Path) -> None:
     etag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
-    if (
-        version := date if etag.startswith("W/") or not etag else etag
-    ):  # a weak tag does not vouch for bytes
+    weak = etag.startswith("W/") or not etag  # a weak tag does not guarantee equal bytes
+    version = date if weak else etag
+    if version:
         tag.write_text(version)
     else:
         tag.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Downloading a large file: gone on with after a break, tried again after a passing fault, checked at the end."""
+"""Download a large file: resume after a break, retry after a transient fault, check at the end."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import hashlib
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import FileLock, Timeout
+
+from spml.data.download.remote import Remote
 from spml.data.download.request import (
     CHUNK,
     Advance,
     BrokenError,
     RefusedError,
-    Remote,
     size_of,
     transfer,
 )
@@ -25,21 +27,21 @@ LONGEST_WAIT = 60.0  # seconds between two tries
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Tell nobody how far it is."""
+    """Report no progress."""
 
 
 def download(
     remote: Remote, folder: Path, *, advance: Advance = silent, attempts: int = 6, wait: float = 1.0
 ) -> Path:
-    """The path of the file in the folder, downloaded unless it is there, its content checked.
+    """Download a file unless it exists, check its content, and return its path.
 
-    What has arrived is kept in `NAME.part`, so that a later call goes on where this one broke off.
+    Received bytes are kept in `NAME.part`, from which a later call resumes.
 
     Args:
         remote: the file.
         folder: where to put it.
-        advance: told how far it is.
-        attempts: tries in a row without a new byte before an address is given up.
+        advance: called with the progress.
+        attempts: tries in a row without a new byte before an address is abandoned.
         wait: seconds before the second try; doubled before each further one.
     """
     path = folder / remote.name
@@ -49,21 +51,22 @@ def download(
         return path
     folder.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{remote.name}.part")
-    with _only_one(part) as file:
+    with _locked(part) as file:
         _complete(remote, file, _tag(part), advance, attempts, wait)
     problem = _problem(part, remote, advance)
     _tag(part).unlink(missing_ok=True)
     if problem:
         part.unlink()
         raise DataError(
-            f"{remote.name}: {problem}; the download was deleted: run again, or get the file elsewhere"
+            f"{remote.name}: {problem}; "
+            "the download was deleted: run again, or get the file elsewhere"
         )
     part.replace(path)
     return path
 
 
 def left(remote: Remote, folder: Path) -> int:
-    """Bytes of a file that are not on the disk yet."""
+    """Return the number of bytes that are still to be downloaded."""
     for name in (remote.name, f"{remote.name}.part"):
         if (folder / name).exists():
             return max(0, remote.size - (folder / name).stat().st_size)
@@ -71,67 +74,65 @@ def left(remote: Remote, folder: Path) -> int:
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Raise UserError unless the disk of a folder, which need not exist yet, has that many bytes free."""
-    there = next(
-        place for place in (folder.absolute(), *folder.absolute().parents) if place.exists()
-    )
-    free = shutil.disk_usage(there).free
+    """Raise UserError unless the disk of a folder has enough free bytes; it need not exist yet."""
+    places = (folder.absolute(), *folder.absolute().parents)
+    free = shutil.disk_usage(next(place for place in places if place.exists())).free
     if free < needed:
-        text = f"{free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB needed for what is to be downloaded and unpacked"
-        raise UserError(f"{folder}: {text}; free some or give a --root on another disk")
+        space = f"{free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB needed to download and unpack"
+        raise UserError(f"{folder}: {space}; free some or give a --root on another disk")
 
 
 @contextmanager
-def _only_one(part: Path) -> Iterator[BinaryIO]:
-    """The open part file, refused while another process holds it."""
-    with part.open("ab") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on Windows
-            pass
-        except BlockingIOError:
-            raise UserError(
-                f"{part}: another process is downloading it; wait for that one"
-            ) from None
-        yield file
+def _locked(part: Path) -> Iterator[BinaryIO]:
+    """Open the part file; refuse if another process has locked it."""
+    lock = FileLock(part.with_name(f"{part.name}.lock"), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"{part}: another process is downloading it; wait for that one") from None
+    try:
+        with part.open("ab") as file:
+            yield file
+    finally:
+        with suppress(OSError):  # Windows refuses to remove an open file
+            Path(lock.lock_file).unlink()
+        lock.release()
 
 
 def _tag(part: Path) -> Path:
-    """Where the server's mark of the version of a part is kept: a part of another version is of no use."""
+    """Return the file of the server's version tag; a part of another version cannot be resumed."""
     return part.with_name(f"{part.name}.etag")
 
 
 def _complete(
     remote: Remote, file: BinaryIO, tag: Path, advance: Advance, attempts: int, wait: float
 ) -> None:
-    """Fill the part file, or raise DataError with what each address said."""
-    said: list[str] = []
+    """Fill the part file, or raise DataError with the error of each address."""
+    errors: list[str] = []
     for address in remote.addresses:
         failures, most = 0, 0
         while failures < attempts:
             try:
                 return transfer(address, remote, file, tag, advance)
             except RefusedError as error:
-                said.append(f"{address}: {error}")
+                errors.append(f"{address}: {error}")
                 break
             except BrokenError as error:
                 have = size_of(file)
                 failures, most = (1, have) if have > most else (failures + 1, most)
                 if failures == attempts:
-                    said.append(f"{address}: {error}")
+                    errors.append(f"{address}: {error}")
                 else:
                     time.sleep(min(wait * 2 ** (failures - 1), LONGEST_WAIT))
-    kept = f"{size_of(file):,} of {remote.size:,} bytes are kept: " if size_of(file) else ""
+    part = f"{size_of(file):,} of {remote.size:,} bytes are kept: " if size_of(file) else ""
     raise DataError(
-        f"{remote.name} could not be downloaded ({'; '.join(said)}); {kept}run again to go on, "
+        f"{remote.name} could not be downloaded ({'; '.join(errors)}); {part}run again to resume, "
         f"or put the file into {tag.parent} yourself"
     )
 
 
 def _problem(path: Path, remote: Remote, advance: Advance) -> str:
-    """What is wrong with a file's content; nothing where it is as it should be."""
+    """Describe what is wrong with a file's content; empty if it is correct."""
     size = path.stat().st_size
     if size != remote.size:
         return f"{size:,} bytes, {remote.size:,} expected"
@@ -141,8 +142,6 @@ def _problem(path: Path, remote: Remote, advance: Advance) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             advance(f"checking {remote.name}", file.tell(), size)
-    return (
-        ""
-        if digest.hexdigest() == wanted
-        else f"{algorithm} {digest.hexdigest()}, {wanted} expected"
-    )
+    if digest.hexdigest() == wanted:
+        return ""
+    return f"{algorithm} {digest.hexdigest()}, {wanted} expected"

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from spml.cores import decoders
 from spml.data.images.build import Build, missing
 from spml.data.images.cached import Mode, Pictures, Teller, in_words, path_of
 from spml.data.images.store import Pool, explained
 from spml.data.table import LabelTable
+from spml.machine import decoders
 
 
 class Cache:

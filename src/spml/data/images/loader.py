@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.cores import decoders
 from spml.data.images.cache import Cache
 from spml.data.images.cached import Pictures, Staged
 from spml.data.images.decode import channels_first, channels_last, decode, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
+from spml.machine import decoders
 
 Rows = npt.NDArray[np.int64]
 OnError = Callable[[int, DataError], None]

@@ -1,1 +1,1 @@
-"""Readers: files of labels in, label tables out."""
+"""Readers: one per format, from files of labels to label tables."""

@@ -1,4 +1,4 @@
-"""Items as arrays (features or pictures) with labels, class names and splits: a `.npz` file, or `.npy` files."""
+"""Items as arrays (features or pictures) with labels, class names and splits: `.npz` or `.npy`."""
 
 from __future__ import annotations
 
@@ -15,111 +15,118 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.names import ClassList, refuse_name, suggestion
-from spml.data.readers.builder import OnError, Reading, tell
+from spml.data.readers.builder import OnError, Reading, report
 from spml.data.table import SPLITS, LabelTable, SparseLabels
-from spml.data.text import opening
 from spml.errors import DataError
+from spml.files import opening
 
 Array = npt.NDArray[Any]
 
-CHUNK = 65536  # rows of x looked at together
-BROKEN = (  # what numpy and zipfile raise on a damaged file
-    *(
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        EOFError,
-        OverflowError,
-        MemoryError,
-    ),
-    *(
-        NotImplementedError,
-        RuntimeError,
-        SyntaxError,
-        zipfile.BadZipFile,
-        zlib.error,
-        struct.error,
-        TokenError,
-    ),
+CHUNK = 65536  # rows of x that are checked at once
+DAMAGED = (  # errors of numpy and zipfile about a damaged file
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    EOFError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    TokenError,
 )
 
 
-def read_arrays(path: Path, how: Reading) -> dict[str, LabelTable]:
-    """The tables of the arrays `x`, `labels`, `classes`, and optionally `split` and `items`; none may be pickled.
+def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
+    """Read the arrays `x`, `labels` and `classes`, and optionally `split` and `items`.
+
+    Pickled arrays are refused.
 
     Args:
-        path: a `.npz` file of them, or the `.npy` file of x with `labels.npy` and the others beside it.
-        how: its classes replace the file's `classes`, whose columns they name.
+        path: a `.npz` file, or the `.npy` file of x with `labels.npy` and the others beside it.
+        reading: its classes replace the file's `classes`, whose columns they name.
     """
-    arrays = _beside(path) if path.suffix.lower() == ".npy" else load_arrays(path)
-    sound = Sound(path, how.on_error)
-    x = pictures_or_features(path, _needed(path, arrays, "x"), sound)
-    sparse = label_rows(f"{path}: labels", _legal(_needed(path, arrays, "labels"), sound), len(x))
-    if how.classes is None or "classes" in arrays:
-        names = strings(
-            f"{path}: classes",
-            _needed(path, arrays, "classes"),
-            sparse.num_classes,
-            "columns of labels",
-        )
-    else:
-        names = list(how.classes.display)
-    if how.classes is not None:
-        sparse, names = (
-            _in_order(path, sparse, names, how.classes),
-            list(how.classes.display.values()),
-        )
-    for column, name in enumerate(names):
-        if not name.strip():
-            raise DataError(f"{path}: classes: column {column} has no name; give each class one")
-        refuse_name(name, f"{path}: classes: ")
+    arrays = _neighbours(path) if path.suffix.lower() == ".npy" else load_arrays(path)
+    check = RowCheck(path, reading.on_error)
+    x = pictures_or_features(path, _needed(path, arrays, "x"), check)
+    labels = _legal(_needed(path, arrays, "labels"), check)
+    sparse = label_rows(f"{path}: labels", labels, len(x))
+    sparse, names = _classes(path, arrays, sparse, reading.classes)
     items = [f"{i}" for i in range(len(x))]
     if "items" in arrays:
         items = strings(f"{path}: items", arrays["items"], len(x), "rows of x")
+    if reading.labels == "complete":
+        sparse = sparse.positives(-1)
     try:
-        table = LabelTable(
-            items, names, sparse.positives(-1) if how.labels == "complete" else sparse, x=x
-        )
+        table = LabelTable(items, names, sparse, x=x)
     except DataError as error:
         raise DataError(f"{path}: classes: {error}") from None
     splits = np.full(len(x), "train")
     if "split" in arrays:
         splits = np.array(strings(f"{path}: split", arrays["split"], len(x), "rows of x"))
-        sound.check(np.isin(splits, SPLITS), 0, lambda row: _split_problem(str(splits[row]), row))
-    splits[list(sound.broken)] = ""
+        check.rows(np.isin(splits, SPLITS), 0, lambda row: _split_problem(str(splits[row]), row))
+    splits[list(check.invalid)] = ""
     if not (splits != "").any():
-        raise DataError(f"{path}: no row is left without those that cannot be read")
+        raise DataError(f"{path}: no valid row remains")
     if (splits == "train").all():
         return {"train": table}
     return {name: table.take(splits == name) for name in SPLITS if name in splits}
 
 
-class Sound:
-    """The rows of arrays that cannot be taken, told one by one."""
+def _classes(
+    path: Path, arrays: dict[str, Array], sparse: SparseLabels, listed: ClassList | None
+) -> tuple[SparseLabels, list[str]]:
+    """Return the labels in the order of the class list, and the class names."""
+    if listed is None or "classes" in arrays:
+        stored = _needed(path, arrays, "classes")
+        names = strings(f"{path}: classes", stored, sparse.num_classes, "columns of labels")
+    else:
+        names = list(listed.display)
+    if listed is not None:
+        sparse = _in_order(path, sparse, names, listed)
+        names = list(listed.display.values())
+    for column, name in enumerate(names):
+        if not name.strip():
+            raise DataError(f"{path}: classes: column {column} has no name; give each class one")
+        refuse_name(name, f"{path}: classes: ")
+    return sparse, names
+
+
+class RowCheck:
+    """Collects the invalid rows of arrays and reports each one once.
+
+    Attributes:
+        invalid: row numbers.
+    """
 
     def __init__(self, path: Path, on_error: OnError | None) -> None:
         self.path, self.on_error = path, on_error
-        self.broken: set[int] = set()
+        self.invalid: set[int] = set()
 
-    def check(self, good: npt.ArrayLike, start: int, describe: Callable[[int], str]) -> None:
-        """Tell of the rows from `start` on that are not good; a row is told of once."""
-        for row in (start + np.flatnonzero(np.logical_not(good))).tolist():
-            if row not in self.broken:
-                tell(DataError(f"{self.path}: {describe(row)}"), self.on_error)
-                self.broken.add(row)
+    def rows(self, valid: npt.ArrayLike, start: int, describe: Callable[[int], str]) -> None:
+        """Report the rows from `start` on that are not valid."""
+        for row in (start + np.flatnonzero(np.logical_not(valid))).tolist():
+            if row not in self.invalid:
+                report(DataError(f"{self.path}: {describe(row)}"), self.on_error)
+                self.invalid.add(row)
 
 
 def _split_problem(value: str, row: int) -> str:
-    return (
-        f"split: {value!r} in row {row} is not train, val or test{suggestion(value, SPLITS, 0.4)}"
-    )
+    hint = suggestion(value, SPLITS, 0.4)
+    return f"split: {value!r} in row {row} is not train, val or test{hint}"
 
 
-def _legal(labels: Array, sound: Sound) -> Array:
-    """The labels, with zeros in the rows that hold something else than labels; without `on_error`, as they are."""
-    if sound.on_error is None or labels.dtype.kind not in "biuf" or labels.ndim != 2:
+def _legal(labels: Array, check: RowCheck) -> Array:
+    """Report rows with values that are not labels and set those to 0.
+
+    Without `on_error` the labels are returned unchanged: SparseLabels raises the error then.
+    """
+    if check.on_error is None or labels.dtype.kind not in "biuf" or labels.ndim != 2:
         return labels
     legal = np.isin(labels, (-1, 0, 1))
     if legal.all():
@@ -127,16 +134,15 @@ def _legal(labels: Array, sound: Sound) -> Array:
 
     def describe(row: int) -> str:
         column = int(np.argmin(legal[row]))
-        return (
-            f"labels: {labels[row, column]!s} in row {row}, column {column}; a label is 1, 0 or -1"
-        )
+        value = f"{labels[row, column]!s} in row {row}, column {column}"
+        return f"labels: {value}; a label is 1, 0 or -1"
 
-    sound.check(legal.all(axis=1), 0, describe)
+    check.rows(legal.all(axis=1), 0, describe)
     return np.where(legal, labels, 0)
 
 
 def load_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a `.npz` file, by name."""
+    """Return the arrays of a `.npz` file, by name."""
     with opening(path):
         if not zipfile.is_zipfile(path):
             raise DataError(f"{path}: not a .npz file; write it with numpy.savez")
@@ -145,14 +151,14 @@ def load_arrays(path: Path) -> dict[str, Array]:
                 return {key: _member(path, file, key) for key in file.files}
         except DataError:
             raise
-        except BROKEN as error:
+        except DAMAGED as error:
             raise DataError(
                 f"{path}: not a .npz file ({_reason(error)}); write it with numpy.savez"
             ) from None
 
 
-def _beside(path: Path) -> dict[str, Array]:
-    """x as it lies on the disk, and the arrays next to it."""
+def _neighbours(path: Path) -> dict[str, Array]:
+    """Return x, memory-mapped, and the arrays in the files beside it."""
     others = {key: path.with_name(f"{key}.npy") for key in ("labels", "classes", "split", "items")}
     return {"x": load_array(path)} | {
         key: load_array(file) for key, file in others.items() if file.exists()
@@ -160,11 +166,11 @@ def _beside(path: Path) -> dict[str, Array]:
 
 
 def load_array(path: Path) -> Array:
-    """The array of a `.npy` file, left on the disk until it is used."""
+    """Return the array of a `.npy` file, memory-mapped."""
     try:
         with opening(path):
             return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    except BROKEN as error:
+    except DAMAGED as error:
         if isinstance(error, DataError):
             raise
         raise DataError(
@@ -175,7 +181,7 @@ def load_array(path: Path) -> Array:
 def _member(path: Path, file: Any, key: str) -> Array:
     try:
         return np.asarray(file[key])
-    except BROKEN as error:
+    except DAMAGED as error:
         why = f"cannot be read ({_reason(error)})"
         raise DataError(
             f"{path}: {key}: {why}; store plain numbers or strings, no objects"
@@ -188,26 +194,27 @@ def _reason(error: Exception) -> str:
 
 def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:
     if key not in arrays:
-        there = ", ".join(arrays) or "none"
+        listed = ", ".join(arrays) or "none"
         raise DataError(
-            f"{path}: no array {key!r}; the arrays are {there}; x, labels and classes are needed"
+            f"{path}: no array {key!r}; the arrays are {listed}; x, labels and classes are needed"
         )
     return arrays[key]
 
 
-def pictures_or_features(path: Path, x: Array, sound: Sound) -> Array:
-    """Features as float32 (N, D), pictures as uint8 (N, 3, H, W); rows that hold no numbers are told of."""
+def pictures_or_features(path: Path, x: Array, check: RowCheck) -> Array:
+    """Return features as float32 (N, D) or pictures as uint8 (N, 3, H, W); check for NaN."""
     if x.size and x.ndim == 2 and x.dtype.kind in "fiu":
         with np.errstate(over="ignore"):
             features = x.astype(np.float32, copy=False)
         for start in range(0, len(x), CHUNK):
             finite = np.isfinite(features[start : start + CHUNK]).all(axis=1)
-            sound.check(finite, start, _not_finite)
+            check.rows(finite, start, _not_finite)
         return features
     if x.size and x.ndim == 4 and x.dtype == np.uint8 and 3 in (x.shape[1], x.shape[3]):
         return x if x.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(x, 3, 1))
     raise DataError(
-        f"{path}: x: {x.dtype} {x.shape}; give features (N, D) or uint8 pictures (N, H, W, 3) or (N, 3, H, W)"
+        f"{path}: x: {x.dtype} {x.shape}; "
+        "give features (N, D) or uint8 pictures (N, H, W, 3) or (N, 3, H, W)"
     )
 
 
@@ -218,28 +225,29 @@ def _not_finite(row: int) -> str:
 def _in_order(
     path: Path, sparse: SparseLabels, names: list[str], classes: ClassList
 ) -> SparseLabels:
-    """The labels with their columns in the order of the class list, which has the same names."""
+    """Return the labels with columns in the order of the class list, which has the same names."""
     for name, count in Counter(names).items():
         if name not in classes.display:
             raise DataError(f"{path}: classes: {name!r} {classes.lacking(name)}")
         if count > 1:
             raise DataError(
-                f"{path}: classes: class {name!r} stands twice; give each class one column"
+                f"{path}: classes: class {name!r} appears twice; give each class one column"
             )
     if len(classes.display) != sparse.num_classes:
-        given = f"{len(classes.display)} names in the class list ({classes.source})"
+        listed = f"{len(classes.display)} names in the class list ({classes.source})"
         raise DataError(
-            f"{path}: classes: {given} for {sparse.num_classes} columns of labels; give one each"
+            f"{path}: classes: {listed} for {sparse.num_classes} columns of labels; give one each"
         )
     place = {name: i for i, name in enumerate(classes.display)}
     return sparse.reorder([place[name] for name in names])
 
 
 def label_rows(place: str, labels: Array, count: int) -> SparseLabels:
-    """Labels of that many rows, of which at least one has a positive."""
+    """Convert labels of `count` rows, of which at least one has a positive."""
     if labels.dtype.kind not in "biuf" or labels.ndim != 2 or len(labels) != count:
         raise DataError(
-            f"{place}: {labels.dtype} {labels.shape}; give int8 (N, C) with N = {count}, the rows of x"
+            f"{place}: {labels.dtype} {labels.shape}; "
+            f"give int8 (N, C) with N = {count}, the rows of x"
         )
     try:
         sparse = SparseLabels.from_dense(labels)
@@ -251,7 +259,7 @@ def label_rows(place: str, labels: Array, count: int) -> SparseLabels:
 
 
 def strings(place: str, values: Array, count: int, what: str) -> list[str]:
-    """A list of that many strings."""
+    """Convert an array of `count` strings."""
     if values.ndim != 1 or values.dtype.kind not in "US":
         raise DataError(f"{place}: {values.dtype} {values.shape}; give a list of strings")
     if len(values) != count:

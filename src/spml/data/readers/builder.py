@@ -1,4 +1,4 @@
-"""What every reader fills: items and labels as they come, then one sparse table per split."""
+"""The builder that every reader fills: items and labels in any order, then one table per split."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.names import ClassList, refuse_name
-from spml.data.places import Places
-from spml.data.table import SPLITS, LabelTable, SparseLabels
+from spml.data.table import SPLITS, LabelTable, Places, SparseLabels
 from spml.errors import DataError
 
 Kind = Literal["observed", "complete"]
@@ -25,12 +24,13 @@ FILL = {"observed": 0, "complete": -1}
 
 @dataclass(frozen=True)
 class Reading:
-    """How a user's file is taken.
+    """Options of reading a user's file.
 
     Attributes:
-        labels: whether a label that is not given is unknown ("observed") or negative ("complete").
-        classes: the classes and their order; when None, those of the file.
-        on_error: told of each record that cannot be taken, which is then left out; without it, the first is raised.
+        labels: whether an absent label is unknown ("observed") or negative ("complete").
+        classes: the classes and their order; None takes them from the file.
+        on_error: called for each invalid record, which is then left out. If None, the first one is
+            raised.
     """
 
     labels: Kind = "observed"
@@ -38,22 +38,23 @@ class Reading:
     on_error: OnError | None = None
 
 
-def tell(error: DataError, on_error: OnError | None) -> None:
-    """Hand an error to the one who collects them, or raise it where nobody does."""
+def report(error: DataError, on_error: OnError | None) -> None:
+    """Pass an error to `on_error`, or raise it if that is None."""
     if on_error is None:
         raise error
     on_error(error)
 
 
 class Builder:
-    """Collects labels entry by entry; `tables` checks that they agree and gives the tables.
+    """Collects labels entry by entry; `tables` checks that they agree and returns the tables.
 
     Args:
-        source: file the entries come from, for messages.
-        classes: the classes and their order; when None, those met, sorted by name.
-        unit: what a place in the source is called.
-        on_error: told of each record that cannot be taken, which is then left out; without it, the first is raised.
-        folder: from which the paths of items start; None where items are no paths that people wrote.
+        source: file of the entries, for messages.
+        classes: the classes and their order; None takes the classes met, sorted by name.
+        unit: unit in which positions in the source are counted.
+        on_error: called for each invalid record, which is then left out. If None, the first one is
+            raised.
+        folder: folder that paths of items start from; None if items are not paths that users wrote.
     """
 
     def __init__(
@@ -74,21 +75,21 @@ class Builder:
         self._entry_values, self._entry_places = array("b"), array("q")
 
     def error(self, place: int, text: str) -> DataError:
-        """A DataError that names the source and the place; 0 is the source as a whole."""
+        """Return a DataError that names source and place; place 0 is the whole source."""
         return DataError(f"{self.place(place)}{text}")
 
     def place(self, place: int) -> str:
-        """The start of a message about a place."""
+        """Return the start of a message about a place."""
         return f"{self.source}, {self.unit} {place}: " if place else f"{self.source}: "
 
     @contextmanager
     def record(self) -> Iterator[None]:
-        """One record: an error within leaves nothing of it, and goes to `on_error`."""
+        """Add one record; an error in the block removes all of it and goes to `on_error`."""
         rows, columns, entries = len(self._rows), len(self._columns), len(self._entry_rows)
         try:
             yield
         except DataError as error:
-            tell(error, self.on_error)
+            report(error, self.on_error)
             self._skipped += 1
             for names, count in ((self._rows, rows), (self._columns, columns)):
                 while len(names) > count:
@@ -104,13 +105,13 @@ class Builder:
                 del numbers[entries:]
 
     def path(self, written: str) -> str:
-        """The path in a cell as this machine has it: that of a table from Windows has backslashes."""
+        """Convert the backslashes of a table from Windows, unless a file has that very name."""
         if "\\" not in written or self.folder is None or os.path.lexists(self.folder / written):
             return written
         return written.replace("\\", "/")
 
     def row(self, item: str, place: int, split: str = "train") -> int:
-        """Row number of an item, which is new or known in the same split."""
+        """Return the row number of an item; a known item must be in the same split."""
         row = self._rows.setdefault(item, len(self._rows))
         code = SPLITS.index(split)
         if row == len(self._row_places):
@@ -120,19 +121,20 @@ class Builder:
             first, earlier = SPLITS[self._row_splits[row]], self._row_places[row]
             raise self.error(
                 place,
-                f"{item!r} is in {split!r}, but in {first!r} at {self.unit} {earlier}; keep it in one split",
+                f"{item!r} is in {split!r}, but in {first!r} at {self.unit} {earlier}; "
+                "keep it in one split",
             )
         return row
 
     def known(self, item: str) -> int | None:
-        """Row number of an item met before."""
+        """Return the row number of a known item, else None."""
         return self._rows.get(item)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def column(self, name: str, place: int) -> int:
-        """Column of a class, which is added unless a class list was given."""
+        """Return the column of a class; a new class is added unless there is a class list."""
         column = self._columns.get(name)
         if column is None:
             if self.classes is not None:
@@ -142,14 +144,14 @@ class Builder:
         return column
 
     def add(self, row: int, column: int, value: int, place: int) -> None:
-        """One known label: 1 or -1."""
+        """Add one known label: 1 or -1."""
         self._entry_rows.append(row)
         self._entry_columns.append(column)
         self._entry_values.append(value)
         self._entry_places.append(place)
 
     def names(self, row: int, cell: str | list[str | None], value: int, place: int) -> None:
-        """The labels of a cell that holds class names joined by `|`, or a list of them."""
+        """Add the labels of a cell: class names joined by `|`, or a list of them."""
         for part in cell.split("|") if isinstance(cell, str) else cell:
             if part and (name := part.strip()):
                 self.add(row, self.column(name, place), value, place)
@@ -157,7 +159,7 @@ class Builder:
     def tables(
         self, kind: Kind, root: Path | None, *, sort_classes: bool = True
     ) -> dict[str, LabelTable]:
-        """The splits that have rows, in the order of the source."""
+        """Return the tables of the splits that have rows, in the order of the source."""
         classes = list(self._columns)
         columns = np.asarray(self._entry_columns)
         if self.classes is not None:
@@ -167,11 +169,11 @@ class Builder:
             columns = np.argsort(order).astype(np.int32)[columns]
             classes = [classes[i] for i in order]
         places = Places.of(self.source, self.unit, self._row_places)
-        sparse, left = self._sparse(columns, classes, kind)
-        self._refuse_empty(sparse, left)
+        sparse, valid = self._sparse(columns, classes, kind)
+        self._refuse_empty(sparse, valid)
         table = LabelTable(list(self._rows), classes, sparse, root=root, places=places)
-        codes = np.where(left, np.asarray(self._row_splits), -1)
-        if left.all() and (codes == codes[0]).all():
+        codes = np.where(valid, np.asarray(self._row_splits), -1)
+        if valid.all() and (codes == codes[0]).all():
             return {SPLITS[codes[0]]: table}
         return {
             name: table.take(codes == code)
@@ -179,13 +181,11 @@ class Builder:
             if (codes == code).any()
         }
 
-    def _refuse_empty(self, sparse: SparseLabels, left: npt.NDArray[np.bool_]) -> None:
-        """Raise DataError where no row or no positive is left."""
-        if self._skipped and not ((sparse.values == 1).any() and left.any()):
-            raise DataError(
-                f"{self.source}: no {self.unit} with a label is left without those that cannot be read"
-            )
-        if not left.any():
+    def _refuse_empty(self, sparse: SparseLabels, valid: npt.NDArray[np.bool_]) -> None:
+        """Raise DataError if no row or no positive remains."""
+        if self._skipped and not ((sparse.values == 1).any() and valid.any()):
+            raise DataError(f"{self.source}: no valid {self.unit} with a label remains")
+        if not valid.any():
             raise DataError(f"{self.source}: no rows; give at least one image and its label")
         if not (sparse.values == 1).any():
             raise DataError(f"{self.source}: no row has a label; give at least one image its label")
@@ -193,7 +193,7 @@ class Builder:
     def _sparse(
         self, columns: npt.NDArray[np.int32], classes: list[str], kind: Kind
     ) -> tuple[SparseLabels, npt.NDArray[np.bool_]]:
-        """The labels, and which rows are left when the records that contradict earlier ones are skipped."""
+        """Return the labels, and which rows remain without records that contradict earlier ones."""
         rows, values, places = (
             np.asarray(numbers)
             for numbers in (self._entry_rows, self._entry_values, self._entry_places)
@@ -201,10 +201,9 @@ class Builder:
         keys = rows.astype(np.int64) * len(classes) + columns
         order = np.argsort(keys, kind="stable")
         starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-        first = np.repeat(
-            order[starts], np.diff(starts, append=len(order))
-        )  # of the entries of an item and class
-        left = np.ones(len(self._rows), bool)
+        # The first entry of the same item and class, for each entry.
+        first = np.repeat(order[starts], np.diff(starts, append=len(order)))
+        valid = np.ones(len(self._rows), bool)
         wrong = np.flatnonzero(values[order] != values[first])
         if len(wrong):
             skipped: set[int] = set()
@@ -212,20 +211,21 @@ class Builder:
             for at in wrong[np.argsort(places[order[wrong]], kind="stable")].tolist():
                 if (place := int(places[order[at]])) not in skipped:
                     item, name = items[rows[first[at]]], classes[columns[first[at]]]
-                    tell(self._clash(item, name, place, int(places[first[at]])), self.on_error)
+                    report(self._clash(item, name, place, int(places[first[at]])), self.on_error)
                     skipped.add(place)
             self._skipped += len(skipped)
             order = order[~np.isin(places[order], list(skipped))]
-            left[np.isin(np.asarray(self._row_places), list(skipped))] = False
-            left[rows[order]] = True
+            valid[np.isin(np.asarray(self._row_places), list(skipped))] = False
+            valid[rows[order]] = True
         order = order[np.diff(keys[order], prepend=-1) != 0]
         if kind == "complete":
             order = order[values[order] == 1]
         shape = len(self._rows), len(classes)
-        return SparseLabels.from_entries(
+        sparse = SparseLabels.from_entries(
             rows[order], columns[order], values[order], shape, FILL[kind]
-        ), left
+        )
+        return sparse, valid
 
     def _clash(self, item: str, name: str, place: int, earlier: int) -> DataError:
-        text = f"{name!r} is both positive and negative for {item!r} (see {self.unit} {earlier}); keep one of the two"
-        return self.error(place, text)
+        problem = f"{name!r} is both positive and negative for {item!r}"
+        return self.error(place, f"{problem} (see {self.unit} {earlier}); keep one of the two")

@@ -9,19 +9,22 @@ from typing import Any
 from spml.data.names import ClassList
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, opening
 from spml.errors import DataError
+from spml.files import folder_with, opening
 
-LISTS = {
-    "train": "train2014",
-    "test": "val2014",
-}  # the official val list is the benchmark's test set
+# The official val list is the benchmark's test set.
+LISTS = {"train": "train2014", "test": "val2014"}
 
 
 def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
-    """Labels of the annotated images of train2014 ("train") and val2014 ("test"); root holds `annotations`.
+    """Read the annotated images of train2014 ("train") and val2014 ("test").
 
-    Images without an annotation are left out, and image ids are sorted as strings: both belong to the protocol.
+    Images without an annotation are left out, and image ids are sorted as strings: both belong to
+    the protocol.
+
+    Args:
+        root: folder that holds `annotations`.
+        labels: whether an absent label is unknown or negative.
     """
     wanted = f"annotations/instances_{LISTS['train']}.json"
     folder = folder_with(
@@ -50,25 +53,22 @@ def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dic
         if len(set(names.values())) < len(names):
             raise DataError(f"{path}: two categories of one name; unpack the archive again")
         column = {number: i for i, number in enumerate(names)}
-        builder = Builder(
-            path,
-            ClassList({shown: shown for shown in names.values()}, path.name),
-            unit="annotation",
-        )
+        classes = ClassList({shown: shown for shown in names.values()}, path.name)
+        builder = Builder(path, classes, unit="annotation")
         for image in sorted({image for image, _ in pairs}, key=str):
             builder.row(files[image], 0, split)
         for place, (image, category) in enumerate(pairs):
             builder.add(builder.row(files[image], place, split), column[category], 1, place)
     except (KeyError, TypeError) as error:
-        problem = (
-            f"no {error}" if isinstance(error, KeyError) else "not the layout of an instances file"
-        )
+        problem = "not the layout of an instances file"
+        if isinstance(error, KeyError):
+            problem = f"no {error}"
         raise DataError(f"{path}: {problem}; unpack the archive again") from None
     return builder.tables(labels, folder)
 
 
 def load_instances(path: Path) -> Any:
-    """What an instances file holds, without the outlines of its objects."""
+    """Return the content of an instances file, without the outlines of its objects."""
     try:
         with opening(path), path.open("rb") as file:
             return json.load(file, object_hook=_without_outline)
@@ -81,6 +81,6 @@ def load_instances(path: Path) -> Any:
 
 
 def _without_outline(entry: dict[str, Any]) -> dict[str, Any]:
-    """Outlines are most of the file; dropped while it is read, they never pile up in memory."""
+    """Drop the outline while the file is read: outlines are most of it and would fill memory."""
     entry.pop("segmentation", None)
     return entry

@@ -7,15 +7,18 @@ from pathlib import Path
 from spml.data.names import ClassList, class_list
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, words
 from spml.errors import DataError
+from spml.files import folder_with, words
 
 SPLIT = {"1": "train", "0": "test"}
 AGAIN = "unpack CUB_200_2011.tgz again"
 
 
 def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
-    """Attributes of the official training images ("train") and test images ("test"), in the order of `images.txt`."""
+    """Read the official training images ("train") and test images ("test").
+
+    Rows are in the order of `images.txt`.
+    """
     folder = folder_with(
         root, (".", "CUB_200_2011", "CUB_200_2011/CUB_200_2011"), "train_test_split.txt", AGAIN
     )
@@ -35,32 +38,31 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
 
 
 def _attributes(folder: Path) -> ClassList:
-    """The attribute names, which the archive puts beside its folder and copies keep inside it."""
+    """Return the attribute names; the archive has them beside its folder, copies inside it."""
     places = [
         folder.parent / "attributes.txt",
         folder / "attributes" / "attributes.txt",
         folder / "attributes.txt",
     ]
     path = next((path for path in places if path.exists()), places[0])
-    found = class_list(list(_pairs(path).values()))
-    assert found is not None
-    return found
+    attributes = class_list(list(_pairs(path).values()))
+    assert attributes is not None
+    return attributes
 
 
 def _pairs(path: Path) -> dict[str, str]:
-    """Number and the word after it, of each line."""
-    found: dict[str, str] = {}
+    """Return the number at the start of each line and the word after it."""
+    pairs: dict[str, str] = {}
     for line, cells in words(path):
-        if len(cells) != 2 or cells[0] in found:
-            raise DataError(
-                f"{path}, line {line}: {' '.join(cells)!r} is not a new number and its entry; {AGAIN}"
-            )
-        found[cells[0]] = cells[1]
-    return found
+        if len(cells) != 2 or cells[0] in pairs:
+            problem = f"{' '.join(cells)!r} is not a new number and its entry"
+            raise DataError(f"{path}, line {line}: {problem}; {AGAIN}")
+        pairs[cells[0]] = cells[1]
+    return pairs
 
 
 def _fill(builder: Builder, rows: dict[str, int], num_attributes: int) -> None:
-    """Take image, attribute and presence of each line; some lines carry surplus cells after these three."""
+    """Add image, attribute and presence of each line; some lines have more cells than these three."""
     columns = {str(i + 1): i for i in range(num_attributes)}
     seen = bytearray(len(rows) * num_attributes)
     for line, cells in words(builder.source):
@@ -78,6 +80,5 @@ def _fill(builder: Builder, rows: dict[str, int], num_attributes: int) -> None:
             builder.add(row, column, 1, line)
     if (missing := seen.find(0)) >= 0:
         row, column = divmod(missing, num_attributes)
-        raise DataError(
-            f"{builder.source}: no line for image {list(rows)[row]}, attribute {column + 1}; {AGAIN}"
-        )
+        pair = f"image {list(rows)[row]}, attribute {column + 1}"
+        raise DataError(f"{builder.source}: no line for {pair}; {AGAIN}")

@@ -1,13 +1,15 @@
 """`digits`: scenes of handwritten digits, a small multi-label data set that needs no download.
 
-Each scene shows one to five different digits on a noisy canvas; its labels are the digits it shows. The digits are the
-1,797 real ones that ship inside scikit-learn. No digit image stands in two splits. The parameters are read off
-PASCAL VOC 2012 (its train list) and were fixed before any method was compared on the result:
+Each scene shows one to five different digits on a noisy canvas; its labels are the digits it shows.
+The digits are the 1,797 real ones that ship with scikit-learn. No digit image is used in two
+splits. The parameters come from PASCAL VOC 2012 (its train list) and were fixed before any method
+was compared on the result:
 
-- how many labels an image has: VOC's shares of 1 to 5 labels (mean 1.46);
-- class frequencies: drawn in proportion to every second VOC class by rank (the first 12 times as often as the last);
-- co-occurrence: one class that goes with everything (VOC's "person") and three groups of three that seldom mix
-  (VOC's indoor things, vehicles, animals): lift about 1.5 within a group and 0.15 across.
+- labels per image: VOC's shares of 1 to 5 labels (mean 1.46);
+- class frequencies: those of every second VOC class by rank (the first is 12 times the last);
+- co-occurrence: one class that goes with everything (VOC's "person") and three groups of three
+  that seldom mix (VOC's indoor things, vehicles, animals): lift about 1.5 within a group and 0.15
+  across.
 
 `digits-many` is the other regime: two to five labels, strongly correlated.
 """
@@ -28,12 +30,12 @@ CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 @dataclass(frozen=True)
 class Scenes:
-    """What the scenes are like.
+    """Parameters of the scenes.
 
     Attributes:
         counts: shares of scenes with 1, 2, ... 5 labels.
-        frequencies: how often each class is drawn, up to a factor.
-        affinity: how much likelier a class of the same group is to join a scene (1: classes are independent).
+        frequencies: relative frequency of each class.
+        affinity: factor on the chance that a class of the same group joins a scene (1: independent).
         aversion: the same for a class of another group.
         noise: standard deviation of the background, in grey levels.
         size: height and width of the canvas.
@@ -43,16 +45,8 @@ class Scenes:
 
     counts: tuple[float, ...] = (0.6524, 0.2580, 0.0724, 0.0142, 0.0030)
     frequencies: tuple[float, ...] = (
-        0.3488,
-        0.1032,
-        0.0943,
-        0.0638,
-        0.0507,
-        0.0471,
-        0.0469,
-        0.0455,
-        0.0415,
-        0.0299,
+        *(0.3488, 0.1032, 0.0943, 0.0638, 0.0507),
+        *(0.0471, 0.0469, 0.0455, 0.0415, 0.0299),
     )
     affinity: float = 3.0
     aversion: float = 0.25
@@ -66,11 +60,11 @@ SETTINGS = {
     "digits": Scenes(),
     "digits-many": Scenes(counts=(0.0, 0.25, 0.35, 0.25, 0.15), affinity=8.0, aversion=0.15),
 }
-_SHARES = (0.6, 0.15)  # of the digit images in train and val; the rest is test's
+_SHARES = (0.6, 0.15)  # of the digit images in train and val; the rest are in test
 
 
 def read_digits(scenes: Scenes = SETTINGS["digits"]) -> dict[str, LabelTable]:
-    """Complete label tables of the three splits, with their pictures (uint8, one channel repeated) as `x`."""
+    """Return complete tables of the three splits; `x` holds the pictures (uint8, equal channels)."""
     return dict(_tables(scenes))
 
 
@@ -100,7 +94,7 @@ def _glyphs() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
 
 
 def _pool(digit: npt.NDArray[np.int64], split: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """The digit images of each class that this split may use."""
+    """Return the digit images of each class that this split may use."""
     rng = np.random.default_rng((seed, len(SPLITS)))
     pools = []
     for value in range(len(CLASSES)):
@@ -111,7 +105,7 @@ def _pool(digit: npt.NDArray[np.int64], split: int, seed: int) -> list[npt.NDArr
 
 
 def _label_sets(scenes: Scenes, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Draw classes one after another: by frequency, then by frequency and affinity to those already there."""
+    """Draw classes one by one: by frequency, then by frequency and affinity to those drawn."""
     group = np.array([0, 1, 1, 1, 2, 2, 2, 3, 3, 3])  # class zero goes with everything
     same = group[:, None] == group[None, :]
     lift = np.where(same, scenes.affinity, scenes.aversion)
@@ -134,23 +128,23 @@ def _compose(
     pool: list[npt.NDArray[np.int64]],
     rng: np.random.Generator,
 ) -> Pixels:
-    """A canvas with one digit of each class, of random size, brightness and place, overlapping little."""
+    """Draw one digit of each class with random size, brightness and place, and little overlap."""
     canvas = np.abs(rng.normal(0, scenes.noise, (scenes.size, scenes.size)))
-    taken = np.zeros_like(canvas, dtype=bool)
+    occupied = np.zeros_like(canvas, dtype=bool)
     for value in rng.permutation(classes):
         side = int(rng.integers(10, 17))
         glyph = _enlarge(glyphs[rng.choice(pool[value])], side) * rng.uniform(110, 255)
         places = rng.integers(0, scenes.size - side + 1, (20, 2))
-        overlaps = [taken[top : top + side, left : left + side].mean() for top, left in places]
+        overlaps = [occupied[top : top + side, left : left + side].mean() for top, left in places]
         top, left = places[int(np.argmin(overlaps))]
         window = canvas[top : top + side, left : left + side]
         np.maximum(window, glyph, out=window)
-        taken[top : top + side, left : left + side] = True
+        occupied[top : top + side, left : left + side] = True
     return np.clip(canvas, 0, 255).astype(np.uint8)
 
 
 def _enlarge(glyph: npt.NDArray[np.float32], side: int) -> npt.NDArray[np.float32]:
-    """Bilinear, without a library, so that the pictures are the same everywhere."""
+    """Resize bilinearly, without a library, so that the pictures are the same everywhere."""
     at = np.clip((np.arange(side) + 0.5) * len(glyph) / side - 0.5, 0, len(glyph) - 1)
     low = np.floor(at).astype(int)
     high = np.minimum(low + 1, len(glyph) - 1)

@@ -7,25 +7,27 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from spml.data.readers.builder import Builder, Reading, tell
-from spml.data.readers.hub_files import SPLIT_NAMES
+from spml.data.readers.builder import Builder, Reading, report
+from spml.data.readers.hub import SPLIT_NAMES
 from spml.data.table import SPLITS, LabelTable
-from spml.data.text import opening
 from spml.errors import DataError
+from spml.files import opening
 
-PICTURES = frozenset(
-    {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
-)  # what `decode` reads
+# The formats that `spml.data.images.decode` reads.
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
 
 
-def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
-    """Pictures labelled by the folder they lie in, sorted by path; folders inside a class folder belong to the class.
+def read_folder(path: Path, reading: Reading) -> dict[str, LabelTable]:
+    """Read pictures that are labelled by their folder, sorted by path.
+
+    Folders inside a class folder belong to the class.
 
     Args:
         path: folder of the classes, or of `train` and `val` or `test` with the classes inside.
-        how: classes that are not given are the folders met, sorted; a record is a class folder.
+        reading: without a class list, the classes are the sorted folders. A record is a class
+            folder.
     """
-    builder = Builder(path, how.classes, "picture", how.on_error)
+    builder = Builder(path, reading.classes, "picture", reading.on_error)
     top = _folders(path)
     if top and set(top) <= set(SPLITS) and "train" in top:
         parts = [(split, path / split) for split in SPLITS if split in top]
@@ -40,8 +42,9 @@ def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
                 f"{start}: no class folders; put each picture into a folder named after its class"
             )
         if loose := [file for file in start.iterdir() if _is_picture(file)]:
-            text = f"{len(loose)} pictures lie outside the class folders, first {min(loose).name}; move them"
-            tell(DataError(f"{start}: {text}"), how.on_error)
+            problem = f"{len(loose)} pictures lie outside the class folders"
+            text = f"{start}: {problem}, first {min(loose).name}; move them"
+            report(DataError(text), reading.on_error)
         for name in names:
             with builder.record():
                 skipped += _fill(builder, split, start / name)
@@ -50,22 +53,22 @@ def read_folder(path: Path, how: Reading) -> dict[str, LabelTable]:
             f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}",
             stacklevel=2,
         )
-    return builder.tables(how.labels, path)
+    return builder.tables(reading.labels, path)
 
 
 def _refuse_splits(path: Path, names: list[str]) -> None:
-    """Raise DataError where folders are called like splits and hold the classes, but would be taken as classes."""
+    """Raise DataError if folders named like splits hold the classes but would be read as classes."""
     likely = [name for name in names if name.lower() in SPLIT_NAMES and _folders(path / name)]
     likely = [name for name in likely if not any(map(_is_picture, (path / name).iterdir()))]
     if len(likely) > 1:  # a single one may be a class: trains
-        said = f"{', '.join(map(repr, likely))} hold folders, so they are splits and not classes"
+        problem = f"{', '.join(map(repr, likely))} hold folders, so they are splits and not classes"
         raise DataError(
-            f"{path}: {said}; call them 'train', 'val' and 'test', and move other folders away"
+            f"{path}: {problem}; call them 'train', 'val' and 'test', and move other folders away"
         )
 
 
 def _fill(builder: Builder, split: str, folder: Path) -> Iterator[Path]:
-    """Collect the pictures of a class folder; gives the files that are none."""
+    """Add the pictures of a class folder; yield its other files."""
     column = builder.column(folder.name, len(builder) + 1)
     for file in _files(folder):
         if _is_picture(file):
@@ -89,7 +92,7 @@ def _folders(path: Path) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Every file below, sorted; hidden ones, which operating systems leave behind, are not meant."""
+    """Yield every file below, sorted, without the hidden files that operating systems create."""
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(names):

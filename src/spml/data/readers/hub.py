@@ -1,71 +1,93 @@
-"""Hugging Face dataset folders, read without its library: saved to disk, as on the hub, or pictures with metadata."""
+"""Hugging Face dataset folders, read without the library `datasets`.
+
+A folder is saved to disk, downloaded from the hub, or holds pictures with a metadata file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spml.data.readers.arrow import inner_type, is_text, sound
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.hub_files import (
-    IMAGES,
-    LABELS,
-    SPLIT_NAMES,
-    Part,
-    batches,
-    is_hub_folder,
-    label_names,
-    parts_of,
-)
-from spml.data.readers.table_forms import item_of, split_of
-from spml.data.table import LabelTable
+from spml.data.readers.parquet import arrow_errors, inner_type, is_text
+from spml.data.readers.tabular import item_of, split_of
+from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
+from spml.files import opening
 
-__all__ = ["Store", "fill", "is_hub_folder", "read_hub_folder"]
+BATCH = 512  # rows that are decoded at once: they may hold pictures
+IMAGES, LABELS, SPLIT = ("image", "file_name"), ("label", "labels"), "split"  # columns
+INFO = "dataset_info.json"
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+SHARD = re.compile(r"(?P<split>.+?)(-\d+-of-\d+.*)?\.parquet")
 
-SPLIT = "split"  # column
 Store = Callable[[str, int, bytes, str], str]  # split, row, bytes and path of a picture -> its item
 
 
-def read_hub_folder(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
-    """The tables of a dataset's folder: pictures by their paths, labels as names, lists of names, or class labels.
+@dataclass(frozen=True)
+class Part:
+    """A file of one split.
+
+    Attributes:
+        split: train, val or test.
+        file: Arrow, Parquet, CSV or JSON lines.
+        prefix: prepended to the file's paths, to make them relative to the dataset's folder.
+        named: whether a file or folder name gives the split; if not, a column `split` does.
+    """
+
+    split: str
+    file: Path
+    prefix: str = ""
+    named: bool = True
+
+
+def read_hub_folder(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
+    """Read a dataset's folder: paths of pictures, and names, lists of names, or class labels.
 
     Args:
         path: the folder.
-        root: folder of the pictures; the dataset's own when None.
-        how: classes that are not given are as the dataset lists them, or else sorted; rows are counted over all files.
+        root: folder of the pictures; None is the dataset's own.
+        reading: without a class list, classes are in the dataset's order if it lists them, else
+            sorted. Rows are counted over all files.
     """
-    builder = Builder(path, how.classes, "row", how.on_error, root or path)
+    builder = Builder(path, reading.classes, "row", reading.on_error, root or path)
     listed = fill(builder)
-    return builder.tables(how.labels, root or path, sort_classes=not listed)
+    return builder.tables(reading.labels, root or path, sort_classes=not listed)
 
 
 def fill(builder: Builder, store: Store | None = None) -> bool:
-    """Collect the rows of a dataset's folder; True where it lists its classes.
+    """Add the rows of a dataset's folder; return whether it lists its classes.
 
     Args:
         builder: of the folder.
-        store: keeps a picture whose bytes are in the files; without it, such a picture is a DataError.
+        store: saves a picture whose bytes are in the files. If None, such a picture is a DataError.
     """
     number, listed = 1, False
     for part in parts_of(builder.source):
-        with sound(part.file, "cannot be read"):
-            for batch in batches(part.file):
-                image, label = (
-                    _column(part, batch, IMAGES, "pictures"),
-                    _column(part, batch, LABELS, "labels"),
-                )
-                names = label_names(part, batch.schema, label)
+        with arrow_errors(part.file, "cannot be read"):
+            for batch in _batches(part.file):
+                image = _column(part, batch, IMAGES, "pictures")
+                label = _column(part, batch, LABELS, "labels")
+                names = _label_names(part, batch.schema, label)
                 if names is not None and not listed and builder.classes is None:
                     listed = True
                     for name in filter(None, map(str.strip, names)):
                         builder.column(name, 0)
                 pictures = _pictures(builder, part, batch.column(image), store)
                 cells = _cells(part, label, batch.column(label), names)
-                for picture, cell, said in zip(pictures, cells, _splits(part, batch), strict=True):
+                splits = _splits(part, batch)
+                for picture, cell, written in zip(pictures, cells, splits, strict=True):
                     with builder.record():
-                        split = split_of(builder, number, said)
+                        split = split_of(builder, number, written)
                         item = item_of(builder, number, _item(part, split, number, picture, store))
                         row = builder.row(item, number, split)
                         builder.names(row, _names(builder, number, cell, names), 1, number)
@@ -73,21 +95,161 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
     return listed
 
 
-def _column(part: Part, batch: Any, wanted: tuple[str, ...], what: str) -> str:
-    found = [name for name in wanted if batch.schema.names.count(name) == 1]
-    if not found:
-        there = ", ".join(map(repr, batch.schema.names))
+def is_hub_folder(path: Path) -> bool:
+    """Tell whether the library `datasets` writes or reads such a folder."""
+    if not path.is_dir():
+        return False
+    return (path / "dataset_dict.json").is_file() or next(_found_parts(path), None) is not None
+
+
+def parts_of(path: Path) -> list[Part]:
+    """Return the files of a dataset's folder, in the order of splits."""
+    listed = path / "dataset_dict.json"
+    if listed.is_file():
+        names = _read_json(listed).get("splits")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{listed}: no list of splits; save the dataset again")
+        parts = [
+            Part(_split(path, name), file)
+            for name in names
+            for file in _files(path / name, "*.arrow")
+        ]
+    else:
+        parts = list(_found_parts(path))
+    if not parts:
+        raise DataError(f"{path}: no Arrow or Parquet files; save the dataset again")
+    return sorted(parts, key=lambda part: SPLITS.index(part.split))
+
+
+def _found_parts(path: Path) -> Iterator[Part]:
+    """Yield Arrow files, or else Parquet files, or else metadata files of pictures."""
+    if arrow := _files(path, "*.arrow"):
+        yield from (Part("train", file, named=False) for file in arrow)
+        return
+    shards = [
+        file
+        for file in _files(path, "*.parquet") + _files(path, "data/*.parquet")
+        if file.name not in METADATA
+    ]
+    if shards:
+        for file in shards:
+            match = SHARD.fullmatch(file.name)
+            if match and len(shards) > 1:
+                yield Part(_split(path, match["split"]), file)
+            else:
+                yield _single(file, match)
+        return
+    for name in METADATA:
+        yield from (Part("train", file, named=False) for file in _files(path, name))
+        for split in SPLIT_NAMES:
+            for file in _files(path / split, name):
+                yield Part(SPLIT_NAMES[split], file, f"{split}/")
+
+
+def _single(file: Path, match: re.Match[str] | None) -> Part:
+    """Return the part of a single file, whose name may be that of a split."""
+    known = SPLIT_NAMES.get(match["split"].lower()) if match else None
+    return Part(known or "train", file, named=known is not None)
+
+
+def _split(path: Path, name: str) -> str:
+    if name.lower() not in SPLIT_NAMES:
+        known = ", ".join(SPLIT_NAMES)
         raise DataError(
-            f"{part.file}: the columns are {there}; name the one of the {what} {wanted[0]!r}"
+            f"{path}: split {name!r} is not known ({known}); rename it or remove its files"
         )
-    return found[0]
+    return SPLIT_NAMES[name.lower()]
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(file for file in folder.glob(pattern) if file.is_file())
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file."""
+    try:
+        with opening(path):
+            content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: no JSON ({error}); save the dataset again") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: no JSON object; save the dataset again")
+    return content
+
+
+def _batches(file: Path) -> Iterator[Any]:
+    """Yield the record batches of a file; the caller wraps it in `arrow_errors`."""
+    import pyarrow as pa
+    from pyarrow import csv, ipc
+    from pyarrow import json as json_lines
+    from pyarrow import parquet as pq
+
+    if file.suffix == ".arrow":
+        with pa.memory_map(str(file)) as source:
+            start = source.read(6)
+            source.seek(0)
+            if start == b"ARROW1":  # the library writes streams; other programs write files
+                reader = ipc.open_file(source)
+                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+            else:
+                yield from ipc.open_stream(source)
+    elif file.suffix == ".parquet":
+        with file.open("rb") as stream, pq.ParquetFile(stream) as table:
+            yield from table.iter_batches(BATCH)
+    elif file.suffix == ".csv":
+        yield from csv.read_csv(file, convert_options=_csv_options(file)).to_batches(BATCH)
+    else:
+        yield from json_lines.read_json(file).to_batches(BATCH)
+
+
+def _csv_options(file: Path) -> Any:
+    """Read paths and names as text, so that 01 is not 1; leave class numbers as numbers."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    numbers = (file.parent / INFO).is_file()
+    return csv.ConvertOptions(
+        column_types={} if numbers else dict.fromkeys((*IMAGES, *LABELS), pa.string())
+    )
+
+
+def _label_names(part: Part, schema: Any, column: str) -> list[str] | None:
+    """Return the names of a ClassLabel column, or of a list of them; None for other columns."""
+    try:
+        stored = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = stored.get("info", {}).get("features")
+    except (ValueError, AttributeError, RecursionError):
+        features = None
+    info = part.file.parent / INFO
+    if not isinstance(features, dict) and info.is_file():
+        features = _read_json(info).get("features")
+    feature = features.get(column) if isinstance(features, dict) else None
+    for _ in range(2):  # a list is [feature] or {"feature": feature}
+        if isinstance(feature, list) and feature:
+            feature = feature[0]
+        elif isinstance(feature, dict) and "names" not in feature:
+            feature = feature.get("feature")
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return [str(name) for name in names] if isinstance(names, list) else None
+
+
+def _column(part: Part, batch: Any, wanted: tuple[str, ...], what: str) -> str:
+    names = [name for name in wanted if batch.schema.names.count(name) == 1]
+    if not names:
+        listed = ", ".join(map(repr, batch.schema.names))
+        raise DataError(
+            f"{part.file}: the columns are {listed}; name the one of the {what} {wanted[0]!r}"
+        )
+    return names[0]
 
 
 def _pictures(builder: Builder, part: Part, column: Any, store: Store | None) -> list[Any]:
-    """A path, or a mapping of path and bytes, for each row."""
+    """Return a path, or a mapping of path and bytes, for each row."""
     from pyarrow import types
 
-    column.validate(full=True)  # a damaged Arrow file is not looked at otherwise
+    column.validate(full=True)  # pyarrow does not check a damaged Arrow file otherwise
     kind = column.type
     mapping = types.is_struct(kind) and {"path", "bytes"} <= {field.name for field in kind}
     if not mapping and not is_text(kind):
@@ -96,15 +258,16 @@ def _pictures(builder: Builder, part: Part, column: Any, store: Store | None) ->
         )
     pictures: list[Any] = column.to_pylist()
     if mapping and store is None and any(one and one["bytes"] is not None for one in pictures):
+        command = f"python -m spml.data.readers.hub_export {builder.source} OUT"
         raise DataError(
             f"{builder.source}: the pictures are inside its files; write them out with "
-            f"`python -m spml.data.readers.hub_export {builder.source} OUT`, then give OUT/labels.csv"
+            f"`{command}`, then give OUT/labels.csv"
         )
     return pictures
 
 
 def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[Any]:
-    """The labels of each row, as a list or a single one."""
+    """Return the labels of each row, as a list or a single one."""
     from pyarrow import types
 
     column.validate(full=True)
@@ -112,7 +275,8 @@ def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[
     inner = inner_type(kind)
     if types.is_integer(inner) and names is None and part.file.suffix != ".csv":
         raise DataError(
-            f"{part.file}: column {name!r} holds numbers without names; store names, or a ClassLabel"
+            f"{part.file}: column {name!r} holds numbers without names; "
+            "store names, or a ClassLabel"
         )
     if not (is_text(inner) or types.is_integer(inner)):
         raise DataError(
@@ -122,15 +286,15 @@ def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[
 
 
 def _splits(part: Part, batch: Any) -> list[str]:
-    """Of each row: what a column says where the file's name does not."""
+    """Return the split of each row, from a column `split` unless the file's name decides."""
     if part.named or batch.schema.names.count(SPLIT) != 1 or not is_text(batch.column(SPLIT).type):
         return [part.split] * len(batch)
-    said = [str(cell or part.split).strip() for cell in batch.column(SPLIT).to_pylist()]
-    return [SPLIT_NAMES.get(split.lower(), split) for split in said]
+    written = [str(cell or part.split).strip() for cell in batch.column(SPLIT).to_pylist()]
+    return [SPLIT_NAMES.get(split.lower(), split) for split in written]
 
 
 def _item(part: Part, split: str, number: int, picture: Any, store: Store | None) -> str:
-    """The path of a picture, seen from the dataset's folder."""
+    """Return the path of a picture, relative to the dataset's folder."""
     if isinstance(picture, dict):
         path, data = picture["path"] or "", picture["bytes"]
         return path if data is None or store is None else store(split, number, data, path)
@@ -140,17 +304,17 @@ def _item(part: Part, split: str, number: int, picture: Any, store: Store | None
 def _names(
     builder: Builder, number: int, cell: Any, names: list[str] | None
 ) -> str | list[str | None]:
-    """The class names of a cell; of numbers, -1 stands for none."""
+    """Return the class names of a cell; the class number -1 stands for no label."""
     if isinstance(cell, str):
         return cell
-    found: list[str | None] = []
+    labels: list[str | None] = []
     for one in cell if isinstance(cell, list) else [cell]:
         if isinstance(one, int) and names is not None:
             if not -1 <= one < len(names):
                 raise builder.error(
                     number, f"label {one}, but there are {len(names)} names; save the dataset again"
                 )
-            found.append(names[one] if one >= 0 else None)
+            labels.append(names[one] if one >= 0 else None)
         else:
-            found.append(None if one is None else str(one))
-    return found
+            labels.append(None if one is None else str(one))
+    return labels

@@ -1,6 +1,6 @@
-"""`python -m spml.data.readers.hub_export FOLDER OUT`: the pictures inside a dataset's files as files of their own.
+"""`python -m spml.data.readers.hub_export FOLDER OUT`: write a dataset's pictures as files.
 
-OUT then holds the pictures, `labels.csv`, and `classes.txt` where the dataset lists its classes.
+OUT then holds the pictures, `labels.csv`, and `classes.txt` if the dataset lists its classes.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spml.atomic import replacing
-from spml.data.check.fix import refuse_existing, write_table
+from spml.data.check.fix import write_table
 from spml.data.readers.builder import Builder
 from spml.data.readers.folders import PICTURES
-from spml.data.readers.hub import fill
-from spml.data.readers.hub_files import is_hub_folder
-from spml.data.text import opening
+from spml.data.readers.hub import fill, is_hub_folder
 from spml.errors import DataError, UserError
+from spml.files import opening, refuse_existing, write_text
 
 FORMATS = {
     b"\xff\xd8\xff": ".jpg",
@@ -24,11 +22,17 @@ FORMATS = {
     b"RIFF": ".webp",
     b"BM": ".bmp",
 }
-USAGE = "give a dataset's folder and the folder to write: python -m spml.data.readers.hub_export FOLDER OUT"
+USAGE = (
+    "give a dataset's folder and the folder to write: "
+    "python -m spml.data.readers.hub_export FOLDER OUT"
+)
 
 
 def export(folder: Path, out: Path) -> Path:
-    """Write the pictures and labels of a dataset's folder; gives the table. Broken off, it can be run again."""
+    """Write the pictures and labels of a dataset's folder; return the path of the table.
+
+    After an interruption it can be run again.
+    """
     if not is_hub_folder(folder):
         raise DataError(
             f"{folder}: no Hugging Face dataset; give a folder of Arrow or Parquet files"
@@ -39,9 +43,8 @@ def export(folder: Path, out: Path) -> Path:
     def store(split: str, number: int, data: bytes, path: str) -> str:
         suffix = Path(path).suffix.lower()
         if suffix not in PICTURES:
-            suffix = next(
-                (found for start, found in FORMATS.items() if data.startswith(start)), ".img"
-            )
+            formats = (ending for start, ending in FORMATS.items() if data.startswith(start))
+            suffix = next(formats, ".img")
         file = out / split / f"{number:08d}{suffix}"
         with opening(file):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,16 +55,15 @@ def export(folder: Path, out: Path) -> Path:
     listed = fill(builder, store)
     tables = builder.tables("observed", folder, sort_classes=not listed)
     if listed:
-        with opening(out), replacing(out / "classes.txt") as beside:
-            beside.write_text(
-                "\n".join(next(iter(tables.values())).classes) + "\n", encoding="utf-8"
-            )
+        classes = next(iter(tables.values())).classes
+        with opening(out):
+            write_text(out / "classes.txt", "\n".join(classes) + "\n")
     write_table(tables, table)
     return table
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Run the command; return its exit code."""
     try:
         if len(arguments) != 2:
             raise UserError(USAGE)
@@ -70,9 +72,8 @@ def main(arguments: list[str]) -> int:
         print(f"spml: {error}", file=sys.stderr)
         return 2
     listed = table.with_name("classes.txt")
-    print(
-        f"Written. Train with: spml train {table}{f' --classes {listed}' if listed.exists() else ''}"
-    )
+    option = f" --classes {listed}" if listed.exists() else ""
+    print(f"Written. Train with: spml train {table}{option}")
     return 0
 
 

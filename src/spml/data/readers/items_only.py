@@ -1,4 +1,4 @@
-"""Items of users' files without their labels, for a model that is to find these: paths row by row, and arrays."""
+"""Items of users' files without their labels, for prediction: paths row by row, and arrays."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ from pathlib import Path
 
 from spml.data.readers.arrays import (
     Array,
-    Sound,
+    RowCheck,
     load_array,
     load_arrays,
     pictures_or_features,
     strings,
 )
-from spml.data.readers.arrow import is_text, sound
-from spml.data.readers.builder import Builder, OnError, tell
-from spml.data.readers.csv_files import records
+from spml.data.readers.builder import Builder, OnError, report
+from spml.data.readers.parquet import BATCH, arrow_errors, is_text
+from spml.data.readers.tabular import records
 from spml.errors import DataError
 
-BATCH = 65536  # rows of a Parquet file decoded together
 REMEDY = "name the one of the paths 'image', or give a plain list of paths on standard input (-)"
+MAX_LISTED = 12  # columns that a message lists
 
 
 def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[str, str]]:
-    """Where each row stands ("photos.csv, line 7: ") and its cell in the column `image`; other columns do not matter.
+    """Yield the place of each row ("photos.csv, line 7: ") and its cell in the column `image`.
+
+    Other columns are ignored.
 
     Args:
-        path: a CSV or Parquet file; rows are read as they are asked for.
-        on_error: told of each row that cannot be taken, which is then left out; without it, the first is raised.
+        path: a CSV or Parquet file; rows are read on demand.
+        on_error: called for each invalid row, which is then left out. If None, the first one is
+            raised.
     """
     parquet = path.suffix.lower() in (".parquet", ".pq")
     builder = Builder(path, None, "row" if parquet else "line", on_error, path.parent)
@@ -35,10 +38,8 @@ def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[
         if isinstance(cell, str) and cell.strip():
             yield builder.place(number), builder.path(cell.strip())
         else:
-            tell(
-                builder.error(number, "the image cell is empty; name the image or remove the row"),
-                on_error,
-            )
+            problem = "the image cell is empty; name the image or remove the row"
+            report(builder.error(number, problem), on_error)
 
 
 def _csv(builder: Builder) -> Iterator[tuple[int, object]]:
@@ -57,7 +58,7 @@ def _parquet(builder: Builder) -> Iterator[tuple[int, object]]:
     import pyarrow.parquet as pq
 
     path, number = builder.source, 0
-    with sound(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
+    with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         names = file.schema_arrow.names
         column = _column(builder, 0, names)
         if not is_text(kind := file.schema_arrow.field(column).type):
@@ -70,29 +71,30 @@ def _parquet(builder: Builder) -> Iterator[tuple[int, object]]:
 
 def _column(builder: Builder, place: int, header: list[str]) -> int:
     names = [name.strip().lower() for name in header]
-    if names.count("image") != 1:
-        there = ", ".join(map(repr, header[:12])) + (", …" if len(header) > 12 else "")
-        problem = (
-            "column 'image' stands twice; remove one"
-            if "image" in names
-            else f"no column 'image'; {REMEDY}"
-        )
-        raise builder.error(place, f"{problem}; the columns are {there}")
-    return names.index("image")
+    if names.count("image") == 1:
+        return names.index("image")
+    problem = f"no column 'image'; {REMEDY}"
+    if "image" in names:
+        problem = "column 'image' appears twice; remove one"
+    listed = ", ".join(map(repr, header[:MAX_LISTED]))
+    more = ", …" if len(header) > MAX_LISTED else ""
+    raise builder.error(place, f"{problem}; the columns are {listed}{more}")
 
 
 def bare_arrays(path: Path, on_error: OnError | None = None) -> tuple[list[str], Array, set[int]]:
-    """Names, float features (N, D) or uint8 pictures (N, 3, H, W), and the rows that cannot be taken.
+    """Return names, float features (N, D) or uint8 pictures (N, 3, H, W), and the invalid rows.
 
     Args:
-        path: a `.npz` file with `x` and optionally `items`, or the `.npy` file of x, which is left on the disk.
-        on_error: told of each row that holds what is no number; without it, the first is raised.
+        path: a `.npz` file with `x` and optionally `items`, or the `.npy` file of x, which is
+            memory-mapped.
+        on_error: called for each row with a value that is not a number. If None, the first one is
+            raised.
     """
     arrays = {"x": load_array(path)} if path.suffix.lower() == ".npy" else load_arrays(path)
     if "x" not in arrays:
         raise DataError(f"{path}: no array 'x'; the arrays are {', '.join(arrays) or 'none'}")
-    sound = Sound(path, on_error)
-    x = pictures_or_features(path, arrays["x"], sound)
+    check = RowCheck(path, on_error)
+    x = pictures_or_features(path, arrays["x"], check)
     if "items" not in arrays:
-        return [f"{path.stem}/{i}" for i in range(len(x))], x, sound.broken
-    return strings(f"{path}: items", arrays["items"], len(x), "rows of x"), x, sound.broken
+        return [f"{path.stem}/{i}" for i in range(len(x))], x, check.invalid
+    return strings(f"{path}: items", arrays["items"], len(x), "rows of x"), x, check.invalid

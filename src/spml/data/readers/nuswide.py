@@ -1,6 +1,6 @@
 """NUS-WIDE: its official lists, or the formatted `.npy` files that later work shares.
 
-Numbers on different versions of NUS-WIDE cannot be compared; `version` names the one found.
+Numbers on different versions of NUS-WIDE cannot be compared; `version` names the one in a folder.
 """
 
 from __future__ import annotations
@@ -14,116 +14,28 @@ from spml.data.names import ClassList
 from spml.data.readers.arrays import label_rows, load_array, strings
 from spml.data.readers.builder import FILL, Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, lines, opening
 from spml.errors import DataError
+from spml.files import folder_with, lines, opening
 
 CLASSES = (
-    *(
-        "airport",
-        "animal",
-        "beach",
-        "bear",
-        "birds",
-        "boats",
-        "book",
-        "bridge",
-        "buildings",
-        "cars",
-        "castle",
-        "cat",
-    ),
-    *(
-        "cityscape",
-        "clouds",
-        "computer",
-        "coral",
-        "cow",
-        "dancing",
-        "dog",
-        "earthquake",
-        "elk",
-        "fire",
-        "fish",
-    ),
-    *(
-        "flags",
-        "flowers",
-        "food",
-        "fox",
-        "frost",
-        "garden",
-        "glacier",
-        "grass",
-        "harbor",
-        "horses",
-        "house",
-        "lake",
-    ),
-    *(
-        "leaf",
-        "map",
-        "military",
-        "moon",
-        "mountain",
-        "nighttime",
-        "ocean",
-        "person",
-        "plane",
-        "plants",
-        "police",
-    ),
-    *(
-        "protest",
-        "railroad",
-        "rainbow",
-        "reflection",
-        "road",
-        "rocks",
-        "running",
-        "sand",
-        "sign",
-        "sky",
-        "snow",
-    ),
-    *(
-        "soccer",
-        "sports",
-        "statue",
-        "street",
-        "sun",
-        "sunset",
-        "surf",
-        "swimmers",
-        "tattoo",
-        "temple",
-        "tiger",
-    ),
-    *(
-        "tower",
-        "town",
-        "toy",
-        "train",
-        "tree",
-        "valley",
-        "vehicle",
-        "water",
-        "waterfall",
-        "wedding",
-        "whales",
-    ),
-    *("window", "zebra"),
+    *("airport", "animal", "beach", "bear", "birds", "boats", "book", "bridge", "buildings"),
+    *("cars", "castle", "cat", "cityscape", "clouds", "computer", "coral", "cow", "dancing", "dog"),
+    *("earthquake", "elk", "fire", "fish", "flags", "flowers", "food", "fox", "frost", "garden"),
+    *("glacier", "grass", "harbor", "horses", "house", "lake", "leaf", "map", "military", "moon"),
+    *("mountain", "nighttime", "ocean", "person", "plane", "plants", "police", "protest"),
+    *("railroad", "rainbow", "reflection", "road", "rocks", "running", "sand", "sign", "sky"),
+    *("snow", "soccer", "sports", "statue", "street", "sun", "sunset", "surf", "swimmers"),
+    *("tattoo", "temple", "tiger", "tower", "town", "toy", "train", "tree", "valley", "vehicle"),
+    *("water", "waterfall", "wedding", "whales", "window", "zebra"),
 )
 FORMATTED = {"train": "train", "test": "val"}
 OFFICIAL = {"train": "Train", "test": "Test"}
-NEGATIVE = (
-    "0",
-    "-1130179",
-)  # the second stands once in the published files, in Labels_lake_Train.txt
+NEGATIVE = ("0", "-1130179")  # the published Labels_lake_Train.txt has the second one once
 REMEDY = "put the official lists (ImageList, Groundtruth) or the four formatted_*.npy files there"
 
 
 def read_nuswide(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
-    """Labels of 81 concepts, "train" and "test", of the formatted files where they are, else of the official lists."""
+    """Read the 81 concepts of the formatted files if there are any, else of the official lists."""
     if _is_formatted(root):
         return {split: _formatted(root, name, labels) for split, name in FORMATTED.items()}
     tables: dict[str, LabelTable] = {}
@@ -133,7 +45,10 @@ def read_nuswide(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTab
 
 
 def version(root: Path) -> str:
-    """Which NUS-WIDE lies there; formatted files of different origin have the same names, so their content is named."""
+    """Name the version in a folder.
+
+    Formatted files of different origins have the same names, so their content is hashed.
+    """
     if not _is_formatted(root):
         return "official lists"
     with opening(root):
@@ -151,13 +66,13 @@ def _pictures(root: Path) -> Path:
 
 def _formatted(root: Path, name: str, labels: Kind) -> LabelTable:
     images, marks = root / f"formatted_{name}_images.npy", root / f"formatted_{name}_labels.npy"
-    given = load_array(marks)
-    if given.ndim != 2 or given.shape[1] != len(CLASSES):
+    values = load_array(marks)
+    if values.ndim != 2 or values.shape[1] != len(CLASSES):
         raise DataError(
-            f"{marks}: {given.shape}; it must have {len(CLASSES)} columns: download it again"
+            f"{marks}: {values.shape}; it must have {len(CLASSES)} columns: download it again"
         )
-    items = strings(f"{images}", load_array(images), len(given), f"rows of {marks.name}")
-    sparse = label_rows(f"{marks}", given, len(items)).positives(FILL[labels])
+    items = strings(f"{images}", load_array(images), len(values), f"rows of {marks.name}")
+    sparse = label_rows(f"{marks}", values, len(items)).positives(FILL[labels])
     return LabelTable(
         [item.replace("\\", "/") for item in items], CLASSES, sparse, root=_pictures(root)
     )
@@ -184,9 +99,8 @@ def _official(root: Path, split: str, name: str, labels: Kind) -> dict[str, Labe
             )
         positive = values == "1"
         if len(wrong := np.flatnonzero(~positive & ~np.isin(values, NEGATIVE))):
-            raise DataError(
-                f"{path}, line {wrong[0] + 1}: {values[wrong[0]]!s:.20} is not 0 or 1; unpack it again"
-            )
+            problem = f"{values[wrong[0]]!s:.20} is not 0 or 1"
+            raise DataError(f"{path}, line {wrong[0] + 1}: {problem}; unpack it again")
         for place in np.flatnonzero(positive).tolist():
             builder.add(rows[place], column, 1, place + 1)
     return builder.tables(labels, _pictures(root))

@@ -1,4 +1,4 @@
-"""How large the objects of each positive label are, where a data set has boxes: VOC and COCO."""
+"""Sizes of the objects of each positive label, for data sets that have boxes."""
 
 from __future__ import annotations
 
@@ -9,43 +9,50 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
+from spml.data.benchmarks import BENCHMARKS, function
 from spml.data.readers.coco import load_instances
 from spml.data.table import LabelTable
-from spml.data.text import opening
 from spml.errors import DataError, UserError
+from spml.files import opening
 
 Areas = npt.NDArray[np.float64]
+Boxes = Iterator[tuple[int, int, float]]  # row, column and area of each object
+SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def areas(source: str, table: LabelTable) -> Areas:
-    """Area in pixels of the boxes of each positive, summed per class, in the order of `table.sparse.positives(-1)`.
+    """Return the summed box area of each positive in pixels.
+
+    The order is that of `table.sparse.positives(-1)`.
 
     Args:
-        source: "voc" or "coco".
-        table: as `read` gives it; its root leads to the boxes.
+        source: name of a benchmark that has boxes.
+        table: as `read` returns it; its root leads to the boxes.
     """
-    if source not in ("voc", "coco"):
+    with_boxes = [name for name, entry in BENCHMARKS.items() if entry.boxes]
+    if source not in with_boxes:
         raise UserError(
-            f"{source} has no boxes, so sizes are not known; --observe size is for voc and coco"
+            f"{source} has no boxes, so sizes are not known; "
+            f"--observe size is for {' and '.join(with_boxes)}"
         )
     assert table.root is not None
     known = table.sparse.positives(-1)
     keys = known.entry_rows() * known.num_classes + known.indices
-    boxes = _voc(table, table.root) if source == "voc" else _coco(table, table.root)
-    found = np.fromiter(
-        boxes, np.dtype([("row", np.int64), ("column", np.int64), ("area", np.float64)])
+    boxes = np.fromiter(
+        function(BENCHMARKS[source].boxes)(table, table.root),
+        np.dtype([("row", np.int64), ("column", np.int64), ("area", np.float64)]),
     )
-    wanted = found["row"] * known.num_classes + found["column"]
+    wanted = boxes["row"] * known.num_classes + boxes["column"]
     at = np.searchsorted(keys, wanted)
     at[at == len(keys)] = 0
     labelled = keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
     out = np.zeros(len(keys))
-    np.add.at(out, at[labelled], found["area"][labelled])
+    np.add.at(out, at[labelled], boxes["area"][labelled])
     return out
 
 
-def _voc(table: LabelTable, pictures: Path) -> Iterator[tuple[int, int, float]]:
-    """The boxes of the objects that are not difficult, which are those that make a label positive."""
+def voc_boxes(table: LabelTable, pictures: Path) -> Boxes:
+    """Yield the boxes of the objects that make a label positive: those not marked difficult."""
     column = {name: i for i, name in enumerate(table.classes)}
     for row, item in enumerate(table.items):
         path = pictures.parent / "Annotations" / f"{Path(item).stem}.xml"
@@ -53,12 +60,10 @@ def _voc(table: LabelTable, pictures: Path) -> Iterator[tuple[int, int, float]]:
             with opening(path):
                 tree = ElementTree.parse(path)
             for entry in tree.iterfind("object"):
-                if (name := entry.findtext("name", "")) in column and entry.findtext(
-                    "difficult", "0"
-                ) != "1":
+                name, difficult = entry.findtext("name", ""), entry.findtext("difficult", "0")
+                if name in column and difficult != "1":
                     left, top, right, bottom = (
-                        float(entry.findtext(f"bndbox/{side}", ""))
-                        for side in ("xmin", "ymin", "xmax", "ymax")
+                        float(entry.findtext(f"bndbox/{side}", "")) for side in SIDES
                     )
                     yield row, column[name], (right - left + 1) * (bottom - top + 1)
         except (ElementTree.ParseError, ValueError) as error:
@@ -69,7 +74,8 @@ def _voc(table: LabelTable, pictures: Path) -> Iterator[tuple[int, int, float]]:
             ) from None
 
 
-def _coco(table: LabelTable, root: Path) -> Iterator[tuple[int, int, float]]:
+def coco_boxes(table: LabelTable, root: Path) -> Boxes:
+    """Yield the boxes of the instances files."""
     row = {item: i for i, item in enumerate(table.items)}
     for folder in sorted({item.partition("/")[0] for item in table.items}):
         path = root / "annotations" / f"instances_{folder}.json"

@@ -1,36 +1,68 @@
-"""Parquet files of labels, in the two forms of a CSV file."""
+"""Parquet files of labels, in the two forms of a CSV file; helpers for all Arrow files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.readers.arrow import inner_type, is_text, sound
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.table_forms import Form, fill_long, misnamed, row_of
+from spml.data.readers.tabular import Form, fill_long, misnamed, row_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
+from spml.files import opening
 
 Array = npt.NDArray[Any]
-BATCH = 65536  # rows decoded together
+BATCH = 65536  # rows that are decoded at once
 
 
-def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
-    """The tables of a Parquet file; `label` and `negative` hold names joined by `|` or lists of names.
+@contextmanager
+def arrow_errors(path: Path, problem: str = "not a sound Parquet file") -> Iterator[None]:
+    """Turn errors of pyarrow and of the system about a file into a DataError that names it."""
+    import pyarrow as pa
+
+    try:
+        with opening(path):
+            yield
+    except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: {problem} ({reason}); write it again") from None
+
+
+def is_text(kind: Any) -> bool:
+    """Tell whether a column of this type holds strings, or only nulls."""
+    from pyarrow import types
+
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    return any(test(plain) for test in tests)
+
+
+def inner_type(kind: Any) -> Any:
+    """Return the type of a column's values, or of the values in its lists."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else kind
+    return kind.value_type if types.is_dictionary(kind) else kind
+
+
+def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
+    """Read a Parquet file; `label` and `negative` hold names joined by `|` or lists of names.
 
     Args:
-        path: the file, with the columns of a CSV file; class columns hold 1, 0, -1, booleans or null.
-        root: folder of the images; that of the file when None.
-        how: as for a CSV file.
+        path: file with the columns of a CSV file; class columns hold 1, 0, -1, booleans or null.
+        root: folder of the images; None is the folder of the file.
+        reading: as for a CSV file.
     """
     import pyarrow.parquet as pq
 
-    builder = Builder(path, how.classes, "row", how.on_error, root or path.parent)
-    with sound(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
+    folder = root or path.parent
+    builder = Builder(path, reading.classes, "row", reading.on_error, folder)
+    with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         form = Form.of(builder, 0, file.schema_arrow.names)
         _check_types(path, form, file.schema_arrow)
         if form.label is not None:
@@ -38,49 +70,48 @@ def read_parquet(path: Path, root: Path | None, how: Reading) -> dict[str, Label
         else:
             form.columns(builder)
             _fill_wide(builder, form, file)
-    return builder.tables(how.labels, root or path.parent, sort_classes=form.label is not None)
+    return builder.tables(reading.labels, folder, sort_classes=form.label is not None)
 
 
 def _check_types(path: Path, form: Form, schema: Any) -> None:
-    from pyarrow import types
-
-    for place, lists in (
+    columns = (
         (form.image, False),
         (form.split, False),
         (form.label, True),
         (form.negative, True),
-    ):
+    )
+    for place, lists in columns:
         field = None if place is None else schema.field(place)
         if field is not None and not is_text(inner_type(field.type) if lists else field.type):
             wanted = "strings or lists of strings" if lists else "strings"
             raise DataError(
                 f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}"
             )
-    others = {}
-    for place, name in form.classes:
-        kind = schema.field(place).type
-        if not (
-            types.is_integer(kind)
-            or types.is_floating(kind)
-            or types.is_boolean(kind)
-            or types.is_null(kind)
-        ):
-            others[name] = kind
+    others = {
+        name: kind
+        for place, name in form.classes
+        if not _is_label(kind := schema.field(place).type)
+    }
     if others:
         meant = misnamed(dict.fromkeys(others, True))
         name = meant or next(iter(others))
-        remedy = (
-            f"rename column {meant!r} to 'label'"
-            if meant
-            else "a column of class names is called 'label'"
-        )
+        remedy = "a column of class names is called 'label'"
+        if meant:
+            remedy = f"rename column {meant!r} to 'label'"
         raise DataError(
             f"{path}: column {name!r} holds {others[name]}; a label is 1, 0, -1 or null; {remedy}"
         )
 
 
+def _is_label(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+    return any(test(kind) for test in tests)
+
+
 def _batches(file: Any, places: list[int]) -> Iterator[tuple[int, dict[int, Any]]]:
-    """Number of the first row and the columns asked for, of each batch."""
+    """Yield the number of the first row and the requested columns, of each batch."""
     names = file.schema_arrow.names
     first = 1
     for batch in file.iter_batches(BATCH, columns=[names[place] for place in places]):
@@ -89,15 +120,13 @@ def _batches(file: Any, places: list[int]) -> Iterator[tuple[int, dict[int, Any]
 
 
 def _records(file: Any, form: Form) -> Iterator[tuple[int, list[Any]]]:
-    places = [
-        place for place in (form.image, form.label, form.negative, form.split) if place is not None
-    ]
+    columns = (form.image, form.label, form.negative, form.split)
+    places = [place for place in columns if place is not None]
     width = max(places) + 1
-    for first, columns in _batches(file, places):
+    for first, batch in _batches(file, places):
         cells: list[Any] = [""] * width
-        for number, values in enumerate(
-            zip(*(columns[place].to_pylist() for place in places), strict=True), first
-        ):
+        rows = zip(*(batch[place].to_pylist() for place in places), strict=True)
+        for number, values in enumerate(rows, first):
             for place, value in zip(places, values, strict=True):
                 cells[place] = "" if value is None else value
             yield number, cells
@@ -125,7 +154,7 @@ def _fill_wide(builder: Builder, form: Form, file: Any) -> None:
 def _labels(
     form: Form, columns: dict[int, Any]
 ) -> tuple[dict[str, tuple[Array, Array]], dict[int, str]]:
-    """Where each class is not 0 in a batch, and its labels there; and the first cell of a row that is no label."""
+    """Return rows and values of the known labels, by class, and the first bad cell of each row."""
     known: dict[str, tuple[Array, Array]] = {}
     wrong: dict[int, str] = {}
     for place, name in form.classes:

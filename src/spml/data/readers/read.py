@@ -1,33 +1,23 @@
-"""`read`: the label tables of a benchmark or of anyone's own files."""
+"""`read`: the label tables of a named data set or of a user's files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from spml.data.benchmarks import BENCHMARKS
 from spml.data.names import ClassList, class_list, suggestion
 from spml.data.readers.arrays import read_arrays
 from spml.data.readers.builder import FILL, Kind, OnError, Reading
-from spml.data.readers.coco import read_coco
-from spml.data.readers.csv_files import read_csv
-from spml.data.readers.cub import read_cub
 from spml.data.readers.digits import SETTINGS, read_digits
 from spml.data.readers.folders import read_folder
 from spml.data.readers.hub import is_hub_folder, read_hub_folder
-from spml.data.readers.nuswide import read_nuswide
-from spml.data.readers.nuswide import version as nuswide_version
 from spml.data.readers.parquet import read_parquet
 from spml.data.readers.split_files import add_files
-from spml.data.readers.voc import read_voc
+from spml.data.readers.tabular import read_csv
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
-BENCHMARKS: dict[str, Callable[..., dict[str, LabelTable]]] = {
-    "voc": read_voc,
-    "coco": read_coco,
-    "nuswide": read_nuswide,
-    "cub": read_cub,
-}
 NAMES = (*SETTINGS, *BENCHMARKS)
 WITH_PATHS = {
     ".csv": read_csv,
@@ -49,17 +39,20 @@ def read(
     test: str | Path | None = None,
     on_error: OnError | None = None,
 ) -> dict[str, LabelTable]:
-    """Label tables by split: "train", and "val" and "test" where the data have them.
+    """Read label tables by split: "train", and "val" and "test" if the data have them.
 
     Args:
-        source: a data set's name or a path.
-        root: folder of a benchmark's files, or of the images that a user's file names (default: that file's folder).
-        labels: "complete" takes an absent label as negative, "observed" as unknown; see `default_labels`.
-        classes: class names in order, also as text joined by commas, or a file with one a line; for users' files.
+        source: name of a data set, or a path.
+        root: folder of a benchmark's files, or of the images in a user's table (default: the
+            folder of the table).
+        labels: "complete" reads an absent label as negative, "observed" as unknown; default: see
+            `default_labels`.
+        classes: class names in order, also as text joined by commas, or a file with one a line;
+            for users' files.
         val: file of the validation rows, in the classes of the source; for users' files.
         test: file of the test rows.
-        on_error: told of each record of a user's file that cannot be taken, which is then left out; without it, the
-            first is raised.
+        on_error: called for each invalid record of a user's file, which is then left out. If None,
+            the first one is raised.
     """
     kind = labels or default_labels(source)
     if kind not in FILL:
@@ -78,31 +71,29 @@ def read(
     def from_path(path: Path, listed: ClassList | None) -> dict[str, LabelTable]:
         return _from_path(path, folder, Reading(kind, listed, on_error))
 
-    given = class_list(classes)
-    tables = from_path(Path(source), given)
+    listed = class_list(classes)
+    tables = from_path(Path(source), listed)
     if not others:
         return tables
     return add_files(
-        tables, others, from_path, source=Path(source), classes=given, on_error=on_error
+        tables, others, from_path, source=Path(source), classes=listed, on_error=on_error
     )
 
 
 def version(source: str | Path, root: str | Path | None = None) -> str:
-    """Which version of a data set lies there, for those of which several circulate; otherwise nothing."""
-    return (
-        nuswide_version(Path(root))
-        if is_named(source) and source == "nuswide" and root is not None
-        else ""
-    )
+    """Name the version of a data set of which several circulate; empty for other data."""
+    if root is None or not is_named(source) or source not in BENCHMARKS:
+        return ""
+    return BENCHMARKS[str(source)].version(Path(root))
 
 
 def is_named(source: str | Path) -> bool:
-    """Whether the source is one of the data sets known by name."""
+    """Tell whether the source is a data set known by name."""
     return isinstance(source, str) and source in NAMES
 
 
 def default_labels(source: str | Path) -> Kind:
-    """How labels are taken unless told: the named data sets are completely labelled, users' files are not."""
+    """Return the default kind: named data sets have complete labels, users' files observed ones."""
     return "complete" if is_named(source) else "observed"
 
 
@@ -110,7 +101,7 @@ def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
     if name in BENCHMARKS:
         if root is None:
             raise DataError(f"{name} needs the folder of its files; give --root DIR")
-        return BENCHMARKS[name](root, labels=kind)
+        return BENCHMARKS[name].read(root, kind)
     tables = read_digits(SETTINGS[name])
     if kind == "observed":
         return {
@@ -119,20 +110,21 @@ def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
     return tables
 
 
-def _from_path(path: Path, root: Path | None, how: Reading) -> dict[str, LabelTable]:
+def _from_path(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
     if not path.exists():
-        known = f"no such file, and no data set of that name ({', '.join(NAMES)})"
-        raise DataError(f"{path}: {known}{suggestion(str(path), NAMES) or '; check the path'}")
+        problem = f"no such file, and no data set of that name ({', '.join(NAMES)})"
+        raise DataError(f"{path}: {problem}{suggestion(str(path), NAMES) or '; check the path'}")
     suffix = path.suffix.lower()
     reader = WITH_PATHS.get(suffix) or (read_hub_folder if is_hub_folder(path) else None)
     if reader is not None:
-        return reader(path, root, how)
+        return reader(path, root, reading)
     if suffix not in WITH_ARRAYS and not path.is_dir():
         known = ", ".join((*WITH_PATHS, *WITH_ARRAYS))
         raise DataError(
-            f"{path}: files of kind {suffix!r} are not read; give a folder of classes or one of {known}"
+            f"{path}: files of kind {suffix!r} are not read; "
+            f"give a folder of classes or one of {known}"
         )
     if root is not None:
         raise UserError(f"{path} holds its items itself; leave out the root {root}")
     holder = read_arrays if suffix in WITH_ARRAYS else read_folder
-    return holder(path, how)
+    return holder(path, reading)

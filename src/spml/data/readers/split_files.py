@@ -1,4 +1,4 @@
-"""Validation and test rows from files of their own, fitted to the tables of the training file."""
+"""Validation and test rows from separate files, fitted to the tables of the training file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from spml.data.names import ClassList
-from spml.data.readers.builder import OnError, tell
+from spml.data.readers.builder import OnError, report
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError
 
@@ -25,48 +25,50 @@ def add_files(
     classes: ClassList | None = None,
     on_error: OnError | None = None,
 ) -> Tables:
-    """The tables with a split more for each file, in the classes of the first.
+    """Add one split for each file, in the classes of the training file.
 
     Args:
         tables: of the training file.
         files: by split, "val" or "test".
-        reader: gives the tables of a file whose classes are fixed.
+        reader: returns the tables of a file in fixed classes.
         source: the training file.
-        classes: its class list; its own classes when None.
-        on_error: told of each row that stands in another file too, which is then left out; else the first is raised.
+        classes: its class list; None takes the classes of its tables.
+        on_error: called for each row that is in another file too, which is then left out. If None,
+            the first one is raised.
     """
     main = next(iter(tables.values()))
     listed = classes or ClassList({name: name for name in main.classes}, str(source))
     joined = dict(tables)
     for split, path in files.items():
         if split in joined:
-            there = joined[split].where(0) or f"{source}: "
+            place = joined[split].where(0) or f"{source}: "
             raise DataError(
-                f"{there}the rows of {split} are marked here, and --{split} names {path}; give one of them"
+                f"{place}the rows of {split} are marked here, and --{split} names {path}; "
+                "give one of them"
             )
-        found = reader(path, listed)
-        if len(found) > 1 or not set(found) <= {"train", split}:
-            marked = " and ".join(found)
+        parts = reader(path, listed)
+        if len(parts) > 1 or not set(parts) <= {"train", split}:
+            marked = " and ".join(parts)
             raise DataError(
-                f"{path}: --{split} takes all its rows as {split}, but they are marked {marked}; unmark them"
+                f"{path}: --{split} takes all its rows as {split}, but they are marked {marked}; "
+                "unmark them"
             )
-        table = _fitted(main, source, next(iter(found.values())), path)
+        table = _fitted(main, source, next(iter(parts.values())), path)
         joined[split] = _without_known(joined, split, table, path, on_error)
     return {split: joined[split] for split in SPLITS if split in joined}
 
 
 def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> LabelTable:
-    """The table with items, arrays and labels such that its rows can stand after those of the main table."""
+    """Adapt items, arrays and fill value so that the rows can follow those of the main table."""
     shapes = [None if one.x is None else one.x.shape[1:] for one in (main, table)]
     if shapes[0] != shapes[1]:
-        told = ["files" if shape is None else f"arrays of {shape}" for shape in shapes]
+        kinds = ["files" if shape is None else f"arrays of {shape}" for shape in shapes]
         raise DataError(
-            f"{path}: its items are {told[1]}, those of {source} are {told[0]}; give items of one kind"
+            f"{path}: its items are {kinds[1]}, those of {source} are {kinds[0]}; "
+            "give items of one kind"
         )
     sparse = table.sparse
-    if (
-        sparse.fill != main.sparse.fill
-    ):  # arrays of many known negatives are kept the other way round
+    if sparse.fill != main.sparse.fill:  # arrays with many known negatives have the other fill
         labels = table.labels
         rows, columns = np.nonzero(labels != main.sparse.fill)
         sparse = SparseLabels.from_entries(
@@ -81,16 +83,16 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     return LabelTable(items, table.classes, sparse, x=table.x, root=main.root, places=table.places)
 
 
-def _way(here: Path, there: Path) -> Path:
-    """From one folder to another, which stays the same where both are moved together."""
+def _way(start: Path, target: Path) -> Path:
+    """Return the relative path of a folder; it stays valid if both folders are moved together."""
     try:
-        return Path(os.path.relpath(there.resolve(), here.resolve()))  # as the system follows ".."
+        return Path(os.path.relpath(target.resolve(), start.resolve()))  # ".." as the system does
     except ValueError:  # another drive
-        return there.absolute()
+        return target.absolute()
 
 
-def _located(table: LabelTable) -> Sequence[str]:
-    """What an item is known by: the absolute path of a file, the name of a row."""
+def _identities(table: LabelTable) -> Sequence[str]:
+    """Return what identifies each item: the absolute path of a file, or the name of a row."""
     if table.x is not None or table.root is None:
         return table.items
     start = table.root.absolute()
@@ -104,17 +106,18 @@ def _normal(path: Path) -> str:
 def _without_known(
     tables: Tables, split: str, table: LabelTable, path: Path, on_error: OnError | None
 ) -> LabelTable:
-    """The rows whose item is in no other table."""
-    rows = {item: row for row, item in enumerate(_located(table))}
-    again = np.zeros(len(table), bool)
+    """Return the rows whose item is in no other table; report the others."""
+    rows = {item: row for row, item in enumerate(_identities(table))}
+    repeated = np.zeros(len(table), bool)
     for other, earlier in tables.items():
-        for row, item in enumerate(_located(earlier)):
+        for row, item in enumerate(_identities(earlier)):
             at = rows.get(item)
-            if at is not None and not again[at]:
-                again[at] = True
+            if at is not None and not repeated[at]:
+                repeated[at] = True
                 first = (earlier.where(row) or f"row {row}").removesuffix(": ")
-                text = f"{table.items[at]!r} is in {split}, but in {other} too ({first}); keep it in one file"
-                tell(DataError(f"{table.where(at) or f'{path}: '}{text}"), on_error)
-    if again.all():
+                problem = f"{table.items[at]!r} is in {split}, but in {other} too ({first})"
+                place = table.where(at) or f"{path}: "
+                report(DataError(f"{place}{problem}; keep it in one file"), on_error)
+    if repeated.all():
         raise DataError(f"{path}: every item is in another file too; give {split} rows of its own")
-    return table.take(~again) if again.any() else table
+    return table.take(~repeated) if repeated.any() else table

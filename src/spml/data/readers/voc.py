@@ -7,29 +7,24 @@ from pathlib import Path
 from spml.data.names import ClassList
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
-from spml.data.text import folder_with, words
 from spml.errors import DataError
+from spml.files import folder_with, words
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
-    *(
-        "diningtable",
-        "dog",
-        "horse",
-        "motorbike",
-        "person",
-        "pottedplant",
-        "sheep",
-        "sofa",
-        "train",
-        "tvmonitor",
-    ),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa"),
+    *("train", "tvmonitor"),
 )
 LISTS = {"train": "train", "test": "val"}  # the official val list is the benchmark's test set
 
 
 def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
-    """Labels of the official train list ("train") and val list ("test"); root is VOCdevkit, its parent or VOC2012."""
+    """Read the official train list ("train") and val list ("test").
+
+    Args:
+        root: VOCdevkit, its parent or VOC2012.
+        labels: whether an absent label is unknown or negative.
+    """
     starts = (".", "VOC2012", "VOCdevkit/VOC2012")
     home = folder_with(
         root, starts, "ImageSets/Main", "give --root the folder that holds VOCdevkit"
@@ -48,21 +43,20 @@ def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
 
 
 def _fill(builder: Builder, path: Path, column: int) -> None:
-    """Take the positives of one class; 0 marks an object hard to recognise, which is not a positive."""
+    """Add the positives of one class; 0 marks a difficult object, which is not a positive."""
+    listed = builder.source.name
     seen = 0
     for line, cells in words(path):
+        place = f"{path}, line {line}"
         if len(cells) != 2 or cells[1] not in ("1", "0", "-1"):
-            raise DataError(
-                f"{path}, line {line}: {' '.join(cells)!r} is not an image and 1, 0 or -1; unpack it again"
-            )
+            problem = f"{' '.join(cells)!r} is not an image and 1, 0 or -1"
+            raise DataError(f"{place}: {problem}; unpack it again")
         if (row := builder.known(f"{cells[0]}.jpg")) is None:
-            raise DataError(
-                f"{path}, line {line}: {cells[0]!r} is not in {builder.source.name}; unpack it again"
-            )
+            raise DataError(f"{place}: {cells[0]!r} is not in {listed}; unpack it again")
         seen += 1
         if cells[1] == "1":
             builder.add(row, column, 1, line)
     if seen != len(builder):
         raise DataError(
-            f"{path}: {seen} images, {builder.source.name} has {len(builder)}; unpack the archive again"
+            f"{path}: {seen} images, {listed} has {len(builder)}; unpack the archive again"
         )

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from spml.atomic import write_json
 from spml.errors import UserError
+from spml.files import write_json
 from spml.metrics.inputs import sigmoid
 from spml.model.store import ModelInfo, read_info, write_info
 from spml.runs.files import read_json

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data import LabelTable, SparseLabels
-from spml.data.experiment import unlabelled
-from spml.data.observe import Rows, split
+from spml.data.experiment import Rows, split, unlabelled
 from spml.errors import DataError, UserError
 from spml.metrics.inputs import as_numpy
 

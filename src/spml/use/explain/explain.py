@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from spml.data.images.decode import decode, resize
-from spml.data.readers.builder import OnError, tell
+from spml.data.readers.builder import OnError, report
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
@@ -185,7 +185,7 @@ def _pictures(
             else:
                 picture = torch.from_numpy(np.ascontiguousarray(item.x))
         except DataError as error:
-            tell(DataError(f"{item.where}{error}"), on_error)
+            report(DataError(f"{item.where}{error}"), on_error)
             continue
         yield item, _Picture(shown(picture), resize(picture, size))
 

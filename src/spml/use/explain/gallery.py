@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from spml.atomic import held, replacing_folder
 from spml.errors import UserError
+from spml.files import contents, replacing_folder
 
 PAGE = "index.html"
 MARK = 'content="spml explain"'  # by which a folder is known to be ours
@@ -88,14 +88,14 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
 
 def refuse_other(out: Path, overwrite: bool) -> None:
     """Raise UserError where something would be lost."""
-    if not os.path.lexists(out) or (out.is_dir() and not held(out)):
+    if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
         return
     if not overwrite:
         raise UserError(f"{out} is already there; give --overwrite or another --out")
     ours = (
         out.is_dir()
         and not out.is_symlink()
-        and all(f.suffix == ".png" or f.name == PAGE for f in held(out))
+        and all(f.suffix == ".png" or f.name == PAGE for f in contents(out))
     )
     if not ours or MARK not in _text(out / PAGE):
         raise UserError(f"{out} holds something else than maps written before; give another --out")

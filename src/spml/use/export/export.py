@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 import spml
-from spml.atomic import replacing
 from spml.errors import UserError
+from spml.files import replacing
 from spml.model import Classifier, ModelInfo, load_model
 from spml.use.export.exact_resize import exact_resize
 from spml.use.export.verify import Run, verify

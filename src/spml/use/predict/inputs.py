@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from spml.data.readers.arrays import Array
-from spml.data.readers.builder import OnError, tell
+from spml.data.readers.builder import OnError, report
 from spml.data.readers.folders import PICTURES
 from spml.data.readers.items_only import bare_arrays, image_column
 from spml.errors import DataError, UserError
@@ -98,9 +98,9 @@ class Inputs:
             try:
                 yield from self._items(one)
             except DataError as error:  # of the input as a whole
-                tell(error, self.on_error)
+                report(error, self.on_error)
             except OSError as error:  # such as a name that is too long
-                tell(
+                report(
                     DataError(f"{one}: cannot be read ({error.strerror or error}); check the path"),
                     self.on_error,
                 )
@@ -144,7 +144,7 @@ class Inputs:
                 elif inner.is_dir():
                     yield from self._walk(inner, (*above, here))
         except OSError as error:
-            tell(
+            report(
                 DataError(f"{folder}: cannot be read ({error.strerror}); check its permissions"),
                 self.on_error,
             )

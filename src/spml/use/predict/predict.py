@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from spml.cores import decoders
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
+from spml.machine import decoders
 from spml.model import Classifier, ModelInfo, load_model
 from spml.train.guard import out_of_memory
 from spml.use.predict.inputs import Inputs, Note

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spml.cores import decoders
 from spml.data.images.decode import channels_first, decode, resize
-from spml.data.readers.builder import OnError, tell
+from spml.data.readers.builder import OnError, report
 from spml.errors import DataError
+from spml.machine import decoders
 from spml.use.predict.inputs import Item
 
 AHEAD = 4  # batches being made ready while one is used
@@ -125,7 +125,7 @@ def _good(
     errors = [error for filled in filling for error in filled.result()]
     for error in errors:
         if error is not None:
-            tell(error, on_error)
+            report(error, on_error)
     if any(errors):
         left = [i for i, error in enumerate(errors) if error is None]
         group, x = [group[i] for i in left], x[left]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.names import class_list, suggestion
-from spml.data.text import opening
 from spml.errors import UserError
+from spml.files import opening
 from spml.model import ModelInfo
 from spml.model.store import read_info
 

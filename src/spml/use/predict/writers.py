@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from spml.atomic import replacing
 from spml.data.names import OF_PREDICTIONS
 from spml.errors import UserError
+from spml.files import replacing
 
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "jsonl", "parquet")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from spml.atomic import replacing, write_text
 from spml.data import LabelTable
 from spml.data.names import suggestion
-from spml.data.readers.csv_files import cells_of
+from spml.data.readers.tabular import csv_rows
 from spml.errors import DataError, UserError
+from spml.files import replacing, write_text
 from spml.model.store import read_info
 from spml.runs.files import read_json
 from spml.use.evaluate import run_data
@@ -146,7 +146,7 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
             twice.add(item)
     columns = {name: i for i, name in enumerate(table.classes)}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    reader = cells_of(path)
+    reader = csv_rows(path)
     try:
         header = [cell.strip().lower() for cell in next(filter(any, reader), [])]
         if any(header.count(name) != 1 for name in HEADER):

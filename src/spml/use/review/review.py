@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from spml.atomic import held, replacing_folder
 from spml.data import Experiment, LabelTable
 from spml.data.images.loader import OnError
 from spml.errors import UserError
+from spml.files import contents, replacing_folder
 from spml.model import Classifier, ModelInfo, load_model
 from spml.runs.files import read_json
 from spml.use.evaluate import run_data
@@ -174,12 +174,12 @@ def _write_table(
 
 def _refuse(out: Path, overwrite: bool) -> None:
     """Raise UserError where something would be lost."""
-    if not os.path.lexists(out) or (out.is_dir() and not held(out)):
+    if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
         return
     if not overwrite:
         raise UserError(f"{out} is already there; give --overwrite or another --out")
     others = (
-        [p.name for p in held(out) if p.name not in (TABLE, PAGE, PICTURES)]
+        [p.name for p in contents(out) if p.name not in (TABLE, PAGE, PICTURES)]
         if out.is_dir()
         else [out.name]
     )

@@ -119,7 +119,7 @@ def test_root_replaces_the_folder(write, tmp_path):
     assert read(write("image,label\na,dog\n"), tmp_path / "x")["train"].root == tmp_path / "x"
 
 
-def test_a_class_called_label_among_columns_of_classes_is_told(write):
+def test_a_class_called_label_among_class_columns_is_reported(write):
     path = write("image,cat,label,split\na.jpg,1,0,train\nb.jpg,,1,train\n")
     with pytest.raises(
         DataError, match="line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"
@@ -163,9 +163,9 @@ def test_class_list_with_names_to_show(write):
         ("file,label\na,dog\n", ["line 1", "no column 'image'", "'file', 'label'", "name the one"]),
         ("image\na\n", ["line 1", "no column 'label'", "add a column"]),
         ("image,split\na,train\n", ["line 1", "no column 'label'"]),
-        ("image,image,label\na,b,dog\n", ["line 1", "'image' stands twice", "remove one"]),
-        ("image,label,Label\na,b,dog\n", ["line 1", "'label' stands twice"]),
-        ("image,cat,cat\na,1,0\n", ["line 1", "'cat' stands twice", "one named column"]),
+        ("image,image,label\na,b,dog\n", ["line 1", "'image' appears twice", "remove one"]),
+        ("image,label,Label\na,b,dog\n", ["line 1", "'label' appears twice"]),
+        ("image,cat,cat\na,1,0\n", ["line 1", "'cat' appears twice", "one named column"]),
         (",image,cat\n0,a,1\n", ["line 1", "column 1 has no name"]),
         ("image,label,spilt\na,dog,val\n", ["line 1", "'spilt' is not known", "did you mean 'split'"]),
         ("image,label,negatives\na,dog,cat\n", ["line 1", "'negatives'", "did you mean 'negative'"]),
@@ -220,9 +220,9 @@ def test_a_header_that_is_none(write):
     [
         ("dog\nbird\n", ["my.csv, line 3", "'Dgo'", "classes.txt", "did you mean 'dog'?"]),
         ("bird\n", ["my.csv, line 2", "'dog'", "add it there"]),
-        ("dog\ncat\ndog\n", ["classes.txt, line 3", "'dog' stands twice", "remove one"]),
-        ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' stands twice"]),
-        ("dog\tHund\ndog\tKatze\n", ["classes.txt, line 2", "'dog' stands twice"]),
+        ("dog\ncat\ndog\n", ["classes.txt, line 3", "'dog' appears twice", "remove one"]),
+        ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' appears twice"]),
+        ("dog\tHund\ndog\tKatze\n", ["classes.txt, line 2", "'dog' appears twice"]),
         ("\n\n", ["classes.txt", "no class names"]),
         (b"dog\n\xff\n", ["classes.txt, line 2", "UTF-8"]),
         ("dog\ntags\n", ["classes.txt, line 2", "'tags' is called like a column of predictions"]),
@@ -324,7 +324,7 @@ PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # what a backslash beco
 
 @TEMPORARY
 @given(st.dictionaries(PATHS, st.sets(NAMES, min_size=1, max_size=4), min_size=1, max_size=8))
-def test_what_is_written_is_read(tmp_path: Path, labels):
+def test_a_written_table_is_read_back(tmp_path: Path, labels):
     path = tmp_path / "written.csv"
     lines = [f'"{image}","{"|".join(sorted(names))}"' for image, names in labels.items()]
     path.write_text("image,label\n" + "\n".join(lines), encoding="utf-8")

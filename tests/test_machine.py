@@ -1,8 +1,11 @@
-"""Which process of a run this is, as torchrun, SLURM and Lightning say it."""
+"""Cores that a process may use, and its place among the processes of torchrun, SLURM and Lightning."""
+
+import os
 
 import pytest
 
-from spml.launch import launched, started_first
+from spml import machine as module
+from spml.machine import cores, decoders, launched, started_first
 
 SLURM = {"SLURM_NTASKS": "32", "SLURM_NNODES": "4", "SLURM_JOB_NAME": "spml", "SLURM_LOCALID": "0"}
 TORCHRUN = {
@@ -35,8 +38,40 @@ CASES = {  # variables; processes on each machine and machines; whether it is th
 }
 
 
+@pytest.fixture(autouse=True)
+def no_container(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "QUOTA", tmp_path / "cpu.max")
+    return tmp_path / "cpu.max"
+
+
+def test_decoding_threads_match_the_usable_cores_up_to_eight(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
+    assert (decoders(), decoders(1), decoders(9)) == (6, 5, 1)
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on a Mac
+    for count, threads in ((64, 8), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        assert decoders() == threads
+
+
+@pytest.mark.parametrize(
+    "text,number",
+    [
+        ("max 100000", 6),
+        ("200000 100000", 2),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("900000 100000", 6),
+        ("", 6),
+    ],
+)
+def test_a_container_quota_limits_the_cores(monkeypatch, no_container, text, number):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
+    no_container.write_text(text + "\n")
+    assert cores() == number
+
+
 @pytest.mark.parametrize("variables,processes,first", CASES.values(), ids=CASES)
-def test_who_has_started_this_process(monkeypatch, variables, processes, first):
+def test_launcher_variables_give_processes_and_rank(monkeypatch, variables, processes, first):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

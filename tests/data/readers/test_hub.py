@@ -193,7 +193,7 @@ def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
         read(folder, classes=["dog"])
 
 
-def test_bad_rows_are_told(tmp_path):
+def test_bad_rows_are_reported(tmp_path):
     told = []
     table = with_features(
         pa.table({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}), label=NAMES
@@ -228,7 +228,7 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
     }
 
 
-def test_a_row_without_a_picture_is_told_and_the_rest_read(tmp_path):
+def test_a_row_without_a_picture_is_reported_and_the_rest_read(tmp_path):
     told = []
     column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from spml.data.download import resumable as module
-from spml.data.download.request import Remote
+from spml.data.download.remote import Remote
 from spml.data.download.resumable import download, left, require_space
 from spml.errors import DataError, UserError
-from tests.data.server import serving
+from tests.data.download.server import serving
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 
@@ -53,7 +53,7 @@ def test_a_file_arrives_whole_and_is_not_asked_for_again(files, remote, tmp_path
     assert len(files.seen) == 1
 
 
-def test_a_cut_connection_is_taken_up_where_it_broke(files, remote, tmp_path):
+def test_a_cut_connection_is_resumed(files, remote, tmp_path):
     files.faults = [("cut", 120_000), ("cut", 50_000)]
     assert download(remote(), tmp_path, wait=0).read_bytes() == CONTENT
     assert files.seen == [(None, None), ("bytes=120000-", '"one"'), ("bytes=170000-", '"one"')]
@@ -80,7 +80,7 @@ def test_a_server_that_gives_no_parts_starts_anew(files, remote, tmp_path):
     assert len(files.seen) == 2
 
 
-def test_a_part_of_another_version_is_not_gone_on_with(files, remote, tmp_path):
+def test_a_part_of_another_version_is_not_resumed(files, remote, tmp_path):
     (tmp_path / "file.bin.part").write_bytes(b"x" * 1000)
     (tmp_path / "file.bin.part.etag").write_text('"older"')
     assert download(remote(), tmp_path).read_bytes() == CONTENT
@@ -94,7 +94,7 @@ def test_without_a_mark_of_the_version_the_checksum_decides(files, remote, tmp_p
 
 
 @pytest.mark.parametrize("mark", [None, 'W/"one"'])
-def test_a_mark_that_vouches_for_no_bytes_is_not_kept(files, remote, tmp_path, mark):
+def test_a_weak_version_tag_is_not_stored(files, remote, tmp_path, mark):
     files.etag, files.faults = mark, [("cut", 1000)]
     (tmp_path / "file.bin.part.etag").write_text('"older"')
     assert download(remote(), tmp_path, wait=0).read_bytes() == CONTENT
@@ -149,10 +149,10 @@ def test_passing_faults_are_waited_out_ever_longer(files, remote, tmp_path, monk
     assert slept == [2, 4, 8]
 
 
-def test_attempts_end_and_what_arrived_is_kept(files, remote, tmp_path):
+def test_attempts_end_and_received_bytes_are_kept(files, remote, tmp_path):
     files.faults = [("cut", 50_000), *[502] * 9]
     with pytest.raises(
-        DataError, match=r"HTTP 502.*50,000 of 300,000 bytes are kept: run again to go on"
+        DataError, match=r"HTTP 502.*50,000 of 300,000 bytes are kept: run again to resume"
     ):
         download(remote(), tmp_path, attempts=3, wait=0)
     assert len(files.seen) == 3
@@ -188,9 +188,8 @@ def test_answers_that_are_something_else(files, remote, tmp_path, content, fault
 
 
 def test_two_at_once(remote, tmp_path):
-    pytest.importorskip("fcntl")
     with (
-        module._only_one(tmp_path / "file.bin.part"),
+        module._locked(tmp_path / "file.bin.part"),
         pytest.raises(UserError, match="another process"),
     ):
         download(remote(), tmp_path)

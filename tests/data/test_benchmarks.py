@@ -1,4 +1,4 @@
-"""What is known of the benchmarks: where they come from, and how a copy is told from a whole one."""
+"""The entries of the benchmarks, and the comparison of files with them."""
 
 import hashlib
 from urllib.parse import urlsplit
@@ -7,17 +7,10 @@ import numpy as np
 import pytest
 
 from spml.data import LabelTable, observe
-from spml.data.benchmarks import (
-    ARCHIVES,
-    NUSWIDE_STEPS,
-    PAPER,
-    VOC_SHA256,
-    differences,
-    missing_pictures,
-    observed_sha256,
-)
-from spml.data.experiment import Experiment
-from spml.data.observe import draw, split
+from spml.data.benchmarks import BENCHMARKS, ENTRIES, NAMES, function, paper_counts
+from spml.data.check.benchmark import differences, missing_pictures, observed_sha256
+from spml.data.experiment import Experiment, split
+from spml.data.observation import draw
 
 HOSTS = {
     "host.robots.ox.ac.uk",
@@ -25,7 +18,7 @@ HOSTS = {
     "images.cocodataset.org",
     "data.caltech.edu",
 }
-ALL = [archive for archives in ARCHIVES.values() for archive in archives]
+ALL = [archive for entry in ENTRIES for archive in entry.archives]
 
 
 @pytest.mark.parametrize("archive", ALL, ids=lambda archive: archive.name)
@@ -43,14 +36,14 @@ def test_archives(archive):
 def test_the_checksum_of_voc_is_torchvisions():
     from torchvision.datasets.voc import DATASET_YEAR_DICT
 
-    (archive,) = ARCHIVES["voc"]
+    (archive,) = BENCHMARKS["voc"].archives
     assert archive.digest == f"md5:{DATASET_YEAR_DICT['2012']['md5']}"
     assert archive.name == DATASET_YEAR_DICT["2012"]["filename"]
     assert DATASET_YEAR_DICT["2012"]["url"] in archive.addresses
 
 
 def test_the_split_of_the_lists_gives_the_papers_sizes():
-    for counts in PAPER.values():
+    for counts in map(paper_counts, NAMES):
         train, val = split(counts.train + counts.val)
         assert (len(train), len(val)) == (counts.train, counts.val)
 
@@ -76,8 +69,8 @@ def experiment(name, listed, tested, classes, positives):
 
 
 def test_what_agrees_with_the_paper():
-    assert differences("voc", experiment("voc", 5717, 5823, 20, 1.46)) == []
-    assert differences("cub", experiment("cub", 5994, 5794, 312, 31.5)) == []
+    assert differences(BENCHMARKS["voc"], experiment("voc", 5717, 5823, 20, 1.46)) == []
+    assert differences(BENCHMARKS["cub"], experiment("cub", 5994, 5794, 312, 31.5)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +105,7 @@ def test_what_agrees_with_the_paper():
     ],
 )
 def test_differences_are_explained(name, given, parts):
-    found = "\n".join(differences(name, experiment(name, *given)))
+    found = "\n".join(differences(BENCHMARKS[name], experiment(name, *given)))
     for part in parts:
         assert part in found
 
@@ -124,7 +117,7 @@ def test_hashes_are_of_separate_draws():
         "train": given.sha256,
         "test": hashlib.sha256(expected).hexdigest(),
     }
-    assert set(VOC_SHA256) == {"train", "test"}
+    assert set(BENCHMARKS["voc"].observed_sha256) == {"train", "test"}
 
 
 def test_missing_pictures(tmp_path):
@@ -142,7 +135,7 @@ def test_missing_pictures(tmp_path):
 
 
 def test_the_steps_for_nuswide_name_the_files_that_are_read():
-    text = NUSWIDE_STEPS.format(root="here")
+    text = BENCHMARKS["nuswide"].steps.format(root="here")
     for name in (
         "formatted_train_images.npy",
         "formatted_val_labels.npy",
@@ -151,3 +144,14 @@ def test_the_steps_for_nuswide_name_the_files_that_are_read():
         "here/Flickr",
     ):
         assert name in text
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
+def test_the_functions_of_an_entry_exist(entry):
+    for path in filter(None, (entry.reader, entry.versioned, entry.boxes)):
+        assert callable(function(path))
+    assert bool(entry.archives) != bool(entry.steps)
+
+
+def test_data_outside_the_paper_have_no_counts():
+    assert paper_counts("photos.csv") is None and paper_counts("digits") is None

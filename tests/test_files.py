@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spml.atomic import held, replacing, replacing_folder, unwritten, write_json, write_text
 from spml.errors import UserError
+from spml.files import contents, replacing, replacing_folder, write_error, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
@@ -34,7 +34,7 @@ def test_a_folder_that_is_there_stays_the_one_it_is(tmp_path, monkeypatch):
 
 def test_what_a_killed_process_left_in_a_folder_is_nothing(tmp_path):
     (tmp_path / ".maps.99.part").mkdir()
-    assert held(tmp_path) == []
+    assert contents(tmp_path) == []
     with replacing_folder(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
@@ -72,7 +72,7 @@ def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path,
         path.write_text("before")
 
 
-def test_an_error_of_another_file_is_not_said_of_this_one(tmp_path):
+def test_an_error_about_another_file_is_passed_on(tmp_path):
     with pytest.raises(FileNotFoundError, match="other"), replacing(tmp_path / "a.txt"):
         (tmp_path / "other").read_text()
     (tmp_path / "folder").mkdir()
@@ -80,10 +80,10 @@ def test_an_error_of_another_file_is_not_said_of_this_one(tmp_path):
         write_text(tmp_path / "folder", "")
 
 
-def test_a_librarys_error_is_a_full_disk_only_where_little_is_left(tmp_path, monkeypatch):
+def test_a_librarys_error_is_a_full_disk_only_if_space_is_low(tmp_path, monkeypatch):
     for free, told in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
         monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
         assert (
-            str(unwritten(tmp_path / "a", RuntimeError("it\nbroke")))
+            str(write_error(tmp_path / "a", RuntimeError("it\nbroke")))
             == f"{tmp_path / 'a'} cannot be written: {told}"
         )

@@ -74,7 +74,7 @@ def test_the_version_is_named(official):
     assert load("nuswide", official, val_fraction=0).version == "official lists"
 
 
-def test_formatted_versions_are_told_apart(formatted):
+def test_formatted_versions_are_distinguished(formatted):
     before = load("nuswide", formatted, val_fraction=0).version
     np.save(formatted / "formatted_train_images.npy", np.array(["a", "b", "c", "d"]))
     after = load("nuswide", formatted, val_fraction=0).version

@@ -6,7 +6,7 @@ from spml.data import read
 from spml.data.check.check import check
 from spml.data.check.labels import positives_seen
 from spml.errors import DataError
-from tests.data.test_check import kinds, only
+from tests.data.check.test_check import kinds, only
 
 
 def test_labels_that_are_joined_by_a_comma_are_named(table):
@@ -52,7 +52,7 @@ def test_near_class_names_are_counted_over_all_splits(table):
     assert only(found, "near_names").message == "'Dog' (1) and 'dog' (2)"
 
 
-def test_names_that_look_the_same_are_told_apart(table):
+def test_names_that_look_the_same_are_shown_by_their_codes(table):
     found = check(
         read(
             table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")
@@ -107,7 +107,7 @@ def test_the_smallest_data_that_training_takes_have_no_errors(table):
         assert check(read(csv)).errors == []
 
 
-def test_of_complete_labels_those_are_counted_that_training_draws(table):
+def test_drawn_positives_of_complete_labels_are_counted(table):
     from spml.data import load
 
     rows = "".join(

@@ -1,4 +1,4 @@
-"""Reading on after a record that cannot be taken: each is told once, with its place, and nothing of it is left."""
+"""Reading past invalid records: each is reported once, with its place, and leaves no trace."""
 
 from pathlib import Path
 
@@ -17,28 +17,28 @@ from spml.errors import DataError
 
 
 def tolerant(path, **options):
-    """The labels of each item by split, and what was told."""
-    told = []
-    tables = read(path, **options, on_error=told.append)
+    """Return the labels of each item by split, and the reported errors."""
+    reported = []
+    tables = read(path, **options, on_error=reported.append)
     found = {
         split: dict(zip(table.items, table.labels.tolist(), strict=True))
         for split, table in tables.items()
     }
-    return found, [str(error).replace(f"{path}", path.name) for error in told]
+    return found, [str(error).replace(f"{path}", path.name) for error in reported]
 
 
 @pytest.mark.parametrize(
     ("row", "last", "left"), [('d,"big dog"', 6, ["z", "e"]), ("d,dog", 7, ["z"])]
 )
-def test_the_lines_that_a_stray_quote_takes_along_are_told(write, row, last, left):
-    found, told = tolerant(write(f'image,label\nz,cat\na,"dog\nb,cat\nc,dog\n{row}\ne,cat\n'))
+def test_the_lines_inside_a_stray_quote_are_reported(write, row, last, left):
+    found, reported = tolerant(write(f'image,label\nz,cat\na,"dog\nb,cat\nc,dog\n{row}\ne,cat\n'))
     assert list(found["train"]) == left
-    assert [text.partition(";")[2] for text in told] == [
-        f" check the quotes and line ends of this row, as which all to line {last} are read"
+    assert [text.partition(";")[2] for text in reported] == [
+        f" check the quotes and line ends of this row, which extends to line {last}"
     ]
 
 
-def test_the_items_are_gone_through_as_often_however_many_contradict():
+def test_the_number_of_passes_does_not_grow_with_contradictions():
     class Listed(dict):
         gone_through = 0
 
@@ -47,14 +47,14 @@ def test_the_items_are_gone_through_as_often_however_many_contradict():
             return super().__iter__()
 
     def passes(count):
-        told = []
-        builder = Builder(Path("my.csv"), on_error=told.append)
+        reported = []
+        builder = Builder(Path("my.csv"), on_error=reported.append)
         builder._rows, Listed.gone_through = Listed(), 0
         for place in range(1, count + 1):
             builder.names(builder.row(f"{place}.jpg", place), "dog", 1, place)
             builder.names(place - 1, "dog" if place > 1 else "cat", -1, place)
         builder.tables("observed", None)
-        assert len(told) == count - 1
+        assert len(reported) == count - 1
         return Listed.gone_through
 
     assert passes(20) == passes(2)
@@ -69,9 +69,9 @@ def test_near_names_are_looked_for_once_and_only_for_as_many_as_are_listed(write
 
     monkeypatch.setattr("spml.data.names.suggestion", looked)
     path = write("image,label\na,dog\n" + "".join(f"{i},dog{i % 30}\n" for i in range(90)))
-    _, told = tolerant(path, classes=["dog"])
+    _, reported = tolerant(path, classes=["dog"])
     assert looked_for == [f"dog{i}" for i in range(20)]
-    assert [text.endswith("(the names given); did you mean 'dog'?") for text in told] == (
+    assert [text.endswith("(the names given); did you mean 'dog'?") for text in reported] == (
         [True] * 20 + [False] * 10
     ) * 3
 
@@ -94,7 +94,7 @@ def test_every_kind_of_bad_row_of_the_long_form(write):
         b"i,cat,dog,val\n"
         b"j,cat,,,\n"
     )
-    found, told = tolerant(path, classes=["dog", "cat"])
+    found, reported = tolerant(path, classes=["dog", "cat"])
 
     assert found == {"train": {"a": [1, 0]}, "val": {"i": [-1, 1]}}
     for line, part in {
@@ -110,16 +110,16 @@ def test_every_kind_of_bad_row_of_the_long_form(write):
         12: "'a' is in 'val', but in 'train' at line 2",
         15: "5 cells, the header has 4",
     }.items():
-        [one] = [text for text in told if text.startswith(f"my.csv, line {line}: ")]
+        [one] = [text for text in reported if text.startswith(f"my.csv, line {line}: ")]
         assert part in one
-    assert len(told) == 11
+    assert len(reported) == 11
 
 
 def test_every_kind_of_bad_row_of_the_wide_form(write):
     path = write("image,dog,cat,split\na,1,,\nb,yes,1,\nc,1,2,\nd,0,1,test\na,-1,0,\ne,0,1,\n")
-    found, told = tolerant(path)
+    found, reported = tolerant(path)
     assert found == {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}}
-    assert [text.partition(":")[0] for text in told] == [
+    assert [text.partition(":")[0] for text in reported] == [
         f"my.csv, line {line}" for line in (3, 4, 6)
     ]
 
@@ -137,34 +137,36 @@ def test_nothing_of_a_skipped_record_is_left(write):
 
 
 def test_the_first_of_three_contradictory_rows_is_kept(write):
-    found, told = tolerant(write("image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n"))
+    found, reported = tolerant(write("image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n"))
     assert found == {"train": {"a": [1, 0], "b": [0, 1]}}
-    assert [text.partition(":")[0] for text in told] == ["my.csv, line 3", "my.csv, line 5"]
+    assert [text.partition(":")[0] for text in reported] == ["my.csv, line 3", "my.csv, line 5"]
 
 
 def test_an_item_stays_with_its_sound_records(write):
-    found, told = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
-    assert found == {"train": {"a": [0, 1], "b": [1, 0]}} and len(told) == 1
+    found, reported = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
+    assert found == {"train": {"a": [0, 1], "b": [1, 0]}} and len(reported) == 1
 
 
-def test_a_record_is_told_of_once(write):
-    _, told = tolerant(write("image,label,negative\na,x|y|z,x|y|z\nb,x,\n"))
-    assert len(told) == 1
+def test_a_record_is_reported_once(write):
+    _, reported = tolerant(write("image,label,negative\na,x|y|z,x|y|z\nb,x,\n"))
+    assert len(reported) == 1
 
 
 def test_a_broken_quote_may_cost_the_rest_of_the_file(write):
-    found, told = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
+    found, reported = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
     assert (
-        found == {"train": {"a": [1]}} and told[0].startswith("my.csv, line 3: ") and len(told) == 1
+        found == {"train": {"a": [1]}}
+        and reported[0].startswith("my.csv, line 3: ")
+        and len(reported) == 1
     )
 
 
 def test_a_bad_line_inside_a_quoted_cell_costs_that_record(write):
-    found, told = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
+    found, reported = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
     assert (
         found == {"train": {"c": [1]}}
-        and len(told) == 1
-        and told[0].startswith("my.csv, line 3: byte 0xff")
+        and len(reported) == 1
+        and reported[0].startswith("my.csv, line 3: byte 0xff")
     )
 
 
@@ -172,20 +174,18 @@ def test_a_bad_line_inside_a_quoted_cell_costs_that_record(write):
     "content", ["image,label,split\na,x,no\nb,y,no\n", "image,label,negative\na,x,x\n"]
 )
 def test_a_file_of_bad_rows_alone_is_refused(write, content):
-    told = []
-    with pytest.raises(
-        DataError, match="no line with a label is left without those that cannot be read"
-    ):
-        read(write(content), on_error=told.append)
-    assert told
+    reported = []
+    with pytest.raises(DataError, match="no valid line with a label remains"):
+        read(write(content), on_error=reported.append)
+    assert reported
 
 
 def test_a_header_cannot_be_skipped(write):
-    told = []
+    reported = []
     for content in (b"im\xe9ge,label\na,x\n", b"picture,label\na,x\n"):
         with pytest.raises(DataError, match="line 1"):
-            read(write(content), on_error=told.append)
-    assert told == []
+            read(write(content), on_error=reported.append)
+    assert reported == []
 
 
 @pytest.mark.parametrize("batch", [2, 65536])
@@ -194,16 +194,16 @@ def test_parquet(tmp_path, monkeypatch, batch):
     path = tmp_path / "my.parquet"
     columns = {"image": ["a", "b", None, "d", "e"], "split": ["", "no", "", "val", ""]}
     pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)
-    found, told = tolerant(path)
+    found, reported = tolerant(path)
     assert found == {"train": {"a": [1, 0], "e": [0, 1]}}
-    assert [text.partition(":")[0] for text in told] == [
+    assert [text.partition(":")[0] for text in reported] == [
         f"my.parquet, row {row}" for row in (2, 3, 4)
     ]
-    assert "0.5 in column 'cat'" in told[2]
+    assert "0.5 in column 'cat'" in reported[2]
 
     pq.write_table(pa.table({**columns, "label": ["x", "y", "x", "x", "z"]}), path)
-    found, told = tolerant(path, classes=["x"])
-    assert found == {"train": {"a": [1]}, "val": {"d": [1]}} and len(told) == 3
+    found, reported = tolerant(path, classes=["x"])
+    assert found == {"train": {"a": [1]}, "val": {"d": [1]}} and len(reported) == 3
 
 
 def test_arrays(tmp_path):
@@ -212,31 +212,31 @@ def test_arrays(tmp_path):
     labels = np.array([[1, 0], [1, 0], [2, 0], [0, 1], [1, 1], [0, 3]])
     split = np.array(["train", "train", "val", "val", "tset", "no"])
     np.savez(tmp_path / "x.npz", x=x, labels=labels, classes=["a", "b"], split=split)
-    found, told = tolerant(tmp_path / "x.npz")
+    found, reported = tolerant(tmp_path / "x.npz")
     assert found == {"train": {"0": [1, 0]}, "val": {"3": [0, 1]}}
     for text, part in zip(
-        told,
+        reported,
         ("x: row 1", "labels: 2 in row 2, column 0", "3 in row 5", "'tset' in row 4"),
         strict=True,
     ):
         assert part in text
     np.savez(tmp_path / "x.npz", x=x * np.inf, labels=labels, classes=["a", "b"])
-    with pytest.raises(DataError, match="no row is left"):
-        read(tmp_path / "x.npz", on_error=told.append)
+    with pytest.raises(DataError, match="no valid row remains"):
+        read(tmp_path / "x.npz", on_error=reported.append)
 
 
 def test_folders(tmp_path, write):
     for name in ("dog/a.jpg", "dgo/b.jpg", "cat/c.jpg", "loose.jpg"):
         write("", f"pictures/{name}")
-    found, told = tolerant(tmp_path / "pictures", classes=["dog", "cat"])
+    found, reported = tolerant(tmp_path / "pictures", classes=["dog", "cat"])
     assert found == {"train": {"cat/c.jpg": [0, 1], "dog/a.jpg": [1, 0]}}
-    assert "loose.jpg" in told[0] and "did you mean 'dog'" in told[1]
+    assert "loose.jpg" in reported[0] and "did you mean 'dog'" in reported[1]
 
 
 def test_check_counts_them_and_clean_leaves_them_out(write):
-    told = []
-    tables = read(write("image,label,split\na,x,no\nb,x,\nc,x,\nd,x,\n"), on_error=told.append)
-    found = check(tables, unread=told)
+    reported = []
+    tables = read(write("image,label,split\na,x,no\nb,x,\nc,x,\nd,x,\n"), on_error=reported.append)
+    found = check(tables, unread=reported)
     assert [one.kind for one in found.errors] == ["record", "missing", "missing", "missing"]
     assert clean(tables, found).removed == {"record": 1, "missing": 3}
 
@@ -260,19 +260,19 @@ BYTES = st.lists(st.binary(max_size=4), max_size=8)
 def test_any_rows_are_read_and_checked_or_refused(tmp_path: Path, head, rows, noise, kind):
     path = tmp_path / "fuzz.csv"
     path.write_bytes(b"\n".join([head.encode(), *rows, *noise]))
-    told = []
+    reported = []
     try:
-        tables = read(path, labels=kind, on_error=told.append)
+        tables = read(path, labels=kind, on_error=reported.append)
     except DataError as error:
         assert "fuzz.csv" in str(error)
         with pytest.raises(DataError):
             read(path, labels=kind)
         return
     assert all(isinstance(table, LabelTable) and len(table) for table in tables.values())
-    assert all(isinstance(error, DataError) and "fuzz.csv" in str(error) for error in told)
-    found = check(tables, unread=told, pictures=False)
+    assert all(isinstance(error, DataError) and "fuzz.csv" in str(error) for error in reported)
+    found = check(tables, unread=reported, pictures=False)
     clean(tables, found)
-    if told:
+    if reported:
         with pytest.raises(DataError):
             read(path, labels=kind)
     else:

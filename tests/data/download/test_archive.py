@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spml.data.download import archive as module
-from spml.data.download.archive import Limits, marker, unpack
+from spml.data.download.archive import marker, unpack
+from spml.data.download.remote import Limits
 from spml.errors import DataError
 
 LIMITS = Limits(size=1_000_000, files=100)
@@ -70,7 +71,7 @@ def test_unpacking(tmp_path, folder, kind):
     assert told[-1] == (f"unpacking x.{kind}", 3006, 1_000_000)
 
 
-def test_what_is_just_within_the_limits_is_unpacked_into_a_new_folder(tmp_path):
+def test_an_archive_just_within_the_limits_is_unpacked(tmp_path):
     path = make_zip(tmp_path / "x.zip", {"a": b"x" * 2000, "b": b"y" * 1000})
     unpack(path, tmp_path / "new" / "out", Limits(size=3000, files=2))
     assert set(contents(tmp_path / "new" / "out")) == {"a", "b", ".x.zip.unpacked"}

@@ -17,7 +17,7 @@ def save(path, table):
     pq.write_table(table, path)
 
 
-def test_a_column_says_the_split_where_files_do_not(tmp_path, write):
+def test_a_column_gives_the_split_if_file_names_do_not(tmp_path, write):
     write(f"file_name,label,split\n{SPLIT_ROWS}", "set/metadata.csv")
     tables = read(tmp_path / "set")
     assert {name: list(table.items) for name, table in tables.items()} == {

@@ -44,7 +44,7 @@ def test_a_class_list_holds_for_all(write):
     }
 
 
-def test_load_validates_completely_where_every_label_is_given(write):
+def test_load_validates_completely_if_every_label_is_known(write):
     train = write(TRAIN, "train.csv")
     experiment = load(
         train,
@@ -201,7 +201,7 @@ def test_the_benchmarks_have_their_own_splits(write):
         read(write(TRAIN), val="gone.csv")
 
 
-def test_a_row_is_named_by_the_file_it_stands_in(write):
+def test_messages_name_the_file_of_a_row(write):
     train, val = write(TRAIN, "train.csv"), write("image,label\n\nd,dog\n", "val.csv")
     table = load(train, val=val).observed
     assert [table.where(row).removesuffix(": ") for row in (0, 2, 3)] == [

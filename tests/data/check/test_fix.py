@@ -9,7 +9,7 @@ from spml.data import LabelTable, read
 from spml.data.check.check import check
 from spml.data.check.fix import clean, write_table
 from spml.errors import DataError, UserError
-from tests.data.test_check import kinds
+from tests.data.check.test_check import kinds
 
 DAMAGED = (
     "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\nleak.png,dog,,\n"

@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
     assert set(kinds(found)) == {"unreadable"} and "(Permission denied)" in found.errors[0].message
 
 
-def test_size_is_given_to_the_decoder(table, monkeypatch):
+def test_size_is_passed_to_the_decoder(table, monkeypatch):
     import spml.data.images.decode as pictures
 
     sizes = []
@@ -208,7 +208,7 @@ def test_in_complete_tables_other_labels_contradict(table, picture):
     assert kinds(check(read(csv))) == {}
 
 
-def test_copies_with_the_same_labels_are_said(table, picture):
+def test_copies_with_the_same_labels_are_reported(table, picture):
     picture("a.png", 1)
     picture("./sub/../b.png", 1)
     found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
@@ -238,7 +238,7 @@ def test_the_work_grows_with_the_copies_of_a_picture_and_not_with_their_pairs(wr
     assert calls(200) < 2.5 * calls(100)
 
 
-def test_arrays_are_compared_where_they_are_pictures():
+def test_arrays_are_compared_if_they_are_pictures():
     x = np.random.default_rng(0).integers(0, 255, (6, 3, 4, 4), dtype=np.uint8)
     x[5] = x[1]
     labels = np.ones((3, 1), np.int8)
@@ -261,7 +261,7 @@ def parts(x):
     return [("train", slice(0, 3)), ("test", slice(3, 6))]
 
 
-def test_progress_is_told(table, monkeypatch):
+def test_progress_is_reported(table, monkeypatch):
     monkeypatch.setattr(files, "WINDOW", 2)
     told = []
     check(

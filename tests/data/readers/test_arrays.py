@@ -101,7 +101,7 @@ def with_value(key, row, value):
         ({"labels": np.full((4, 2), "dog")}, ["labels", "<U3"]),
         ({"labels": np.full((4, 2), {})}, ["labels: cannot be read"]),
         ({"classes": np.array(["dog"])}, ["classes", "1 entries for 2 columns"]),
-        ({"classes": np.array(["dog", "dog"])}, ["classes", "'dog' stands twice"]),
+        ({"classes": np.array(["dog", "dog"])}, ["classes", "'dog' appears twice"]),
         (
             {"classes": np.array(["dog", " "])},
             ["classes", "column 1 has no name", "give each class one"],
@@ -137,8 +137,8 @@ def test_class_lists_that_do_not_fit(save, classes, message):
 
 
 @pytest.mark.parametrize("classes", [None, ["dog", "cat"]])
-def test_a_class_that_stands_twice_is_refused_with_and_without_a_class_list(save, classes):
-    with pytest.raises(DataError, match="class 'dog' stands twice; give each class one column"):
+def test_a_repeated_class_is_refused_with_and_without_a_class_list(save, classes):
+    with pytest.raises(DataError, match="class 'dog' appears twice; give each class one column"):
         read(save(classes=np.array(["dog", "dog"])), classes=classes)
 
 

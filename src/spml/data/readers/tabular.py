@@ -1,0 +1,324 @@
+"""Tables of labels in long form (names in a column) and wide form (a column per class); CSV files.
+
+Parquet files and Hugging Face datasets use the same two forms.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from spml.data.names import suggestion
+from spml.data.readers.builder import Builder, Reading
+from spml.data.table import SPLITS, LabelTable
+from spml.errors import DataError
+from spml.files import lines
+
+COLUMNS = ("image", "label", "negative", "split")
+VALUES = {"1": 1, "1.0": 1, "-1": -1, "-1.0": -1, "0": 0, "0.0": 0, "": 0}  # pandas writes 1.0
+HEAD = 100  # rows that show what a column holds
+LABEL_SYNONYMS = ("class", "classes", "tag", "tags", "category", "categories")
+SEPARATORS = ",;\t"
+SEPARATOR_LINE = re.compile(r"sep=.\s*", re.IGNORECASE)  # first line that is meant for Excel
+
+Record = tuple[int, list[str]]  # place and cells
+
+
+def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
+    """Read a CSV file: `image,label[,negative][,split]`, or `image[,split]` and class columns.
+
+    Args:
+        path: UTF-8 file with a header; cells are separated by commas, semicolons or tabs.
+        root: folder of the images; None is the folder of the file.
+        reading: without a class list, classes are sorted (long form) or in the order of the columns
+            (wide form).
+    """
+    folder = root or path.parent
+    builder = Builder(path, reading.classes, on_error=reading.on_error, folder=folder)
+    rows = records(builder)
+    header_line, header = next(rows, (0, []))
+    if not header:
+        raise DataError(
+            f"{path}: empty file; the first line must name the columns, such as image,label"
+        )
+    form = Form.of(builder, header_line, header)
+    if form.label is None:
+        fill_wide(builder, form, rows)
+    else:
+        fill_long(builder, form, _checked_long(builder, form, header, rows))
+    return builder.tables(reading.labels, folder, sort_classes=form.label is not None)
+
+
+def records(builder: Builder) -> Iterator[Record]:
+    """Yield line and cells of each record that is not blank, the header first.
+
+    All records must have as many cells as the header.
+    """
+    bad: list[tuple[int, str]] = []
+    reader = csv_rows(builder.source, bad)
+    width = 0
+    while True:
+        bad.clear()
+        line, cells = reader.line_num + 1, None
+        with builder.record():
+            row = _next_row(builder, reader, line)
+            if bad:
+                raise builder.error(*bad[0])
+            if row is None:
+                return
+            if any(cell.strip() for cell in row):
+                _check_width(builder, line, len(row), width or len(row))
+                cells = row
+        if cells is not None:
+            width = len(cells)
+            yield line, cells
+
+
+def _next_row(builder: Builder, reader: Any, line: int) -> list[str] | None:
+    try:
+        row: list[str] | None = next(reader, None)
+    except csv.Error as error:
+        last = reader.line_num
+        extent = f", which extends to line {last}" if last > line else ""
+        remedy = f"check the quotes and line ends of this row{extent}"
+        raise builder.error(line, f"{error}; {remedy}") from None
+    return row
+
+
+def _check_width(builder: Builder, line: int, number: int, width: int) -> None:
+    if number != width:
+        remedy = "quote a cell that contains the separator" if number > width else "fill the row up"
+        raise builder.error(line, f"{number} cells, the header has {width}; {remedy}")
+
+
+def csv_rows(path: Path, bad: list[tuple[int, str]] | None = None) -> Any:
+    """Return a csv reader of a file, with the separator of its header.
+
+    Args:
+        path: the file.
+        bad: as in `spml.files.lines`.
+    """
+    return csv.reader(_lines(path, bad), delimiter=_separator(path), strict=True)
+
+
+def _lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]:
+    """Yield the lines of a file; Excel's `sep=` line becomes a blank line."""
+    for number, line in enumerate(lines(path, bad)):
+        yield "\n" if number == 0 and SEPARATOR_LINE.fullmatch(line) else line
+
+
+def _separator(path: Path) -> str:
+    """Return the separator that gives the header a column `image`, or else the most columns."""
+    header = next((line for line in _lines(path) if line.strip()), "")
+
+    def fitness(sign: str) -> tuple[bool, int]:
+        cells = next(csv.reader([header], delimiter=sign), [])
+        return "image" in [cell.strip().lower() for cell in cells], len(cells)
+
+    try:
+        return max(SEPARATORS, key=fitness)
+    except csv.Error as error:
+        remedy = "check the quotes and line ends of the header"
+        raise DataError(f"{path}, line 1: {error}; {remedy}") from None
+
+
+@dataclass(frozen=True)
+class Form:
+    """Positions of a table's columns; a table with a column `label` is in long form.
+
+    Attributes:
+        image: column of the image's path.
+        label: column of its positives.
+        negative: column of its known negatives.
+        split: column of its split.
+        classes: columns of single classes, with their names; empty in long form.
+        place: of the header.
+    """
+
+    image: int
+    label: int | None
+    negative: int | None
+    split: int | None
+    classes: tuple[tuple[int, str], ...] = ()
+    place: int = 0
+
+    @classmethod
+    def of(cls, builder: Builder, place: int, header: Sequence[str]) -> Form:
+        """Return the form of a header; in long form, other columns are ignored."""
+        names = [name.strip() for name in header]
+        lowered = [name.lower() for name in names]
+        for name in COLUMNS:
+            if lowered.count(name) > 1:
+                raise builder.error(place, f"column {name!r} appears twice; remove one")
+        at = {name: lowered.index(name) for name in COLUMNS if name in lowered}
+        if "image" not in at:
+            listed = ", ".join(map(repr, names))
+            raise builder.error(
+                place,
+                f"no column 'image'; the columns are {listed}; name the one of the paths 'image'",
+            )
+        if "label" not in at:
+            classes = _class_columns(builder, place, names, at)
+            return cls(at["image"], None, None, at.get("split"), classes, place)
+        optional = [name for name in ("negative", "split") if name not in at]
+        for name in names:
+            if name.lower() not in COLUMNS and (hint := suggestion(name, optional, 0.8)):
+                raise builder.error(place, f"column {name!r} is not known{hint}")
+        return cls(at["image"], at["label"], at.get("negative"), at.get("split"), place=place)
+
+    def columns(self, builder: Builder) -> list[tuple[int, str, int]]:
+        """Add the classes to the builder; return position, name and number of each."""
+        return [(i, name, builder.column(name, self.place)) for i, name in self.classes]
+
+
+def _class_columns(
+    builder: Builder, place: int, names: list[str], at: dict[str, int]
+) -> tuple[tuple[int, str], ...]:
+    columns = [(i, name) for i, name in enumerate(names) if i not in (at["image"], at.get("split"))]
+    if not columns:
+        raise builder.error(
+            place, "no column 'label' and none of a class; add a column 'label', or one per class"
+        )
+    seen: set[str] = set()
+    for i, name in columns:
+        if not name or name in seen:
+            problem = f"column {name!r} appears twice" if name else f"column {i + 1} has no name"
+            raise builder.error(place, f"{problem}; give each class one named column")
+        seen.add(name)
+    return tuple(columns)
+
+
+def row_of(builder: Builder, place: int, image: str, split: str) -> int:
+    """Return the row of an image; an empty split is train."""
+    return builder.row(item_of(builder, place, image), place, split_of(builder, place, split))
+
+
+def item_of(builder: Builder, place: int, image: str) -> str:
+    """Return the item of an image cell."""
+    item = builder.path(image.strip())
+    if not item:
+        raise builder.error(place, "the image cell is empty; name the image or remove the row")
+    return item
+
+
+def split_of(builder: Builder, place: int, split: str) -> str:
+    """Return the split of a cell; train if it is empty."""
+    part = split.strip().lower() or "train"
+    if part not in SPLITS:
+        raise builder.error(
+            place, f"split {split!r} is not train, val or test{suggestion(part, SPLITS, 0.4)}"
+        )
+    return part
+
+
+def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[Any]]]) -> None:
+    """Add records whose cells hold class names joined by `|`, or lists of names."""
+    assert form.label is not None
+    for place, cells in records:
+        with builder.record():
+            split = "" if form.split is None else cells[form.split]
+            row = row_of(builder, place, cells[form.image], split)
+            builder.names(row, cells[form.label], 1, place)
+            if form.negative is not None:
+                builder.names(row, cells[form.negative], -1, place)
+
+
+def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
+    """Add records with one cell per class: 1, 0, -1 or empty."""
+    records = iter(records)
+    head = list(islice(records, HEAD))
+    _refuse_names(builder, form, [cells for _, cells in head])
+    classes = form.columns(builder)
+    for place, cells in chain(head, records):
+        with builder.record():
+            split = "" if form.split is None else cells[form.split]
+            row = row_of(builder, place, cells[form.image], split)
+            for i, name, column in classes:
+                if not (cell := cells[i]) or cell == "0":
+                    continue
+                value = VALUES.get(cell.strip())
+                if value is None:
+                    remedy = "a label is 1, 0, -1 or empty"
+                    remedy += "; a column of class names is called 'label'"
+                    raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
+                if value:
+                    builder.add(row, column, value, place)
+
+
+def _checked_long(
+    builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]
+) -> Iterator[Record]:
+    """Yield the records of a table in long form; raise if its head shows that it is wide."""
+    head = []
+    for record in islice(records, HEAD):
+        head.append(record[1])
+        yield record
+    _refuse_values(builder, form, header, head)
+    yield from records
+
+
+def _refuse_values(
+    builder: Builder, form: Form, header: Sequence[str], head: list[list[str]]
+) -> None:
+    """Raise DataError if `label` is likely a class among others that have a column each."""
+    filled = {i: {cell for cells in head if (cell := cells[i].strip())} for i in range(len(header))}
+    numbers = [i for i, cells in filled.items() if cells and cells <= VALUES.keys()]
+    others = [
+        repr(header[i].strip())
+        for i in numbers
+        if i not in (form.image, form.label, form.negative, form.split)
+    ]
+    if form.label in numbers and others and builder.classes is None:
+        problem = f"column 'label' holds nothing but 1, 0 and -1, and so does {others[0]}"
+        remedy = "if each column is a class, call this one otherwise"
+        remedy += "; if it holds names, give them with --classes"
+        raise builder.error(form.place, f"{problem}; {remedy}")
+
+
+def _refuse_names(builder: Builder, form: Form, head: list[list[str]]) -> None:
+    """Raise DataError if a table in wide form is likely a long one without a column `label`."""
+    cells = {name: [cell for row in head if (cell := row[i].strip())] for i, name in form.classes}
+    first = {
+        name: next((cell for cell in filled if cell not in VALUES), None)
+        for name, filled in cells.items()
+    }
+    # Beside a column of labels, a word may be a typing error.
+    wide = any(filled and first[name] is None for name, filled in cells.items())
+    others = {
+        name: not (wide or any(map(_is_number, cells[name])))
+        for name in cells
+        if first[name] is not None
+    }
+    if (meant := misnamed(others)) is not None:
+        remedy = f"rename column {meant!r} to 'label', or write 1, 0, -1 or empty in it"
+        raise builder.error(
+            form.place, f"no column 'label', and column {meant!r} holds {first[meant]!r}; {remedy}"
+        )
+
+
+def misnamed(columns: Mapping[str, bool]) -> str | None:
+    """Return the column likely meant as `label`: the only one of such a name, or of words.
+
+    Args:
+        columns: those that hold values other than labels, and whether they may hold words.
+    """
+    words = [name for name, no_numbers in columns.items() if no_numbers]
+    like = [
+        name
+        for name in columns
+        if name.lower() in LABEL_SYNONYMS or suggestion(name, ("label", "labels"), 0.8)
+    ]
+    return next((names[0] for names in (like, words) if len(names) == 1), None)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,162 @@
+"""Text files: reading with errors that name file and line, and all-or-nothing writes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from spml.errors import DataError, UserError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+NEARLY_FULL = 64 << 20  # bytes: with less free, a failed write of a library is put down to the disk
+NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # "surrogateescape" maps a byte that is not UTF-8 there
+
+
+def lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, with their line ends (LF, CRLF or CR).
+
+    A byte order mark is skipped.
+
+    Args:
+        path: the file.
+        bad: collects the number of each line that is not text, and the reason, so that the other
+            lines can still be read. If None, the first such line raises a DataError.
+    """
+    with (
+        opening(path),
+        path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file,
+    ):
+        for number, text in enumerate(file, 1):
+            if match := NOT_TEXT.search(text):
+                reason = _not_text(ord(match[0]) & 0xFF)
+                if bad is None:
+                    raise DataError(f"{path}, line {number}: {reason}")
+                bad.append((number, reason))
+            yield text
+
+
+def _not_text(byte: int) -> str:
+    problem = (
+        f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
+    )
+    return f"{problem}; save the file as UTF-8 (Excel: CSV UTF-8)"
+
+
+def words(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and words of every line that is not blank."""
+    for number, line in enumerate(lines(path), 1):
+        if cells := line.split():
+            yield number, cells
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Turn an OSError about a file into a DataError that names it; refuse pipes."""
+    try:
+        if path.is_fifo():  # opening it would wait for a writer
+            raise DataError(f"{path}: a pipe, not a file; write its output to a file first")
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}; check the path") from None
+
+
+def folder_with(root: Path, starts: Sequence[str], wanted: str, remedy: str) -> Path:
+    """Return the first folder of `starts`, below `root`, that contains `wanted`."""
+    for start in starts:
+        if (root / start / wanted).exists():
+            return root / start if start != "." else root
+    raise DataError(f"{root}: no {wanted} there; {remedy}")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a path to write to, which replaces `path` if the block succeeds and is removed if not.
+
+    An OSError of the write becomes a UserError that names `path`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        if error.filename is not None and str(error.filename) != str(beside):
+            raise
+        raise write_error(path, error) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+@contextmanager
+def replacing_folder(out: Path) -> Iterator[Path]:
+    """Give a folder to write into, whose files replace those of `out` if the block succeeds.
+
+    An existing folder is kept and only its contents are replaced: it may be a link, a mount point
+    or the current directory.
+    """
+    exists = out.is_dir()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    name = f".{out.resolve().name}.{os.getpid()}.part"
+    beside = out / name if exists else out.with_name(name)
+    try:
+        beside.mkdir()
+        yield beside
+        if not exists:
+            beside.rename(out)
+            return
+        for old in [path for path in out.iterdir() if path != beside]:
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old)
+            else:
+                old.unlink()
+        for new in list(beside.iterdir()):
+            new.rename(out / new.name)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def contents(folder: Path) -> list[Path]:
+    """Return the entries of a folder without the unfinished files of killed processes."""
+    return [
+        path
+        for path in folder.iterdir()
+        if not (path.name.startswith(".") and path.suffix == ".part")
+    ]
+
+
+def write_error(path: Path, error: Exception) -> UserError:
+    """Return the UserError of a failed write, from an error of the system or of a library."""
+    if isinstance(error, OSError):
+        full, reason = error.errno in DISK_FULL, error.strerror or str(error)
+    else:
+        full = shutil.disk_usage(path.parent).free < NEARLY_FULL
+        reason = " ".join(str(error).split())[:150]
+    earlier = "; the one written before is whole" if path.exists() else ""
+    return UserError(f"{path} cannot be written: {'the disk is full' if full else reason}{earlier}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text, all or nothing."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON, all or nothing."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def refuse_existing(out: Path, remedy: str = "give the name of a new file") -> None:
+    """Raise UserError if `out` exists: nothing is replaced without the user's consent."""
+    if os.path.lexists(out):
+        raise UserError(f"{out} is already there; {remedy}")

@@ -1,0 +1,28 @@
+"""The names of `spml.data`, whatever is imported first."""
+
+import subprocess
+import sys
+
+import pytest
+
+import spml.data
+
+
+@pytest.mark.parametrize("first", ["observation", "experiment", "readers.read", "benchmarks"])
+def test_every_name_is_there_after_any_first_import(first):
+    script = (
+        f"import spml.data.{first}, types; import spml.data as data\n"
+        "for name in data.__all__:\n"
+        "    assert not isinstance(getattr(data, name), types.ModuleType), name\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_benchmarks_are_listed_without_numpy():
+    script = "import sys, spml.data.benchmarks; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match=r"module 'spml.data' has no attribute 'nothing'"):
+        _ = spml.data.nothing
