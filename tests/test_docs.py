@@ -165,8 +165,9 @@ def test_every_method_has_its_section():
         section = sections[name]
         for part in ("Idea", "Loss", "In the framework", "State and cost", "Differences"):
             assert f"**{part}" in section, f"{name}: {part}"
-        assert f"<!-- generated: options {name} -->" in section
-        examples = re.findall(r"^spml (train .*)$", section, re.MULTILINE)
+        assert "| option | default | what it is |" in section
+        commands = section.replace("\\\n", "")
+        examples = re.findall(r"^spml (train .*)$", commands, re.MULTILINE)
         assert examples and f"--method {name}" in examples[0]
         for example in examples:
             command = tyro.cli(Train, args=shlex.split(example)[1:])

@@ -6,6 +6,7 @@ import torch
 from spml import losses
 from spml.losses.components import (
     Constant,
+    Context,
     Gaussian,
     Largest,
     Logistic,
@@ -14,7 +15,6 @@ from spml.losses.components import (
     Step,
     TwoThresholds,
 )
-from spml.losses.context import Context
 from spml.losses.terms import Absent, Log
 
 from .common import random_batch, value_and_gradient

@@ -8,7 +8,7 @@ import torch
 
 from spml import losses
 from spml.data import LabelTable
-from spml.methods.priors import estimate_priors
+from spml.methods.parts.priors import estimate_priors
 from tests.losses.common import random_batch, value_and_gradient
 
 CALL = {"epoch": 2, "epochs": 10}

@@ -12,7 +12,7 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.methods.en import EXPECTED
-from spml.methods.heatmaps import whole
+from spml.methods.parts.heatmaps import whole
 from spml.train import Settings, fit
 from tests.losses.common import random_batch, value_and_gradient
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+from spml.data.benchmarks import NAMES as DATASETS
 from spml.losses import code
-from spml.losses.presets import DATASETS
-from spml.losses.search import Options, Space, plain
+from spml.losses.metadata import Options, Space, plain
 
 Stage = Literal["trial", "final"]
 Record = dict[str, Any]

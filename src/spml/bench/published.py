@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spml.losses.presets import DATASETS
+from spml.data.benchmarks import NAMES as DATASETS
 
 PAPER = "Chen et al., IJCAI 2024, Table 2"
 PAPER_ABLATION = "Chen et al., IJCAI 2024, Table 3"

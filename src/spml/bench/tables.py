@@ -167,7 +167,7 @@ def _row(
         for name in (*row["trials"], *row["finals"])
         if "error" in runs.get(name, {})
     ]
-    from spml.losses.presets import DATASETS
+    from spml.data.benchmarks import NAMES as DATASETS
 
     quotes = {
         name: quote for name in DATASETS if (quote := paper_quote(row["label"], name)) is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spml.bench.plan import benchmark
 from spml.bench.published import PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
-from spml.losses.presets import DATASETS
+from spml.data.benchmarks import NAMES as DATASETS
 from spml.report.groups import Summary
 from spml.report.text import NONE, signed
 

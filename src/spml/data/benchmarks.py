@@ -122,6 +122,7 @@ PAPER = {
     "nuswide": Counts(81, 120000, 30000, 60260, 1.89),
     "cub": Counts(312, 4795, 1199, 5794, 31.4, tolerance=0.11),
 }
+NAMES = tuple(PAPER)
 VOC_SHA256 = {
     "train": "6c3763a26035abe63507068b85ecf1fda245cb681f66b02e7db6e7b6d44516d6",
     "test": "d8036dc7413eda6406072b95e72d850233b90113ec9c780a816c40aa75a10154",

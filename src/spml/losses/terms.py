@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spml.losses.context import Context, Ramp, RampLike
+from spml.losses.components import Context, Ramp, RampLike
 
 
 class Term(nn.Module):

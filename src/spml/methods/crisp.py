@@ -7,14 +7,64 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.losses.cross_entropy import an
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
-from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import label_parts
-from spml.methods.priors import estimate_priors
+from spml.losses.cross_entropy import RATES, an
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import Citation, method, published, searched
+from spml.methods.parts.labels import label_parts
+from spml.methods.parts.priors import estimate_priors
 
 
+@method(
+    order=230,
+    citation=Citation(
+        "Liu et al.",
+        "Can Class-Priors Help Single-Positive Multi-Label Learning?",
+        "arXiv",
+        2023,
+        link="https://arxiv.org/abs/2309.13886",
+    ),
+    presets=[
+        published(
+            "Liu et al., CRISP; its training settings come from a search, so the protocol's are used",
+            tried={"lr": RATES, "weight_decay": RATES, "batch_size": (8, 16)},
+            delta=0.01,
+            tau=0.01,
+            epochs=10,
+        )
+    ],
+    notes=r"""
+    **Idea.** The share of positives in each class is estimated in every epoch, from scores and
+    observed positives alone. Then the model learns known positives, and a penalty keeps the mean
+    prediction of each class at its share.
+
+    **Loss.** First `warmup` epochs of `an`; then for each class, with the estimated share $\pi$ and
+    $n$ observed positives,
+
+    $$\frac{2\pi}{n}\sum_{s_i=1}(1-p_i)+\Bigl\lvert\frac1N\sum_i p_i-\pi\Bigr\rvert.$$
+
+    $\pi$ is $\hat q(x)/\hat q_p(x)$, the share of all items scored $x$ or higher over that of
+    observed positives, at the threshold $x$ that minimises this plus a bound on its error. The
+    estimator alone is `spml.methods.parts.priors.estimate_priors`.
+
+    **In the framework.** It does not fit: the second term depends on all items of a class.
+
+    **State and cost.** Three numbers for each class; during a pass a score (4 bytes) for each item
+    and class. A pass over the training split after each epoch from `warmup` to the last but one,
+    and a sort of each class's scores.
+
+    **Differences.** No released code was found. The paper trains with a modified form (its Eq. 8,
+    with a weight and logits in place of probabilities) that could not be read; this is its Eq. 7.
+    In a batch the distance in the second term is biased, so a running mean (`momentum`) replaces
+    it, and each pass resets it to the exact mean. Thresholds above the highest observed positive
+    are ignored, classes without observed positives have no such term, and π is at most 1. The
+    estimate assumes that every positive of a class is equally likely to be the observed one;
+    drawing one of an item's positives violates that slightly.
+
+    ```
+    spml train digits --method crisp --set warmup=5
+    ```
+    """,
+)
 @searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
 class crisp(Method):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: positives are learned, the mean prediction is held to the prior (Liu et al., 2024).

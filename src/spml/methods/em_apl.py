@@ -7,17 +7,59 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.losses.context import Context
-from spml.losses.method import Method, prepared
+from spml.losses.components import Context
+from spml.losses.entropy import EM_TRAINING, ZHOU, ZHOU_CODE
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import method, published, searched
 from spml.losses.registry import create, options
-from spml.losses.search import searched
 from spml.losses.terms import Log
-from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import check_fit, label_parts, rows_of
+from spml.methods.parts.labels import check_fit, label_parts, rows_of
 
 NONE = -1.0  # of a label that has no pseudo-label
 
 
+@method(
+    order=150,
+    table2=11,
+    citation=ZHOU,
+    presets=[
+        # without em's patience_drop, which may end training before the first pseudo-labels
+        *EM_TRAINING,
+        published(ZHOU_CODE, "voc", beta=0.02, warmup=5),
+        published(ZHOU_CODE, "coco", beta=0.9, warmup=5),
+        published(ZHOU_CODE, "nuswide", beta=0.2, warmup=4),
+        published(ZHOU_CODE, "cub", beta=0.4, warmup=3),
+        published(ZHOU_CODE, theta=0.9),
+    ],
+    notes=r"""
+    **Idea.** EM with asymmetric pseudo-labels: after a warm-up, the unknown labels with the lowest
+    scores become soft negatives, with their score at that time as the target. The others are
+    treated as in `em`.
+
+    **Loss.** As `em` (or any `base`) without a pseudo-label; with the stored target $q$, $-\beta
+    [q\log p+(1-q)\log(1-p)]$. After each epoch $t\ge w$, in each class with $U_c$ unknown labels,
+    the $\lfloor\theta U_c/(T-w)\rfloor$ lowest scores among the labels without a pseudo-label get
+    one.
+
+    **In the framework.** It does not fit: targets are stored for each item and depend on the scores
+    of a whole class.
+
+    **State and cost.** 9 bytes per item and class: a target, a flag for unknown labels, and during
+    a pass its score. A pass over the training split after each epoch from `warmup` to the last but
+    one.
+
+    **Differences.** The released code scores randomly mirrored pictures; here pictures are not
+    mirrored. It makes a last pass that nothing uses, does nothing if the data fit into one batch,
+    and leaves a label whose score is exactly 0 unknown. It stops at the first epoch without
+    improvement, which may be before the first pseudo-labels; the preset omits that. The GR Loss
+    paper describes the target as the current $p$ and the lowest θ % as taken in every epoch.
+
+    ```
+    spml train digits --method em_apl
+    spml train digits --method em_apl --set base=gr
+    ```
+    """,
+)
 @searched(
     {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)
 )

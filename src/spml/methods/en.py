@@ -8,13 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from spml.losses.context import Context
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
+from spml.losses.components import Context
+from spml.losses.cross_entropy import EXPECTED_POSITIVES
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
-from spml.losses.unified import Reduction, reduce
-from spml.methods.heatmaps import HeatMaps, whole
-from spml.methods.labels import label_parts, rows_of
+from spml.methods.parts.heatmaps import HeatMaps, whole
+from spml.methods.parts.labels import label_parts, rows_of
 
 EXPECTED = -2  # among the labels 1, 0 and -1: an unknown one that is expected to be negative
 AT_ONCE = 16  # classes ranked together
@@ -24,6 +24,61 @@ Start = Literal["observed", "first"]
 Ties = Literal["all", "random"]
 
 
+@method(
+    order=160,
+    citation=Citation(
+        "Verelst et al.",
+        "Spatial Consistency Loss for Training Multi-Label Classifiers from Single-Label Annotations",
+        "WACV",
+        2023,
+    ),
+    presets=[
+        *EXPECTED_POSITIVES,
+        published(
+            "default; not published in a source that could be read: Verelst et al., WACV 2023, as described by "
+            "Chen et al., IJCAI 2024",
+            count="observed",
+            momentum=0.8,
+            start="observed",
+            power=2.0,
+        ),
+    ],
+    notes=r"""
+    **Idea.** Predictions of each label are averaged over epochs; in each class, the labels with the
+    lowest averages are expected negatives. The others, about as many as the expected positives, do
+    not enter the loss.
+
+    **Loss.** With $\bar p\leftarrow\mu\bar p+(1-\mu)p$ at each visit and $N_c=k\,n_c$ expected
+    positives of a class ($k$ positives per item, $n_c$ observed in the class), each epoch begins by
+    marking the $N-N_c$ lowest $\bar p$ of each class. Then
+
+    $$-[s=1]\log p-[\text{marked or }s=-1]\log(1-p)
+    \;+\;\gamma_{cl}\,\lvert p-\bar p\rvert^r
+    \;+\;\gamma_{scl}\,\mathrm{mean}\,\lvert m-\bar m\rvert^r,$$
+
+    where $m$ is the sigmoid class map of the picture and $\bar m$ a heat map kept for every label,
+    read and written at the region that the crop shows, mirrored if the picture is. The consistency
+    terms `cl` and `scl` are off by default.
+
+    **In the framework.** $\hat k=0$, and $v$ is 1 for marked labels and 0 for others; but the marks
+    come from a table of past predictions, so it is outside the framework.
+
+    **State and cost.** A mean (4 bytes) and a label (1 byte) for every item and class; with `scl` a
+    heat map of `grid` × `grid` half-precision cells for every label, which on COCO at 28 × 28 is
+    8.2 GB, reported before it is allocated and rejected if it does not fit; it is part of every
+    checkpoint. One ranking of each class at the start of an epoch.
+
+    **Differences.** No released code was found. Marking and loss are as the GR Loss paper describes
+    them; momentum, $N_c$, $r$, the weights and the first epoch are not described there and are
+    options. In the first epoch all averages are tied: with `ties=all` every unknown label is then a
+    negative, with `ties=random` only the expected number of them.
+
+    ```
+    spml train digits --method en --set expected_positives=1.46
+    spml train digits --method en --set scl=1 --set grid=8 --crop 0.5
+    ```
+    """,
+)
 @searched(
     {"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0)
 )

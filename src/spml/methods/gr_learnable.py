@@ -8,16 +8,50 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spml.losses.components import Component, Gaussian
-from spml.losses.context import Context, Ramp, RampLike
-from spml.losses.gr import Variant
-from spml.losses.search import searched
+from spml.losses.components import Component, Context, Gaussian, Ramp, RampLike
+from spml.losses.framework import Reduction, UnifiedLoss
+from spml.losses.gr import CHEN, CHEN_CODE, PRESETS, Variant
+from spml.losses.metadata import method, published, searched
 from spml.losses.terms import GCE, Absent
-from spml.losses.unified import Reduction, UnifiedLoss
 
 Constraint = Literal["class", "batch", "none"]
 
 
+@method(
+    order=220,
+    citation=CHEN,
+    presets=[
+        *PRESETS,
+        published(CHEN_CODE, w=0.0, b=-2.0, own_lr=0.1, own_momentum=0.9, own_decay=1e-3),
+    ],
+    notes=r"""
+    **Idea.** GR Loss whose $\hat k$ and $v$ are learned by gradient descent instead of following a
+    schedule. It is the last row of the paper's ablation, where it is worse than the schedule (89.03
+    against 89.83 on VOC, 71.84 against 73.17 on COCO).
+
+    **Loss.** That of `gr`, with $w_c,b_c$ for each class and, with `learn_alpha`, $\mu_c$ and
+    $\sigma_c=\sigma_{\min}+\mathrm{softplus}(\cdot)$; all trained by the loss itself with their own
+    SGD optimiser. A learned $v$ is divided by its mean over the unknown entries of the class in the
+    batch (`constraint="class"`).
+
+    **In the framework.** $\hat k$ and $v$ are parts with parameters; $p$ is detached in them as
+    everywhere.
+
+    **State and cost.** Four numbers for each class and their momentum: 32 bytes per class, nothing
+    per item.
+
+    **Differences.** Without a constraint, learning $v$ has one outcome, $v\to0$: every entry costs
+    less with less weight. The paper learns both and does not explain what prevents it;
+    `constraint="none"` is the paper's literal form. Its code learns $w$ and $b$ alone
+    (`learn_alpha=false`), and that code path stops with an error before training. Learned by
+    descent, $\hat k$ falls for low $p$ and rises for high $p$, and so sharpens into a threshold
+    where $L_2=L_3$.
+
+    ```
+    spml train digits --method gr_learnable --set learn_alpha=false
+    ```
+    """,
+)
 @searched(
     {"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3)
 )

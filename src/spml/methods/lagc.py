@@ -7,12 +7,82 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spml.losses.cross_entropy import an
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
-from spml.losses.unified import Reduction, reduce
-from spml.methods.contrastive import LabelQueue
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import Citation, method, published, searched
+from spml.methods.parts.contrastive import LabelQueue
+
+LAGC_CODE = "xiemk/SPML-LAC"
 
 
+@method(
+    order=240,
+    citation=Citation(
+        "Xie et al.",
+        "Label-Aware Global Consistency for Multi-Label Learning with Single Positive Labels",
+        "NeurIPS",
+        2022,
+        repository="https://github.com/xiemk/SPML-LAC",
+        commit="a630052",
+    ),
+    presets=[
+        published(
+            LAGC_CODE,
+            optimizer="adamw",
+            schedule="one-cycle",
+            lr=1e-4,
+            head_lr=1,
+            weight_decay=1e-2,
+            batch_size=32,
+            frozen_norm=True,
+            head="query",
+            tau=0.6,
+            tau_second=0.9,
+            temperature=0.5,
+            queue=512,
+            size=128,
+        ),
+        published(
+            f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here",
+            epochs=80,
+        ),
+    ],
+    notes=r"""
+    **Idea.** A strongly augmented view of a picture must agree with the confident predictions for
+    the plain view. In the second half of training, a contrastive loss pulls embeddings of present
+    labels together within a class and apart between classes.
+
+    **Loss.** With logits $z$ of the plain view and $z'$ of the strong one, $q=\bar p+[s=1]$,
+    $h=[q\ge\tau]$,
+
+    $$\mathrm{AN}(z)+\lambda\,\mathrm{mean}_{\,q\ge\tau\text{ or }q<1-\tau}\,\mathrm{BCE}(h,z')
+    \;+\;\lambda_2\,\mathrm{LAC},$$
+
+    $$\mathrm{LAC}=\mathrm{mean}_u\Bigl[\log\sum_{a\in A}e^{u\cdot a/T}
+    -\mathrm{mean}_{a\in P}\,u\cdot a/T\Bigr],$$
+
+    with $u$ the projected embeddings, of length 1, of the labels with $h=1$ in both views, $A$ the
+    other such embeddings of the batch and a queue of 512, $P$ those of the same class. $\tau$ is
+    0.6 in the first part, without LAC, and 0.9 in the second.
+
+    **In the framework.** The first term is `an`; the others combine two views and many items, and
+    do not fit.
+
+    **State and cost.** A queue of 512 embeddings of 128 numbers, and a projection. Two views double
+    the batch, and augmenting pictures one by one takes most of the time on a GPU. The query head
+    has about 151 million parameters on ResNet-50.
+
+    **Differences.** The authors trained twice for up to 40 epochs, the second time from the best
+    epoch of the first; here one run has both parts, divided by `first`. The weights of the terms
+    are not published and are 1. There is no moving average of weights, and pictures are normalised.
+    RandAugment's number and magnitude (2 and 9) and the grey of the cut-out square are our choice.
+    An empty mask gives 0, the queue keeps the last of too many positives, and a batch without
+    positives gives 0: the released code fails in each case.
+
+    ```
+    spml train digits --method lagc --lr 1e-3 --head-lr 1
+    ```
+    """,
+)
 @searched({"tau": 0.8}, tau=(0.6, 0.7, 0.8, 0.9), lam=(0.5, 1.0), lac=(0.1, 1.0))
 class lagc(Method):  # noqa: N801  (methods are called by their names)
     """Label-aware global consistency: two views agree, label embeddings of a class gather (Xie et al., 2022).

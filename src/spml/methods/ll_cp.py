@@ -9,13 +9,47 @@ from torch import Tensor
 
 from spml.losses.components import largest_unknown
 from spml.losses.cross_entropy import an
+from spml.losses.framework import Method, Reduction, prepared
+from spml.losses.large_loss import LARGE_LOSS, LARGE_LOSS_ISSUE, LARGE_LOSS_TRAINING
 from spml.losses.large_loss import ll_ct as temporary
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
-from spml.losses.unified import Reduction
-from spml.methods.labels import rows_of
+from spml.losses.metadata import method, published, searched
+from spml.methods.parts.labels import rows_of
 
 
+@method(
+    order=120,
+    table2=8,
+    citation=LARGE_LOSS,
+    presets=[
+        *LARGE_LOSS_TRAINING,
+        published(LARGE_LOSS_ISSUE, "voc", delta=0.001),
+        published(LARGE_LOSS_ISSUE, "coco", "nuswide", "cub", delta=0.002),
+    ],
+    notes=r"""
+    **Idea.** Large loss, permanent correction: in each step from the second epoch on, the unknown
+    labels of the batch with the largest loss become positive permanently.
+
+    **Loss.** As `an` on the corrected labels; $\lceil BC \Delta\rceil$ more are corrected in each
+    step, a constant number.
+
+    **In the framework.** It does not fit: which labels count as positive depends on earlier
+    corrections.
+
+    **State and cost.** One byte per item and class; one selection of the largest entries of a
+    batch.
+
+    **Differences.** As `ll_r`; and the released code never corrects permanently. It compares the
+    scheme's name from the command line by identity, which fails: it runs as `ll_ct`, with a growing
+    number and nothing stored. Which code produced the published figures is unknown;
+    `variant="released"` repeats the upload. When it does store (BoostLU's copy fixes the
+    comparison), the original omits the entry at the boundary; here every correction is stored. The
+    method stores the labels and does not change the data.
+
+    ```
+    spml train digits --method ll_cp
+    ```
+    """,
+)
 @searched({"variant": "released"}, delta=(0.0005, 0.001, 0.002, 0.003))
 class ll_cp(Method):  # noqa: N801  (methods are called by their names)
     """Large loss, permanent correction: in every step they become positives, and stay so (Kim et al., 2022).

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spml import keyed
-from spml.methods.beta import FLOOR, divergence, draw
-from spml.methods.contrastive import LabelQueue
 from spml.methods.mime import embedding_parts, normal_divergence
+from spml.methods.parts.beta import FLOOR, divergence, draw
+from spml.methods.parts.contrastive import LabelQueue
 from spml.methods.smile.table import assume_negative
 
 WRONG_HEAD = "smile needs normal embeddings of each label, not features of shape {}; give --head query-normal:128"

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spml.methods.beta import divergence, draw, released_divergence
+from spml.methods.parts.beta import divergence, draw, released_divergence
 from spml.methods.smile.graph import feature_table, nearest, standardised
 
 SHIFT = 1e-5  # added to the concentrations d and 1 - d, as published

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.losses.method import Method
+from spml.losses.framework import Method
 
 
 class EpochDraws(Method):
