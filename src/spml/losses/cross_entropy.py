@@ -76,8 +76,8 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     **Idea.** Assume negative with label smoothing: targets are 0.9 and 0.1 instead of 1 and 0. An
     unknown label is positive with a small probability, so missed positives hurt less.
 
-    **Loss.** With λ the smoothing: $-(1-\lambda)\log p-\lambda\log(1-p)$ if $s=1$, $-\lambda\log
-    p-(1-\lambda)\log(1-p)$ if $s=0$, $-\log(1-p)$ if $s=-1$.
+    **Loss.** With λ the smoothing: $-(1-\lambda)\log p-\lambda\log(1-p)$ if $s=1$,
+    $-\lambda\log p-(1-\lambda)\log(1-p)$ if $s=0$, $-\log(1-p)$ if $s=-1$.
 
     **In the framework.** $\hat k=\lambda$, $v=1$, and $L_1$ is the smoothed loss.
 

@@ -36,10 +36,10 @@ NONE = -1.0  # of a label that has no pseudo-label
     scores become soft negatives, with their score at that time as the target. The others are
     treated as in `em`.
 
-    **Loss.** As `em` (or any `base`) without a pseudo-label; with the stored target $q$, $-\beta
-    [q\log p+(1-q)\log(1-p)]$. After each epoch $t\ge w$, in each class with $U_c$ unknown labels,
-    the $\lfloor\theta U_c/(T-w)\rfloor$ lowest scores among the labels without a pseudo-label get
-    one.
+    **Loss.** As `em` (or any `base`) without a pseudo-label; with the stored target $q$,
+    $-\beta [q\log p+(1-q)\log(1-p)]$. After each epoch $t\ge w$, in each class with $U_c$ unknown
+    labels, the $\lfloor\theta U_c/(T-w)\rfloor$ lowest scores among the labels without a
+    pseudo-label get one.
 
     **In the framework.** It does not fit: targets are stored for each item and depend on the scores
     of a whole class.

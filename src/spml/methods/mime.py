@@ -52,8 +52,8 @@ Rule = Literal["add", "ignore"]
     labels with a high probability become positives permanently.
 
     **Loss.** With the embedding's means $\mu$ and deviations $\sigma$, the logit
-    $z=w\cdot\mu+b+\lVert w\odot\sigma\rVert\,\varepsilon/\sqrt{10}$, $\varepsilon\sim\mathcal
-    N(0,1)$, and the table of labels observed or added as $t$,
+    $z=w\cdot\mu+b+\lVert w\odot\sigma\rVert\,\varepsilon/\sqrt{10}$,
+    $\varepsilon\sim\mathcal N(0,1)$, and the table of labels observed or added as $t$,
 
     $$\mathrm{BCE}(t,z)+\beta\,\mathrm{mean}\,\tfrac12\bigl(\mu^2+\sigma^2-1-2\ln\sigma\bigr).$$
 

@@ -45,8 +45,9 @@ KNOWN = torch.logit(torch.tensor(0.995)).item()  # known ones at this, or minus 
     Classifier and labels are trained together, each with the other's prediction as its target, both
     regularised towards the expected number of positives.
 
-    **Loss.** With $\theta$ the estimated labels of the batch's items, $\mathrm{CE}(t,a)=-t\log
-    a-(1-t)\log(1-a)$ over all entries, $\mathrm{pos}$ the loss of known labels and $R$ as in `epr`:
+    **Loss.** With $\theta$ the estimated labels of the batch's items,
+    $\mathrm{CE}(t,a)=-t\log a-(1-t)\log(1-a)$ over all entries, $\mathrm{pos}$ the loss of known
+    labels and $R$ as in `epr`:
 
     $$\tfrac12\bigl[\mathrm{pos}(p)+\mathrm{CE}(\bar\theta,p)+R(p)\bigr]
     +\tfrac12\bigl[\mathrm{pos}(\theta)+\mathrm{CE}(\bar p,\theta)+R(\theta)\bigr].$$
