@@ -29,7 +29,7 @@ NOTES = (
 
 
 def framework_table() -> str:
-    """Markdown table of k_hat, v, L1, L2 and L3 of every method, as it runs with default options."""
+    """Markdown table of k_hat, v, L1, L2 and L3 of every method with default options."""
     rows, outside = [], []
     for name in losses.names():
         loss = None if losses.needs(name) else losses.create(name)
@@ -73,7 +73,7 @@ def section(name: str) -> str:
 
 
 def options_table(name: str) -> str:
-    """Markdown tables of a method's options with defaults and help, and of their published values."""
+    """Markdown tables of a method's options and of their published values."""
     rows = [
         [f"`{option.name}`", f"`{_plain(option.default)}`", option.help]
         for option in losses.options(name)
@@ -180,10 +180,11 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def rewritten(text: str) -> str:
-    """A page with its generated parts brought up to date; parts of other generators stay unchanged."""
+    """A page with its generated parts brought up to date; others stay unchanged."""
     if not any(place[1] in PARTS for place in PLACE.finditer(text)):
         raise ValueError(
-            f"nothing to generate: the page lacks <!-- generated: {' or '.join(PARTS)} --> … <!-- end -->"
+            "nothing to generate: the page lacks "
+            f"<!-- generated: {' or '.join(PARTS)} --> … <!-- end -->"
         )
 
     def fill(place: re.Match[str]) -> str:

@@ -111,5 +111,7 @@ def test_the_command_line_trains_it(package: Path, tmp_path: Path) -> None:
     run(package, "-m", "spml", *words.split())
     config = (tmp_path / "run" / "config.json").read_text(encoding="utf-8")
     assert re.search(r'"lam": 1\.2\b', config)
-    options = run(package, "-m", "spml", *"train digits --method my_hill --set help".split())
+    options = run(
+        package, "-m", "spml", *["train", "digits", "--method", "my_hill", "--set", "help"]
+    )
     assert "height of the hill" in options

@@ -79,7 +79,10 @@ def test_rewriting_replaces_only_the_table(
 
 def test_a_page_may_have_several_parts_and_those_of_other_generators() -> None:
     other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
-    text = f"{other}<!-- generated: needs_table -->\n<!-- end -->\n<!-- generated: method_sections -->\n<!-- end -->\n"
+    own = [
+        f"<!-- generated: {name} -->\n<!-- end -->\n" for name in ("needs_table", "method_sections")
+    ]
+    text = other + "".join(own)
     expected = text.replace("needs_table -->\n", f"needs_table -->\n{needs_table()}")
     sections = pages.method_sections()
     assert pages.rewritten(text) == expected.replace(
@@ -108,7 +111,7 @@ def test_a_citation_has_its_links() -> None:
 def test_options_are_those_of_the_signature_with_published_values_and_sources() -> None:
     lines = options_table("em_apl").splitlines()
     assert (
-        "| `theta` | `0.9` | share of each class's unknown labels that has a pseudo-label in the end. |"
+        "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label at the end. |"
         in lines
     )
     assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in lines

@@ -1,7 +1,7 @@
 """k_hat and v of the framework: how likely an unknown label is positive, and how much it counts.
 
-They receive detached probabilities; `UnifiedLoss` detaches them, not this module. Their parameters are
-ramps: hyper-parameters that may change over training and differ between classes.
+They receive detached probabilities; `UnifiedLoss` detaches them, not this module. Their parameters
+are ramps: hyper-parameters that may change over training and differ between classes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ class Context:
 
 
 class Ramp(nn.Module):
-    """A hyper-parameter: constant, or linear over training, for all classes or per class.
+    """A hyper-parameter that is constant or linear over training, for all classes or per class.
 
     Args:
-        value: a number; a pair (start, end); an array with one number per class; or a pair of such arrays.
+        value: a number; a pair (start, end); an array with one number per class; or a pair of
+            such arrays.
         lag: delay in epochs: the ramp has covered the fraction (epoch - lag) / epochs.
     """
 
@@ -55,7 +56,8 @@ class Ramp(nn.Module):
             pair = tuple(value)
             if len(pair) != 2:
                 raise ValueError(
-                    f"a hyper-parameter per class has shape (classes,) or (2, classes), not {value.shape}"
+                    "a hyper-parameter per class has shape (classes,) or (2, classes), "
+                    f"not {value.shape}"
                 )
         start, end = (value, value) if pair is None else pair
         self.lag = lag
@@ -157,7 +159,7 @@ class Logistic(Component):
 
 
 class Posterior(Component):
-    """(1 - a) p / (1 - a p): P(positive | unknown) when a positive is observed with probability a, whichever it is."""
+    """(1 - a) p / (1 - a p): P(positive | unknown) if a positive is observed with probability a."""
 
     def __init__(self, a: RampLike) -> None:
         super().__init__()
@@ -192,7 +194,8 @@ class Step(Component):
 class TwoThresholds(Component):
     """Hard pseudo-labels with a gap: 1 from `upper` on, 0 up to `lower`, undefined between.
 
-    Between the thresholds it returns 0; use `OutsideGap` with the same thresholds as v to leave those entries out.
+    Between the thresholds it returns 0; use `OutsideGap` with the same thresholds as v to exclude
+    those entries.
     """
 
     def __init__(self, upper: RampLike, lower: RampLike) -> None:
@@ -249,8 +252,9 @@ class OverOthers(Component):
 class Largest(Component):
     """Select the unknown entries of the batch with the largest assume-negative loss.
 
-    At epoch t it selects the ceil(B C (t - 1) delta) largest, so none in the first epoch. The loss grows
-    with the logit, so it ranks logits. Ties with the last entry are selected too; known labels never are.
+    At epoch t it selects the ceil(B C (t - 1) delta) largest, so none in the first epoch. The loss
+    grows with the logit, so it ranks logits. Ties with the last entry are selected too; known
+    labels never are.
 
     Args:
         delta: share of the batch's entries by which the selection grows each epoch.
@@ -263,7 +267,7 @@ class Largest(Component):
         super().__init__()
         if not 0 <= delta <= 1:
             raise ValueError(
-                f"delta is the share of entries by which the selection grows each epoch, not {delta}"
+                f"delta is the share of entries by which the selection grows per epoch, not {delta}"
             )
         self.delta, self.value = delta, value
         share = f"the {delta * 100:g} %·(t − 1) largest p of the batch"
@@ -282,7 +286,7 @@ class Largest(Component):
 
 
 def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:
-    """Mask of the unknown entries with the largest logits, ties with the last included; None if share is 0.
+    """Mask of the unknown entries with the largest logits, ties included; None if share is 0.
 
     Args:
         logits: of the batch.

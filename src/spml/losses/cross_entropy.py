@@ -1,4 +1,4 @@
-"""Assume-negative and its kin: cross-entropy with the unknown labels taken as negative, softened or weighted."""
+"""Assume negative and its variants: cross-entropy with smoothed or weighted unknown labels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EXPECTED_POSITIVES = tuple(
 )
 @searched(AS_PUBLISHED)
 def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Assume negative: binary cross-entropy with every unknown label taken as absent (Cole et al., 2021).
+    """Assume negative: binary cross-entropy, unknown labels taken as absent (Cole et al., 2021).
 
     Args:
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
@@ -96,18 +96,18 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 def an_ls(
     smoothing: float = 0.1, eps: float | None = None, reduction: Reduction = "mean"
 ) -> UnifiedLoss:
-    """Assume negative with label smoothing: targets 1 - smoothing and smoothing (Cole et al., 2021).
+    """Assume negative with label smoothing: targets 1 - smoothing, smoothing (Cole et al., 2021).
 
     An unknown label is positive with probability `smoothing`; a known negative is not smoothed.
 
     Args:
-        smoothing: how far targets are moved from 1 and 0.
+        smoothing: distance of the targets from 1 and 0.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
         reduction: mean, sum, sum_classes or none.
     """
     if not 0 <= smoothing <= 1:
         raise ValueError(
-            f"smoothing moves targets from 1 and 0, so it lies between them, not at {smoothing}"
+            f"smoothing is the distance of targets from 1 and 0, so from 0 to 1, not {smoothing}"
         )
     present, absent = Log(eps), Absent(Log(eps))
     l1 = Mixed(1 - smoothing, present, absent)
@@ -138,7 +138,7 @@ def an_ls(
 )
 @searched(AS_PUBLISHED)
 def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Weak assume negative: each unknown label counts 1 / (C - 1) (Cole et al., 2021).
+    """Weak assume negative: each unknown label has weight 1 / (C - 1) (Cole et al., 2021).
 
     Args:
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
@@ -178,10 +178,10 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 def epr(
     expected_positives: float = 1.5, eps: float | None = None, reduction: Reduction = "mean"
 ) -> UnifiedLoss:
-    """Expected positive regularisation: learn positives, and keep their expected number right (Cole et al., 2021).
+    """Expected positive regularisation: learn positives and their number (Cole et al., 2021).
 
     Args:
-        expected_positives: mean number of positive labels per item, known from elsewhere.
+        expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
         reduction: mean, sum, sum_classes or none.
     """
@@ -195,7 +195,7 @@ def epr(
 
 
 class ExpectedPositives(nn.Module):
-    """Penalty on the mean number of positives an item is given, for being off the expected number."""
+    """Penalty on the distance of the mean number of predicted positives from the expected one."""
 
     def __init__(self, expected: float) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class ExpectedPositives(nn.Module):
 )
 @searched(AS_PUBLISHED)
 def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Binary cross-entropy on complete labels: the upper bound. Entries whose label is unknown do not count.
+    """Binary cross-entropy on complete labels: the upper bound. Unknown labels do not count.
 
     Args:
         eps: added to probabilities inside the log; None is the exact log.

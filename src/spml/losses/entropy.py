@@ -1,4 +1,4 @@
-"""Entropy maximisation: unknown labels are told to stay undecided."""
+"""Entropy maximisation: the loss rewards uncertainty about unknown labels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EM_TRAINING = (
 )
 @searched({"alpha": 0.1}, {"alpha": 0.2}, alpha=(0.01, 0.05, 0.1, 0.2, 0.4))
 def em(alpha: float = 0.2, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Entropy maximisation on unknown labels; the loss can be negative, as it should (Zhou et al., 2022).
+    """Entropy maximisation on unknown labels; the loss may be negative (Zhou et al., 2022).
 
     Args:
         alpha: weight of the entropy.

@@ -1,4 +1,4 @@
-"""Losses that down-weight easy or suspicious entries: focal, asymmetric, Hill, and self-paced correction."""
+"""Losses that down-weight easy or suspicious entries: focal, asymmetric, Hill, SPLC."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     """Focal loss, unknown labels taken as absent (Lin et al., 2017).
 
     Args:
-        gamma: how strongly easy entries are down-weighted.
+        gamma: strength of the down-weighting of easy entries.
         reduction: mean, sum (as published), sum_classes or none.
     """
     return assume_negative(Focal(gamma), Absent(Focal(gamma)), reduction=reduction)
@@ -85,8 +85,8 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     presets=[
         published("Alibaba-MIIL/ASL, class defaults", gamma_neg=4.0, gamma_pos=1.0, clip=0.05),
         published(
-            "Alibaba-MIIL/ASL, its training script for COCO with complete labels; it stops at 40 of a "
-            "cycle of 80 epochs, and excludes biases and batch norm from the weight decay",
+            "Alibaba-MIIL/ASL, its training script for COCO with complete labels; it stops at 40 "
+            "of a cycle of 80 epochs, and excludes biases and batch norm from the weight decay",
             "coco",
             **ONE_CYCLE,
             gamma_pos=0.0,
@@ -137,8 +137,8 @@ def asl(
     Args:
         gamma_neg: focusing of absent labels.
         gamma_pos: focusing of present labels.
-        clip: probabilities of absent labels are lowered by this much, so very easy ones drop out.
-        detach: keep the gradient out of the focusing weight, as the published training script does.
+        clip: subtracted from probabilities of absent labels, so very easy ones drop out.
+        detach: stop the gradient in the focusing weight, as the published training script does.
         reduction: mean, sum (as published), sum_classes or none.
     """
     l3 = AsymmetricNegative(gamma_neg, clip, detach)
@@ -185,12 +185,12 @@ def hill(
     eps: float | None = None,
     reduction: Reduction = "mean",
 ) -> UnifiedLoss:
-    """Hill loss: a negative loss that lets go of entries with p near 1 (Zhang et al., 2021).
+    """Hill loss: a negative loss that ignores entries with p near 1 (Zhang et al., 2021).
 
     Args:
         variant: "original" has focal-margin positives; "gr", as in the GR Loss code, has -log p.
         lam: height of the hill; at 1.5 its gradient is symmetric.
-        margin: by which positive logits are lowered in the original.
+        margin: subtracted from positive logits in the original.
         gamma: focusing of positives in the original.
         eps: for "gr", added to p inside the log (published: 1e-7); None is the exact log.
         reduction: mean, sum (as published), sum_classes or none.
@@ -242,18 +242,18 @@ def splc(
     from_epoch: int = 2,
     reduction: Reduction = "mean",
 ) -> UnifiedLoss:
-    """Self-paced loss correction: unknown labels above a threshold become positives (Zhang et al., 2021).
+    """Self-paced loss correction: unknown labels with high p become positives (Zhang et al., 2021).
 
     Args:
-        variant: sets the defaults of the next two: "original" as released (focal, False), "gr" as the GR Loss
-            paper's Table 1 has it (hill, True).
+        variant: sets the defaults of negative and margin_on_pseudo: "original" as released
+            (focal, False), "gr" as in Table 1 of the GR Loss paper (hill, True).
         tau: threshold on the probability.
-        margin: by which positive logits are lowered.
+        margin: subtracted from positive logits.
         gamma: focusing.
         lam: height of the hill.
         negative: loss of an absent label, "focal" or "hill".
-        margin_on_pseudo: whether corrected labels have the margin too.
-        from_epoch: the first epoch that corrects, from 1.
+        margin_on_pseudo: whether the margin also applies to corrected labels.
+        from_epoch: first epoch with corrections; epochs count from 1.
         reduction: mean, sum (as published), sum_classes or none.
     """
     if not 0 <= tau <= 1:

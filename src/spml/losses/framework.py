@@ -18,16 +18,18 @@ Reduction = Literal["mean", "sum", "sum_classes", "none"]
 class Method(nn.Module):
     """A loss with hooks that a training loop calls; by default every hook does nothing.
 
-    If features are needed, the loop calls `prepare` once before training. In each epoch it calls
-    `begin_epoch`, then for every batch `see` and the method itself. If `wants_pass` returns True, it
-    scores the whole training split in evaluation mode and passes the scores to `take_scores`, batch by
-    batch. Then it calls `end_epoch`. All state is in parameters and buffers, hence in `state_dict()`.
-    An instance may need less, or more, than its class declares, depending on its options.
+    Before training, the loop calls `memory`, `prepare` (if features are needed), `parameter_groups`
+    and `optimizer`. In each epoch it calls `begin_epoch`, then for every batch `see` and the method
+    itself. If `wants_pass` returns True, it scores the whole training split in evaluation mode and
+    passes the scores to `take_scores`, batch by batch. Then it calls `end_epoch`. Between
+    `--linear-init` and end-to-end training it calls `carry_over`. All state is in parameters and
+    buffers, hence in `state_dict()`. An instance may need less, or more, than its class declares,
+    depending on its options.
 
     The `features` of a call come from the classifier's head: class maps (items, classes, h, w) of a
-    linear head, or an embedding of each label (items, classes, size) of a query head. Feature vectors
-    are passed on unchanged. `views` are the logits of a second, strongly augmented view of each item;
-    features then have twice as many rows, the second view's after the first's.
+    linear head, or an embedding of each label (items, classes, size) of a query head. Feature
+    vectors are passed on unchanged. `views` are the logits of a second, strongly augmented view of
+    each item; features then have twice as many rows, the second view's after the first's.
 
     Attributes:
         needs: inputs besides logits and labels: any of items, index, features, views, pass.
@@ -47,7 +49,7 @@ class Method(nn.Module):
         return 0
 
     def prepare(self, features: Tensor) -> None:
-        """Create what depends on the size of one item's features, or reject them with ValueError."""
+        """Create parameters for the features of one item, or reject them (ValueError)."""
 
     def see(self, boxes: Tensor) -> None:
         """Receive the visible part of each picture of the next batch.
@@ -95,7 +97,8 @@ class UnifiedLoss(Method):
         l2: loss of an unknown label taken as positive; None if k_hat is always 0.
         l3: loss of a label taken as negative.
         regulariser: a penalty on the batch's probabilities (items, classes), added to every entry.
-        reduction: "mean" over items and classes; "sum"; "sum_classes" (sum over classes, mean over items); "none".
+        reduction: "mean" over items and classes; "sum"; "sum_classes" (sum over classes, mean over
+            items); "none".
         trains_on: "observed" labels, or "complete" for the upper bound that sees all labels.
     """
 
@@ -182,7 +185,7 @@ class UnifiedLoss(Method):
 def assume_negative(
     l1: TermLike, l3: TermLike, *, weight: Part | None = None, **rest: Any
 ) -> UnifiedLoss:
-    """The framework with k_hat = 0: unknown labels are taken as absent, with weight 1 by default."""
+    """The framework with k_hat = 0: unknown labels count as absent, with weight 1 by default."""
     return UnifiedLoss(Constant(0), weight or Constant(1), l1, None, l3, **rest)
 
 
@@ -210,10 +213,10 @@ def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
 
 
 def value_and_gradient(loss: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """A function of the loss's arguments that returns its value and its gradient, for logits.backward().
+    """A function of the loss's arguments that returns its value and its gradient.
 
-    Only for losses without state. When compiled, it reads a batch once and writes its gradient;
-    separate forward and backward passes read the batch twice.
+    Use it with logits.backward(gradient), for losses without state. When compiled, it reads a batch
+    once and writes its gradient; separate forward and backward passes read the batch twice.
     """
 
     def call(logits: Tensor, observed: Tensor, **arguments: Any) -> tuple[Tensor, Tensor]:

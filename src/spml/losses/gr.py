@@ -1,4 +1,4 @@
-"""GR Loss: soft pseudo-labels, weights and robust losses that move together over training."""
+"""GR Loss: soft pseudo-labels, weights and robust losses that change together over training."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ ALPHA = tuple(
     | | `official`, the default: as the code runs | `paper`: as written |
     |---|---|---|
     | loss of known positives | −log p, with ε = 1e-7 there | $(1-p^{0.01})/0.01$ |
-    | $w,b$ have gone | $(t-1)/T$ of their way, so never arrive | $t/T$ |
-    | $\mu,\sigma$ have gone | $t/T$, so never stand at the start | $t/T$ |
+    | progress of $w,b$ | $(t-1)/T$, so they never reach the end | $t/T$ |
+    | progress of $\mu,\sigma$ | $t/T$, so they never are at the start | $t/T$ |
     | reduction | mean over items and classes | sum over classes, mean over items |
 
     - On VOC the code ends at $w=1.75$, where $\hat k$ is at most 0.44: no unknown label is ever
@@ -95,8 +95,8 @@ ALPHA = tuple(
       here come from later code built on it.
     - The code trains the head ten times as fast and stops when validation mAP falls 2 below its
       best (`--patience-drop 2`); the paper mentions neither. The upload does not run as it is.
-    - The paper says that $w$ and $b$ increase ($b$ falls on three data sets), and motivates $v$ by
-      unknown labels near $p=1$; at the end of training the labels near 0 count less ($v=0.28$ at
+    - The paper states that $w$ and $b$ increase ($b$ falls on three data sets), and motivates $v$
+      by unknown labels near $p=1$; at the end of training the labels near 0 count less ($v=0.28$ at
       $p=0$, $0.92$ at $p=1$).
 
     Measured on VOC2012, three seeds: $\hat k$ and the losses carry the method, and without $v$ it
@@ -142,24 +142,27 @@ def gr(
 ) -> UnifiedLoss:
     """Generalized Robust loss (Chen et al., 2024); the defaults are its values for VOC.
 
-    w, b, mu, sigma and the qs each take a number, (start, end) over training, or one such value per class.
+    w, b, mu, sigma and the qs each take a number, (start, end) over training, or such a value for
+    each class.
 
     Args:
-        variant: sets the defaults of q1, schedule and reduction: "official", as its code runs (0, official, mean),
-            or "paper", as written (0.01, paper, sum_classes).
+        variant: sets the defaults of q1, schedule and reduction: "official", as its code runs
+            (0, official, mean), or "paper", as written (0.01, paper, sum_classes).
         q1: robustness of the loss of observed positives; 0 is the log.
         q2: robustness of the loss of unknown labels taken as positive.
         q3: robustness of the loss of labels taken as negative.
         w: slope of the pseudo-label k_hat = sigmoid(w p + b).
         b: offset of the pseudo-label.
         mu: probability at which an unknown label counts most.
-        sigma: how fast its weight falls off around mu.
-        a: probability that a positive is observed; given, k_hat is (1 - a) p / (1 - a p) in place of the logistic.
-        khat: False takes unknown labels as absent, k_hat = 0; a cross in the paper's ablation.
-        v: False lets all unknown labels count alike, v = 1; a cross in the paper's ablation.
-        eps: where q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
-        schedule: "official": w and b have gone (epoch - 1) / epochs of their way, mu and sigma epoch / epochs;
-            "paper": all have gone epoch / epochs. The qs go epoch / epochs in both.
+        sigma: width of the weight around mu.
+        a: probability that a positive is observed; if set, k_hat is (1 - a) p / (1 - a p) instead
+            of the logistic.
+        khat: False takes unknown labels as absent, k_hat = 0, as in the paper's ablation.
+        v: False weights all unknown labels equally, v = 1, as in the paper's ablation.
+        eps: if q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
+        schedule: "official": w and b have covered the fraction (epoch - 1) / epochs of their range,
+            mu and sigma epoch / epochs; "paper": all have covered epoch / epochs, as the qs in
+            both.
         reduction: mean, sum, sum_classes or none.
     """
     official = variant == "official"

@@ -1,4 +1,4 @@
-"""What a method declares about itself, beside its signature: citation, published values, search space, notes."""
+"""What a method declares besides its signature: citation, published values, search space, notes."""
 
 from __future__ import annotations
 
@@ -70,8 +70,10 @@ class Preset:
 
     Attributes:
         options: to pass to create().
-        training: fields of `spml.train.Settings`; linear_lr and linear_batch_size only matter with linear_init.
-        sources: where each value comes from, by its name; names of `search` have the prefix "search.".
+        training: fields of `spml.train.Settings`; linear_lr and linear_batch_size only matter with
+            linear_init.
+        sources: where each value comes from, by its name; names of `search` have the prefix
+            "search.".
         search: the values that the source tried, if it chose among several by validation.
     """
 
@@ -89,7 +91,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class Space:
-    """Values of a method's options that are worth trying; a search varies the learning rate as well.
+    """Values of a method's options to try; a search varies the learning rate as well.
 
     Attributes:
         dimensions: what a search varies independently, each a choice between sets of options.
@@ -152,7 +154,7 @@ def method(
         notes: the method's section of docs/methods.md, in Markdown.
         order: place in `losses.names()`; methods without one come last, by name.
         table2: row in Table 2 of the GR Loss paper, from 1.
-        head: classifier head that the method is meant for; a class sets its attribute `head` instead.
+        head: classifier head that the method is meant for; a class sets its attribute `head`.
     """
     about = About(citation, tuple(presets), cleandoc(notes), order, table2)
 
@@ -171,7 +173,7 @@ def searched(*alternatives: Options, **dimensions: Sequence[Any]) -> Callable[[F
 
     Args:
         alternatives: sets of options for a grid to try beside the published ones, the best first.
-        dimensions: an option's name with its values; or any name with sets of options that belong together.
+        dimensions: an option's name with its values, or any name with sets of related options.
     """
     choices = {
         name: tuple(value if isinstance(value, dict) else {name: value} for value in values)

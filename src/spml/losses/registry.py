@@ -1,6 +1,7 @@
-"""From a method's name to the method; its signature holds its options, their defaults and their help.
+"""From a method's name to the method; its signature holds its options, defaults and help.
 
-A method is any function or class that `@method` marks, in any module of `spml.losses` or `spml.methods`.
+A method is a function or class marked by `@method` in any module of `spml.losses` or
+`spml.methods`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ REQUIRED = inspect.Parameter.empty
 CALL_ARGUMENTS = ("epoch", "epochs", "index", "features", "views")
 DATA_ARGUMENTS = ("items", "classes", "observed")  # come from the training loop, so are no options
 PROTOCOL = ("batch_size", "lr", "epochs", "head_lr")  # training settings taken from gr by default
-GR_TRAINING = "the GR Loss setting for this data, since the method's own source gives none under this protocol"
+GR_TRAINING = "the GR Loss setting for this data: the method's own source states none"
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,12 @@ def about(name: str) -> About:
 def create(name: str, **values: Any) -> Method:
     """Create a method, a module to call as loss(logits, observed, epoch=, epochs=, index=).
 
-    Epochs count from 1. Without epoch and epochs, a call is for the first of one epoch, so schedules
-    do not advance: pass both for gr and other methods that change over training.
+    Epochs count from 1. Without epoch and epochs, a call is for the first of one epoch, so
+    schedules do not advance: pass both for gr and other methods that change over training.
 
     Args:
-        name: one of names(), or "package.module:function" for your own: a loss with the signature above
-            (its first parameter is called `logits`), or a function or class that returns one.
+        name: one of names(), or "package.module:function" for your own: a loss with the signature
+            above (its first parameter is called `logits`), or a function or class that returns one.
         values: options of the method; if needs(name) contains "items", also items, classes and
             observed (a table with rows(index)).
     """
@@ -90,16 +91,15 @@ def check_options(name: str, values: Mapping[str, Any]) -> None:
     known = {option.name: option for option in options(name)}
     for key in values:
         if key not in known and not (key in DATA_ARGUMENTS and "items" in needs(name)):
-            raise ValueError(
-                f"{name} has no option {key!r}{_near(key, known)} It has: {', '.join(known) or 'none'}"
-            )
+            listed = ", ".join(known) or "none"
+            raise ValueError(f"{name} has no option {key!r}{_near(key, known)} It has: {listed}")
     for key, value in values.items():
         if key in known:
             _check_type(known[key], value)
 
 
 def needs(name: str) -> frozenset[str]:
-    """Inputs of the method besides logits and labels: any of items, index, features, views, pass."""
+    """Inputs besides logits and labels: any of items, index, features, views, pass."""
     return frozenset(getattr(factory(name), "needs", frozenset()))
 
 
@@ -124,8 +124,8 @@ def memory(name: str, items: int, classes: int, **values: Any) -> int:
 def preset(name: str, dataset: str) -> Preset:
     """Published options and training settings of a method on a data set.
 
-    Options that no source sets for the data set keep their default. The eps that published code adds
-    inside logs is not included: it replaces the exact log, which is the default here. Training
+    Options that no source sets for the data set keep their default. The eps that published code
+    adds inside logs is not included: it replaces the exact log, which is the default here. Training
     settings that no source sets are those of gr.
     """
     known = {option.name for option in options(name)}  # raises for an unknown method
@@ -156,7 +156,7 @@ def preset(name: str, dataset: str) -> Preset:
 
 @lru_cache(maxsize=256)
 def code(name: str) -> str | None:
-    """SHA-256 of the file of a method of your own, as loaded by this process; None for methods of spml."""
+    """SHA-256 of the file of a user's own method, as loaded here; None for methods of spml."""
     factory(name)
     module, colon, _ = name.partition(":")
     if not colon:
@@ -239,7 +239,7 @@ def _data_names() -> list[str]:
 
 
 class CallableLoss(Method):
-    """A plain function or module as a method; it receives the arguments of the call that it names."""
+    """A plain function or module as a method; it receives the call arguments that it names."""
 
     def __init__(self, function: Callable[..., Tensor], values: dict[str, Any]) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class CallableLoss(Method):
 
 
 def as_python(value: Any) -> Any:
-    """Convert numpy numbers, alone or in tuples and lists, to Python's; return other values unchanged."""
+    """Convert numpy numbers, alone or in tuples and lists, to Python's; keep other values."""
     if type(value) in (tuple, list):
         return type(value)(map(as_python, value))
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:

@@ -1,4 +1,4 @@
-"""Losses made for noisy labels, in their two-class form, with unknown labels taken as absent."""
+"""Losses for noisy labels, in their two-class form, with unknown labels taken as absent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spml.losses.terms import GCE, Absent, Symmetric, Taylor, Term
 NOT_RUN = tuple(
     replace(
         entry,
-        source="the GR Loss setting for this data: the authors did not run the method on these data",
+        source="the GR Loss setting for this data: the authors did not run the method on it",
     )
     for entry in TRAINING
 )
@@ -102,7 +102,7 @@ def sce(
     Args:
         alpha: weight of cross-entropy.
         beta: weight of reverse cross-entropy.
-        A: what stands for log 0; common code has log(1e-4) = -9.21.
+        A: replaces log 0; common code has log(1e-4) = -9.21.
         reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(Symmetric(alpha, beta, A), reduction)
@@ -136,7 +136,7 @@ def taylor_ce(order: int = 2, reduction: Reduction = "mean") -> UnifiedLoss:
     """Taylor cross-entropy (Feng et al., 2020).
 
     Args:
-        order: terms of the series; 1 is mean absolute error, many are cross-entropy.
+        order: number of terms; 1 is mean absolute error, many approach cross-entropy.
         reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(Taylor(order), reduction)

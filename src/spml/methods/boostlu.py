@@ -1,4 +1,4 @@
-"""BoostLU by itself: LL-R under the head that boosts positive class maps."""
+"""BoostLU: LL-R with the head that boosts positive class maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from spml.losses.metadata import Citation, method, published, searched
     order=130,
     citation=Citation(
         "Kim et al.",
-        "Bridging the Gap between Model Explanations in Partially Annotated Multi-label Classification",
+        "Bridging the Gap between Model Explanations in Partially Annotated Multi-label "
+        "Classification",
         "CVPR",
         2023,
         repository="https://github.com/youngwk/BridgeGapExplanationPAMC",
@@ -54,7 +55,7 @@ from spml.losses.metadata import Citation, method, published, searched
 )
 @searched({"delta": 0.002}, delta=SHARES)
 def boostlu(delta: float = 0.005, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Large loss, rejection, under the BoostLU head (Kim et al., 2023); with other losses: --head boostlu.
+    """Large loss, rejection, with the BoostLU head (Kim et al., 2023); see also --head boostlu.
 
     Args:
         delta: share of the batch's entries rejected, times (epoch - 1).
