@@ -195,7 +195,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, int], Oracle]] = [
 ]
 
 
-def test_every_loss_of_this_room_has_an_oracle() -> None:
+def test_every_loss_of_the_package_has_an_oracle() -> None:
     here = {name for name in losses.names() if factory(name).__module__.startswith("spml.losses.")}
     assert here == {name for name, *_ in CASES}
 

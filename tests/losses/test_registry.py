@@ -334,7 +334,7 @@ def test_only_full_trains_on_complete_labels() -> None:
     assert complete == ["full"]
 
 
-def test_losses_import_no_other_room() -> None:
+def test_losses_import_no_other_package() -> None:
     code = "import sys, spml.losses as l; l.create('gr'); print(*(m for m in sys.modules if m.startswith('spml')))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
