@@ -25,7 +25,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.ready-dev
-	$(BIN)/python -m spml.losses.describe docs/framework.md docs/methods.md
+	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md
 	$(BIN)/python -m spml.cli.describe docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
 	$(BIN)/python benchmarks/reproduction.py

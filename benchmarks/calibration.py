@@ -25,7 +25,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from spml import metrics
 from spml.files import write_json
-from spml.methods.priors import estimate_priors
+from spml.methods.parts.priors import estimate_priors
 from spml.metrics.draw import draw
 from spml.metrics.reliability import reliability
 from spml.use.calibrate.estimates import Evidence, Measure, estimate

@@ -13,7 +13,7 @@ from recorded import LINK, Recorded, doubts, markdown, quoted_figure, run_links
 from spml.analysis.assumptions import FEWEST, Assumptions
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import figure_of
-from spml.bench.cases import TABLE_2
+from spml.bench.cases import paper_methods
 from spml.bench.published import paper_quote
 from spml.data.benchmarks import BENCHMARKS
 
@@ -104,7 +104,7 @@ def quoted() -> str:
         ["---"] * 4,
     ]
     notes: dict[str, int] = {}
-    for method in TABLE_2:
+    for method in paper_methods():
         cells = [quoted_figure(paper_quote(method, name), notes, "not printed") for name in QUOTED]
         lines.append([method, *cells])
     return markdown(lines) + doubts(notes)

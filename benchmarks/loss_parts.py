@@ -27,7 +27,7 @@ def parts(name: str, logits: Any, observed: Any, truth: Any) -> dict[str, float]
     import torch
 
     from spml import losses
-    from spml.methods.priors import estimate_priors
+    from spml.methods.parts.priors import estimate_priors
 
     z, s = torch.from_numpy(logits).float(), torch.from_numpy(observed)
     y = torch.from_numpy(truth)

@@ -12,14 +12,13 @@ NAMES = losses.names()
 EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losses.options(name)}]
 
 
-FEATURES = {  # what heads show these methods of a batch of one's own
-    "mime": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
-    "smile": lambda items, classes: embeddings(items, classes, 2 * 4 + 1),
-    "en": lambda items, classes: torch.linspace(-9, 9, items * classes * 6).view(
-        items, classes, 3, 2
-    ),
-    "lagc": lambda items, classes: embeddings(2 * items, classes, 6),
-}
+def features_of(name: str, items: int, classes: int) -> Tensor:
+    """What the method's head shows of a batch: embeddings of a query head, else class maps."""
+    head = losses.head(name) or "linear"
+    rows = 2 * items if "views" in losses.needs(name) else items
+    if head.startswith("query"):
+        return embeddings(rows, classes, 2 * 4 + 1 if head.startswith("query-normal") else 6)
+    return torch.linspace(-9, 9, rows * classes * 6).view(rows, classes, 3, 2)
 
 
 def embeddings(items: int, classes: int, size: int) -> Tensor:
@@ -42,7 +41,7 @@ def build(name: str, observed: Tensor, **options: Any) -> Any:
     def call(logits: Tensor, labels: Tensor, **arguments: Any) -> Tensor:
         extra = {"index": torch.arange(len(logits))} if losses.needs(name) else {}
         if "features" in loss.needs:
-            extra["features"] = FEATURES[name](*logits.shape).to(logits.dtype)
+            extra["features"] = features_of(name, *logits.shape).to(logits.dtype)
         if "views" in loss.needs:
             extra["views"] = logits.detach().roll(1, dims=0)
         return loss(logits, labels, **extra, **arguments)  # type: ignore[no-any-return]

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from spml import losses
-from spml.losses.components import Largest
-from spml.losses.context import Context
+from spml.losses.components import Context, Largest
 
 
 def picked(logits: torch.Tensor, observed: torch.Tensor, delta: float, epoch: int) -> torch.Tensor:

@@ -6,6 +6,7 @@ import torch
 from spml import losses
 from spml.losses.components import (
     Constant,
+    Context,
     Gaussian,
     Largest,
     Logistic,
@@ -14,7 +15,6 @@ from spml.losses.components import (
     Step,
     TwoThresholds,
 )
-from spml.losses.context import Context
 from spml.losses.terms import Absent, Log
 
 from .common import random_batch, value_and_gradient
@@ -92,7 +92,7 @@ def test_focusing_of_absent_labels_carries_gradient_unless_detached() -> None:
         ("asl", {"clip": 1.0}, "clip a probability below 1"),
         ("asl", {"clip": -0.1}, "clip a probability below 1"),
         ("taylor_ce", {"order": 0}, "order must be at least 1"),
-        ("an_ls", {"smoothing": 1.5}, "between them, not at 1.5"),
+        ("an_ls", {"smoothing": 1.5}, "from 0 to 1, not 1.5"),
         ("splc", {"tau": 1.5}, "tau is a probability"),
         ("splc", {"variant": "x"}, "variant is one of original, gr"),
         ("hill", {"variant": "x"}, "variant is one of original, gr"),

@@ -5,7 +5,8 @@ from dataclasses import fields
 import pytest
 
 from spml import losses
-from spml.losses.presets import DATASETS, GR_TRAINING
+from spml.data.benchmarks import NAMES as DATASETS
+from spml.losses.registry import GR_TRAINING
 from spml.runs.settings import Settings
 
 from .common import NAMES

@@ -84,7 +84,7 @@ def test_options_come_from_the_signature() -> None:
     assert list(found)[:4] == ["variant", "q1", "q2", "q3"]
     assert found["w"].default == (0.0, 2.0)
     assert found["schedule"].help.startswith(
-        '"official": w and b have gone (epoch - 1) / epochs of their way, mu'
+        '"official": w and b have covered the fraction (epoch - 1) / epochs of'
     )
     assert losses.needs("gr") == frozenset()
 
@@ -334,7 +334,7 @@ def test_only_full_trains_on_complete_labels() -> None:
     assert complete == ["full"]
 
 
-def test_losses_import_no_other_room() -> None:
+def test_losses_import_no_other_package() -> None:
     code = "import sys, spml.losses as l; l.create('gr'); print(*(m for m in sys.modules if m.startswith('spml')))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -8,8 +8,7 @@ import torch
 
 from spml import losses
 from spml.losses import UnifiedLoss
-from spml.losses.components import Gaussian, Logistic
-from spml.losses.context import Context, Ramp
+from spml.losses.components import Context, Gaussian, Logistic, Ramp
 
 from .common import random_batch, value_and_gradient
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from spml import losses
-from spml.losses.presets import DATASETS
-from spml.losses.search import Space, differs
+from spml.data.benchmarks import NAMES as DATASETS
+from spml.losses.metadata import Space, differs
 from spml.runs.settings import method_options
 
 from .common import NAMES, build, random_batch

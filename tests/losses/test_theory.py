@@ -9,8 +9,7 @@ from torch import Tensor
 
 from spml import losses
 from spml.losses import UnifiedLoss
-from spml.losses.components import Constant, Logistic, Posterior
-from spml.losses.context import Context
+from spml.losses.components import Constant, Context, Logistic, Posterior
 from spml.losses.terms import GCE, Absent, Log
 
 from .common import value_and_gradient

@@ -7,8 +7,8 @@ import torch
 from scipy import stats
 from torch.distributions import Beta, kl_divergence
 
-from spml.methods import beta
-from spml.methods.beta import LIMIT, divergence, draw, released_divergence
+from spml.methods.parts import beta
+from spml.methods.parts.beta import LIMIT, divergence, draw, released_divergence
 
 SHAPES = [
     (1e-5, 1e-5),

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from spml.methods import contrastive
-from spml.methods.contrastive import LabelQueue
+from spml.methods.parts import contrastive
+from spml.methods.parts.contrastive import LabelQueue
 
 
 def drawn(items, classes=4, width=3, seed=0, share=0.4):

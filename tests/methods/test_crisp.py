@@ -8,7 +8,7 @@ import torch
 
 from spml import losses
 from spml.data import LabelTable
-from spml.methods.priors import estimate_priors
+from spml.methods.parts.priors import estimate_priors
 from tests.losses.common import random_batch, value_and_gradient
 
 CALL = {"epoch": 2, "epochs": 10}
@@ -131,9 +131,9 @@ def test_what_is_missing_or_makes_no_sense_is_named():
     observed = torch.zeros(2, 7)
     for options, message in (
         ({"warmup": 0}, "warmup must be at least 1"),
-        ({"momentum": 1.0}, "momentum is the share"),
+        ({"momentum": 1.0}, "momentum is the weight"),
         ({"priors": [0.1]}, "priors are 7 shares"),
-        ({"momentum": -0.1}, "momentum is the share"),
+        ({"momentum": -0.1}, "momentum is the weight"),
         ({"priors": [0.0] * 7}, "priors are 7 shares"),
         ({"priors": [1.1] * 7}, "priors are 7 shares"),
         ({"priors": "few"}, "priors are 7 shares above 0 and up to 1, not few"),

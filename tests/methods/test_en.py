@@ -12,7 +12,7 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.methods.en import EXPECTED
-from spml.methods.heatmaps import whole
+from spml.methods.parts.heatmaps import whole
 from spml.train import Settings, fit
 from tests.losses.common import random_batch, value_and_gradient
 
@@ -208,8 +208,8 @@ def test_state_and_copies():
 def test_mistakes_are_named():
     table = torch.zeros(4, 3)
     for options, message in (
-        ({"momentum": 1.1}, "momentum is the share"),
-        ({"momentum": -0.1}, "momentum is the share"),
+        ({"momentum": 1.1}, "momentum is the weight"),
+        ({"momentum": -0.1}, "momentum is the weight"),
         ({"power": 0.5}, "power is 1 or more"),
         ({"power": math.inf}, "power is 1 or more"),
         ({"cl": -1.0}, "cl is 0 or more"),
@@ -229,7 +229,7 @@ def test_mistakes_are_named():
         ):
             loss.prepare(torch.zeros(shape))
     loss.see(whole(3, torch.device("cpu")))
-    with pytest.raises(ValueError, match="what part of their pictures 3 items show, and given 4"):
+    with pytest.raises(ValueError, match="visible parts of 3 pictures for 4 items"):
         loss(table, table, **call, features=torch.zeros(4, 3, 2, 2))
 
 

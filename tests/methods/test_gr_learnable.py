@@ -43,10 +43,10 @@ def test_it_needs_the_number_of_classes():
         ({"constraint": "x"}, "constraint is one of class, batch, none"),
         ({"variant": "x"}, "variant is one of official, paper"),
         ({"sigma": 0.1}, "above sigma_min"),
-        ({"sigma_min": -0.1}, "itself not below 0"),
-        ({"w": [1.0, 2.0]}, "w starts as a number, or one for each of 7 classes"),
-        ({"w": None}, "w starts as a number, or one for each of 7 classes, not None"),
-        ({"b": "low"}, "b starts as a number, or one for each of 7 classes, not 'low'"),
+        ({"sigma_min": -0.1}, "≥ 0"),
+        ({"w": [1.0, 2.0]}, "the start of w is a number, or one for each of 7 classes"),
+        ({"w": None}, "the start of w is a number, or one for each of 7 classes, not None"),
+        ({"b": "low"}, "the start of b is a number, or one for each of 7 classes, not 'low'"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(options, message):

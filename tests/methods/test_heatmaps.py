@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spml.methods.heatmaps import HeatMaps, whole
+from spml.methods.parts.heatmaps import HeatMaps, whole
 from spml.train.augment import boxes, cut
 from tests.losses.common import random_batch
 from tests.methods.test_en import CALL, method

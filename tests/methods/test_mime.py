@@ -314,7 +314,7 @@ def test_what_is_missing_is_named():
 def test_features_of_another_kind_are_refused(shape):
     loss = method(torch.zeros(4, 3))
     loss.prepare(torch.zeros(1, 3, 9))
-    with pytest.raises(ValueError, match=r"not at features of \(1, .*give --head query-normal"):
+    with pytest.raises(ValueError, match=r"not features of \(1, .*give --head query-normal"):
         loss.prepare(torch.zeros(shape))
     with pytest.raises(ValueError, match="give --head query-normal"):
         loss(

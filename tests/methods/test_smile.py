@@ -8,8 +8,8 @@ import pytest
 from spml import losses
 from spml.cli import main
 from spml.data import load
+from spml.data.benchmarks import NAMES as DATASETS
 from spml.errors import UserError
-from spml.losses.presets import DATASETS
 from spml.train import fit
 from tests.conftest import assert_resumes, outcome
 

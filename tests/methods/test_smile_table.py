@@ -258,7 +258,7 @@ class TestOnFeatureVectors:
         [
             (
                 {"x": features(11)},
-                r"features of the 12 items, one row each; it has shape \(11, 5\)",
+                r"one row for each of the 12 items; it has shape \(11, 5\)",
             ),
             ({"x": torch.zeros(ITEMS)}, r"it has shape \(12,\)"),
             ({"x": torch.full((ITEMS, 2), math.nan)}, "not finite"),

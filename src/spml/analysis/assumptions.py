@@ -113,8 +113,7 @@ def posterior(p: Floats, a: float) -> Floats:
     """k_hat of Eq. (kx), by the library's own component."""
     import torch
 
-    from spml.losses.components import Posterior
-    from spml.losses.context import Context
+    from spml.losses.components import Context, Posterior
 
     at = torch.from_numpy(np.asarray(p, np.float64))
     return np.asarray(Posterior(a)(at, Context(at, torch.zeros(at.shape))), np.float64)

@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from spml.bench.plan import Case
-from spml.losses.search import Space
+from spml.losses.metadata import Space
 
 if TYPE_CHECKING:
     from spml.data import Experiment

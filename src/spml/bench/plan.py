@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from spml.data.benchmarks import BENCHMARKS
 from spml.losses import code
-from spml.losses.search import Options, Space, plain
+from spml.losses.metadata import Options, Space, plain
 
 Stage = Literal["trial", "final"]
 Record = dict[str, Any]

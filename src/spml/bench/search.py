@@ -15,7 +15,7 @@ from typing import Any
 from spml.bench.plan import Case, Outcomes, Plan, Run, benchmark, validation
 from spml.errors import UserError
 from spml.keyed import key
-from spml.losses.search import Options, differs
+from spml.losses.metadata import Options, differs
 
 GRID_FACTORS = (0.4, 1.0, 2.0)  # of the data's learning rate
 TUNE_RANGE = 5.0  # as many times below and above it

@@ -56,7 +56,7 @@ def print_options(method: str) -> None:
     from rich.table import Table
 
     from spml import losses
-    from spml.losses.registry import summary
+    from spml.losses import summary
 
     table = Table(
         "option",

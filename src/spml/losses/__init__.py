@@ -1,13 +1,14 @@
-"""Losses and methods by name, for anyone's own training loop.
+"""Losses and methods by name, for any training loop.
 
 loss = losses.create("gr", q3=1.5)
 loss(logits, observed, epoch=3, epochs=8).backward()
 """
 
-from spml.losses.method import Method
-from spml.losses.presets import Preset, preset
+from spml.losses.framework import Method, UnifiedLoss, value_and_gradient
+from spml.losses.metadata import About, Citation, Preset, Space, method, published, searched
 from spml.losses.registry import (
     Option,
+    about,
     check_options,
     code,
     create,
@@ -16,27 +17,33 @@ from spml.losses.registry import (
     names,
     needs,
     options,
+    preset,
     space,
+    summary,
 )
-from spml.losses.search import Space, searched
-from spml.losses.unified import UnifiedLoss, value_and_gradient
 
 __all__ = [
+    "About",
+    "Citation",
     "Method",
     "Option",
     "Preset",
     "Space",
     "UnifiedLoss",
+    "about",
     "check_options",
     "code",
     "create",
     "head",
     "memory",
+    "method",
     "names",
     "needs",
     "options",
     "preset",
+    "published",
     "searched",
     "space",
+    "summary",
     "value_and_gradient",
 ]

@@ -1,23 +1,121 @@
-"""The k_hat and v of the framework: how likely an unknown label is positive, and how much it counts.
+"""k_hat and v of the framework: how likely an unknown label is positive, and how much it counts.
 
-They see the model's probabilities cut off from the gradient; the cut stands in `UnifiedLoss`, not here.
+They receive detached probabilities; `UnifiedLoss` detaches them, not this module. Their parameters
+are ramps: hyper-parameters that may change over training and differ between classes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from spml.losses.context import Context, Ramp, RampLike, Value
+Value: TypeAlias = float | Tensor
+RampLike: TypeAlias = Any  # a number, (start, end), one value per class, or a pair of such arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a part of a loss may use besides its first argument.
+
+    Attributes:
+        logits: (items, classes), float32 or wider, detached.
+        observed: (items, classes): 1 known positive, 0 unknown, -1 known negative.
+        epoch: from 1 to `epochs`.
+        epochs: number of epochs of the training.
+        index: rows of the training split, for parts that keep state for each item.
+    """
+
+    logits: Tensor
+    observed: Tensor
+    epoch: int = 1
+    epochs: int = 1
+    index: Tensor | None = None
+
+
+class Ramp(nn.Module):
+    """A hyper-parameter that is constant or linear over training, for all classes or per class.
+
+    Args:
+        value: a number; a pair (start, end); an array with one number per class; or a pair of
+            such arrays.
+        lag: delay in epochs: the ramp has covered the fraction (epoch - lag) / epochs.
+    """
+
+    start: Value
+    end: Value
+
+    def __init__(self, value: RampLike, *, lag: int = 0) -> None:
+        super().__init__()
+        pair = value if isinstance(value, (tuple, list)) and len(value) == 2 else None
+        if pair is None and getattr(value, "ndim", 0) == 2:
+            pair = tuple(value)
+            if len(pair) != 2:
+                raise ValueError(
+                    "a hyper-parameter per class has shape (classes,) or (2, classes), "
+                    f"not {value.shape}"
+                )
+        start, end = (value, value) if pair is None else pair
+        self.lag = lag
+        self._set("start", start)
+        self._set("end", end)
+
+    def _set(self, name: str, value: Any) -> None:
+        if isinstance(value, (Sequence, Tensor)) or getattr(value, "ndim", 0) > 0:
+            try:
+                tensor = torch.as_tensor(value, dtype=torch.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{value!r} is not a number, (start, end) or one number per class"
+                ) from error
+            if bool(tensor.isnan().any()):
+                raise ValueError(f"{value!r} holds nan, which is not a number")
+            if tensor.ndim > 1:
+                raise ValueError(
+                    f"a hyper-parameter per class has one axis, not shape {tuple(tensor.shape)}"
+                )
+            if tensor.ndim == 1:
+                self.register_buffer(name, tensor, persistent=False)
+                return
+            value = tensor.item()
+        if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or value != value:
+            raise ValueError(f"{value!r} is not a number, (start, end) or one number per class")
+        setattr(self, name, float(value))
+
+    @property
+    def constant(self) -> float | None:
+        """The value if it neither changes over training nor differs between classes, else None."""
+        if isinstance(self.start, float) and isinstance(self.end, float) and self.start == self.end:
+            return self.start
+        return None
+
+    def at(self, context: Context) -> Value:
+        """Value in this epoch: a number, or a tensor with one entry per class."""
+        if self.constant is not None:
+            return self.constant
+        fraction = min(max(context.epoch - self.lag, 0) / context.epochs, 1.0)
+        value: Value = self.start + (self.end - self.start) * fraction
+        return value.to(context.logits.dtype) if isinstance(value, Tensor) else value
+
+    def __str__(self) -> str:
+        if isinstance(self.start, float) and isinstance(self.end, float):
+            return f"{self.start:g}" if self.start == self.end else f"{self.start:g}→{self.end:g}"
+        return "per class"
+
+    def extra_repr(self) -> str:
+        """Start, end and lag, for logs."""
+        return f"{self}" + (f", lag={self.lag}" if self.lag else "")
 
 
 class Component(nn.Module):
-    """A function of the model's probability; `formula` is how the docs print it.
+    """A function of the model's probability; the docs print its `formula`.
 
     Attributes:
-        uses_p: False where it does not look at p, which then need not be computed.
+        uses_p: False if it ignores p, so that p need not be computed.
     """
 
     formula: str
@@ -61,7 +159,7 @@ class Logistic(Component):
 
 
 class Posterior(Component):
-    """(1 - a) p / (1 - a p): P(positive | unknown) when a positive is observed with probability a, whichever it is."""
+    """(1 - a) p / (1 - a p): P(positive | unknown) if a positive is observed with probability a."""
 
     def __init__(self, a: RampLike) -> None:
         super().__init__()
@@ -89,14 +187,15 @@ class Step(Component):
         )
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """1 where an entry is taken as positive, else 0."""
+        """1 if an entry is taken as positive, else 0."""
         return (p > self.tau.at(context)).to(p.dtype) if context.epoch >= self.from_epoch else 0.0
 
 
 class TwoThresholds(Component):
     """Hard pseudo-labels with a gap: 1 from `upper` on, 0 up to `lower`, undefined between.
 
-    Between the thresholds it gives 0; `OutsideGap` of the same thresholds is the v that takes those entries out.
+    Between the thresholds it returns 0; use `OutsideGap` with the same thresholds as v to exclude
+    those entries.
     """
 
     def __init__(self, upper: RampLike, lower: RampLike) -> None:
@@ -105,7 +204,7 @@ class TwoThresholds(Component):
         self.formula = f"1 if p ≥ {self.upper}, 0 if p ≤ {self.lower}, else undefined"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """1 where an entry is taken as positive, else 0."""
+        """1 if an entry is taken as positive, else 0."""
         return (p >= self.upper.at(context)).to(p.dtype)
 
 
@@ -118,7 +217,7 @@ class OutsideGap(Component):
         self.formula = f"0 if {self.lower} < p < {self.upper}, else 1"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """1 where the pseudo-label is defined, else 0."""
+        """1 if the pseudo-label is defined, else 0."""
         return ((p >= self.upper.at(context)) | (p <= self.lower.at(context))).to(p.dtype)
 
 
@@ -140,7 +239,7 @@ class Gaussian(Component):
 
 
 class OverOthers(Component):
-    """1 / (C - 1): the unknown labels of an item weigh as much together as its one positive."""
+    """1 / (C - 1): all unknown labels of an item together weigh as much as its one positive."""
 
     formula = "1/(C − 1)"
     uses_p = False
@@ -151,14 +250,15 @@ class OverOthers(Component):
 
 
 class Largest(Component):
-    """Picks the unknown entries of the batch with the largest loss under assume-negative.
+    """Select the unknown entries of the batch with the largest assume-negative loss.
 
-    At epoch t the ceil(B C (t - 1) delta) largest are picked; none in the first epoch. That loss grows with the
-    logit, so logits are ranked. Entries tied with the last one are picked too; known labels never are.
+    At epoch t it selects the ceil(B C (t - 1) delta) largest, so none in the first epoch. The loss
+    grows with the logit, so it ranks logits. Ties with the last entry are selected too; known
+    labels never are.
 
     Args:
-        delta: share of the batch's entries by which the pick grows each epoch.
-        value: what a picked entry gets; the others get 1 - value.
+        delta: share of the batch's entries by which the selection grows each epoch.
+        value: result for a selected entry; the result for the others is 1 - value.
     """
 
     uses_p = False
@@ -167,32 +267,34 @@ class Largest(Component):
         super().__init__()
         if not 0 <= delta <= 1:
             raise ValueError(
-                f"delta is the share of entries by which the pick grows each epoch, not {delta}"
+                f"delta is the share of entries by which the selection grows per epoch, not {delta}"
             )
         self.delta, self.value = delta, value
         share = f"the {delta * 100:g} %·(t − 1) largest p of the batch"
         self.formula = f"{value:g} for {share}, else {1 - value:g}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """`value` on picked entries, 1 - `value` elsewhere."""
-        picked = largest_unknown(context.logits, context.observed, (context.epoch - 1) * self.delta)
+        """`value` on selected entries, 1 - `value` elsewhere."""
+        selected = largest_unknown(
+            context.logits, context.observed, (context.epoch - 1) * self.delta
+        )
         return (
             1 - self.value
-            if picked is None
-            else torch.where(picked, self.value, 1 - self.value).to(p.dtype)
+            if selected is None
+            else torch.where(selected, self.value, 1 - self.value).to(p.dtype)
         )
 
 
 def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:
-    """The unknown entries with the largest logits, and any tied with the last, as a mask; None where none is wanted.
+    """Mask of the unknown entries with the largest logits, ties included; None if share is 0.
 
     Args:
         logits: of the batch.
         observed: of the batch.
-        share: of all entries, known ones too, that is wanted, rounded up to a whole number of them.
+        share: of all entries, known ones included, to select, rounded up to a whole number.
     """
     count = min(math.ceil(round(share * logits.numel(), 9)), logits.numel())
-    if count <= 0:  # below 0 where epochs are counted from 0
+    if count <= 0:  # below 0 if epochs count from 0
         return None
     unknown = observed == 0
     ranked = logits.masked_fill(~unknown, -math.inf)

@@ -1,4 +1,4 @@
-"""Assume-negative and its kin: cross-entropy with the unknown labels taken as negative, softened or weighted."""
+"""Assume negative and its variants: cross-entropy with smoothed or weighted unknown labels."""
 
 from __future__ import annotations
 
@@ -7,18 +7,53 @@ import math
 from torch import Tensor, nn
 
 from spml.losses.components import Constant, OverOthers
-from spml.losses.search import searched
+from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
+from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Absent, Log, Mixed
-from spml.losses.unified import Reduction, UnifiedLoss, assume_negative
 
-AS_PUBLISHED = {
-    "eps": 1e-5
-}  # inside the logs of the published code: all that there is to try in these
+AS_PUBLISHED = {"eps": 1e-5}  # inside the logs of the published code; there is nothing else to try
+RATES = (1e-2, 1e-3, 1e-4, 1e-5)
+COLE = Citation(
+    "Cole et al.",
+    "Multi-Label Learning from Single Positive Labels",
+    "CVPR",
+    2021,
+    repository="https://github.com/elijahcole/single-positive-multi-label",
+    commit="89152d5",
+)
+COLE_CODE = "elijahcole/single-positive-multi-label"
+COLE_TRAINING = published(COLE_CODE, tried={"lr": RATES, "batch_size": (8, 16)}, epochs=10)
+EXPECTED_POSITIVES = tuple(
+    published("Cole et al., CVPR 2021", data, expected_positives=number)
+    for data, number in (("voc", 1.5), ("coco", 2.9), ("nuswide", 1.9), ("cub", 31.4))
+)
 
 
+@method(
+    order=10,
+    table2=1,
+    citation=COLE,
+    presets=[COLE_TRAINING],
+    notes=r"""
+    **Idea.** Assume negative: every unknown label is taken as absent. The baseline for all other
+    methods; it learns to deny labels that nobody tagged.
+
+    **Loss.** $-\log p$ if $s=1$, else $-\log(1-p)$.
+
+    **In the framework.** $\hat k=0$, $v=1$.
+
+    **State and cost.** None.
+
+    **Differences.** Released code (Cole et al.) has ε = 1e-5 in the logs.
+
+    ```
+    spml train digits --method an
+    ```
+    """,
+)
 @searched(AS_PUBLISHED)
 def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Assume negative: binary cross-entropy with every unknown label taken as absent (Cole et al., 2021).
+    """Assume negative: binary cross-entropy, unknown labels taken as absent (Cole et al., 2021).
 
     Args:
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
@@ -27,31 +62,83 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     return assume_negative(Log(eps), Absent(Log(eps)), reduction=reduction)
 
 
+@method(
+    order=20,
+    table2=2,
+    citation=COLE,
+    presets=[
+        COLE_TRAINING,
+        published(COLE_CODE, "voc", "coco", "cub", linear_batch_size=8),
+        published(COLE_CODE, "nuswide", linear_batch_size=16),
+        published(COLE_CODE, smoothing=0.1, linear_lr=1e-4),
+    ],
+    notes=r"""
+    **Idea.** Assume negative with label smoothing: targets are 0.9 and 0.1 instead of 1 and 0. An
+    unknown label is positive with a small probability, so missed positives hurt less.
+
+    **Loss.** With λ the smoothing: $-(1-\lambda)\log p-\lambda\log(1-p)$ if $s=1$,
+    $-\lambda\log p-(1-\lambda)\log(1-p)$ if $s=0$, $-\log(1-p)$ if $s=-1$.
+
+    **In the framework.** $\hat k=\lambda$, $v=1$, and $L_1$ is the smoothed loss.
+
+    **State and cost.** None.
+
+    **Differences.** Released code has ε = 1e-5, and smooths every label; a known negative is not
+    smoothed here. Elsewhere, smoothing of 0.1 means targets of 0.95 and 0.05: that is
+    `smoothing=0.05` here.
+
+    ```
+    spml train digits --method an_ls --set smoothing=0.05
+    ```
+    """,
+)
 @searched({"smoothing": 0.2}, smoothing=(0.02, 0.05, 0.1, 0.2, 0.3))
 def an_ls(
     smoothing: float = 0.1, eps: float | None = None, reduction: Reduction = "mean"
 ) -> UnifiedLoss:
-    """Assume negative with label smoothing: targets 1 - smoothing and smoothing (Cole et al., 2021).
+    """Assume negative with label smoothing: targets 1 - smoothing, smoothing (Cole et al., 2021).
 
     An unknown label is positive with probability `smoothing`; a known negative is not smoothed.
 
     Args:
-        smoothing: how far targets are moved from 1 and 0.
+        smoothing: distance of the targets from 1 and 0.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
         reduction: mean, sum, sum_classes or none.
     """
     if not 0 <= smoothing <= 1:
         raise ValueError(
-            f"smoothing moves targets from 1 and 0, so it lies between them, not at {smoothing}"
+            f"smoothing is the distance of targets from 1 and 0, so from 0 to 1, not {smoothing}"
         )
     present, absent = Log(eps), Absent(Log(eps))
     l1 = Mixed(1 - smoothing, present, absent)
     return UnifiedLoss(Constant(smoothing), Constant(1), l1, present, absent, reduction=reduction)
 
 
+@method(
+    order=30,
+    citation=COLE,
+    presets=[COLE_TRAINING],
+    notes=r"""
+    **Idea.** Weak assume negative: all unknown labels of an item together count as much as its one
+    positive. A wrong "absent" then weighs little against a correct "present".
+
+    **Loss.** $-\log p$ if $s=1$, $-\frac{1}{C-1}\log(1-p)$ if $s=0$, $-\log(1-p)$ if $s=-1$.
+
+    **In the framework.** $\hat k=0$, $v=1/(C-1)$.
+
+    **State and cost.** None.
+
+    **Differences.** Released code has ε = 1e-5 and no known negatives, which are not down-weighted
+    here.
+
+    ```
+    spml train digits --method wan
+    ```
+    """,
+)
 @searched(AS_PUBLISHED)
 def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Weak assume negative: each unknown label counts 1 / (C - 1) (Cole et al., 2021).
+    """Weak assume negative: each unknown label has weight 1 / (C - 1) (Cole et al., 2021).
 
     Args:
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
@@ -60,14 +147,41 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     return assume_negative(Log(eps), Absent(Log(eps)), weight=OverOthers(), reduction=reduction)
 
 
+@method(
+    order=40,
+    citation=COLE,
+    presets=[COLE_TRAINING, *EXPECTED_POSITIVES],
+    notes=r"""
+    **Idea.** Expected positive regularisation: the model learns known labels only, and a penalty
+    keeps the number of predicted positives in a batch close to the expected number. No single
+    unknown label is assumed positive or negative.
+
+    **Loss.** $-\log p$ if $s=1$, nothing if $s=0$, and on the batch
+    $R(p)=\bigl(\frac1B\sum_{b,c}p_{bc}-k\bigr)^2/C^2$, with $k$ the mean number of positives per
+    item.
+
+    **In the framework.** $v=0$, with $R$ as a regulariser.
+
+    **State and cost.** None. $k$ must come from another source; runs record it as side information.
+
+    **Differences.** Released code has ε = 1e-5. The GR Loss paper names EPR as a limit case of its
+    framework, and its code has a loss of that name without $R$: positives alone, which is not this
+    method. $R$ looks at one batch, so it is noisy at batch size 8 and depends on the batch size, as
+    published.
+
+    ```
+    spml train digits --method epr --set expected_positives=1.5
+    ```
+    """,
+)
 @searched(AS_PUBLISHED)
 def epr(
     expected_positives: float = 1.5, eps: float | None = None, reduction: Reduction = "mean"
 ) -> UnifiedLoss:
-    """Expected positive regularisation: learn positives, and keep their expected number right (Cole et al., 2021).
+    """Expected positive regularisation: learn positives and their number (Cole et al., 2021).
 
     Args:
-        expected_positives: mean number of positive labels per item, known from elsewhere.
+        expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
         reduction: mean, sum, sum_classes or none.
     """
@@ -81,7 +195,7 @@ def epr(
 
 
 class ExpectedPositives(nn.Module):
-    """Penalty on the mean number of positives an item is given, for being off the expected number."""
+    """Penalty on the distance of the mean number of predicted positives from the expected one."""
 
     def __init__(self, expected: float) -> None:
         super().__init__()
@@ -99,9 +213,30 @@ class ExpectedPositives(nn.Module):
         return self.formula
 
 
+@method(
+    order=260,
+    presets=[COLE_TRAINING],
+    notes=r"""
+    **Idea.** Cross-entropy on complete labels: an upper bound for training without missing labels.
+    For comparison only.
+
+    **Loss.** $-\log p$ if the label is positive, $-\log(1-p)$ if it is negative.
+
+    **In the framework.** $v=0$; labels that are unknown nevertheless do not count.
+
+    **State and cost.** None. Trains on the complete table, which the data must have; runs record it
+    as side information.
+
+    **Differences.** None known.
+
+    ```
+    spml train digits --method full
+    ```
+    """,
+)
 @searched(AS_PUBLISHED)
 def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Binary cross-entropy on complete labels: the upper bound. Entries whose label is unknown do not count.
+    """Binary cross-entropy on complete labels: the upper bound. Unknown labels do not count.
 
     Args:
         eps: added to probabilities inside the log; None is the exact log.

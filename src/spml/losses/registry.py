@@ -1,10 +1,15 @@
-"""From a method's name to the method. A method's options, defaults and help are those of its signature."""
+"""From a method's name to the method; its signature holds its options, defaults and help.
+
+A method is a function or class marked by `@method` in any module of `spml.losses` or
+`spml.methods`.
+"""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -17,39 +22,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
-from spml.losses.method import Method
-from spml.losses.search import Space
+from spml.losses.framework import Method
+from spml.losses.metadata import SEARCHED, About, Preset, Space
 
-METHODS: dict[str, str] = {
-    "an": "spml.losses.cross_entropy",
-    "an_ls": "spml.losses.cross_entropy",
-    "wan": "spml.losses.cross_entropy",
-    "epr": "spml.losses.cross_entropy",
-    "role": "spml.methods.role",
-    "focal": "spml.losses.focal",
-    "asl": "spml.losses.focal",
-    "hill": "spml.losses.focal",
-    "splc": "spml.losses.focal",
-    "ll_r": "spml.losses.large_loss",
-    "ll_ct": "spml.losses.large_loss",
-    "ll_cp": "spml.methods.ll_cp",
-    "boostlu": "spml.methods.boostlu",
-    "em": "spml.losses.entropy",
-    "em_apl": "spml.methods.em_apl",
-    "en": "spml.methods.en",
-    "mime": "spml.methods.mime",
-    "gce": "spml.losses.robust",
-    "sce": "spml.losses.robust",
-    "taylor_ce": "spml.losses.robust",
-    "gr": "spml.losses.gr",
-    "gr_learnable": "spml.methods.gr_learnable",
-    "crisp": "spml.methods.crisp",
-    "lagc": "spml.methods.lagc",
-    "smile": "spml.methods.smile.method",
-    "full": "spml.losses.cross_entropy",
-}
-
+PACKAGES = ("spml.losses", "spml.methods")
 REQUIRED = inspect.Parameter.empty
+CALL_ARGUMENTS = ("epoch", "epochs", "index", "features", "views")
+DATA_ARGUMENTS = ("items", "classes", "observed")  # come from the training loop, so are no options
+PROTOCOL = ("batch_size", "lr", "epochs", "head_lr")  # training settings taken from gr by default
+GR_TRAINING = "the GR Loss setting for this data: the method's own source states none"
 
 
 @dataclass(frozen=True)
@@ -63,32 +44,39 @@ class Option:
 
 
 def names() -> list[str]:
-    """Every method."""
-    return list(METHODS)
+    """The names of all methods."""
+    return list(_all_methods())
+
+
+def about(name: str) -> About:
+    """What the method declares about itself; empty if it declares nothing."""
+    declared = getattr(factory(name), "about", None)
+    return declared if isinstance(declared, About) else About()
 
 
 def create(name: str, **values: Any) -> Method:
-    """The method of that name, a module to be called as loss(logits, observed, epoch=, epochs=, index=).
+    """Create a method, a module to call as loss(logits, observed, epoch=, epochs=, index=).
 
-    Epochs count from 1. A call that does not say is of the first of one epoch: what moves over training then stands
-    still, so that gr and the like want to be told.
+    Epochs count from 1. Without epoch and epochs, a call is for the first of one epoch, so
+    schedules do not advance: pass both for gr and other methods that change over training.
 
     Args:
-        name: one of names(), or "package.module:function" for one's own: a loss with the signature above
-            (its first parameter is called `logits`), or a function or class that makes one.
-        values: its options; and items, classes and observed (a table with rows(index)) where needs(name) has "items".
+        name: one of names(), or "package.module:function" for your own: a loss with the signature
+            above (its first parameter is called `logits`), or a function or class that returns one.
+        values: options of the method; if needs(name) contains "items", also items, classes and
+            observed (a table with rows(index)).
     """
-    factory = _factory(name)
+    maker = factory(name)
     check_options(name, values)
-    known = {option.name: option for option in options(name)}
     missing = [
         option.name
-        for option in known.values()
+        for option in options(name)
         if option.default is REQUIRED and option.name not in values
     ]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")
-    method = CallableLoss(factory, values) if _is_loss(factory) else factory(**values)
+
+    method = CallableLoss(maker, values) if _is_loss(maker) else maker(**values)
     if not callable(method):
         raise ValueError(f"{name} makes a {type(method).__name__}, not a loss")
     if isinstance(method, Method) and not isinstance(method, CallableLoss):
@@ -99,93 +87,159 @@ def create(name: str, **values: Any) -> Method:
 
 
 def check_options(name: str, values: Mapping[str, Any]) -> None:
-    """Refuse what is not an option of the method, or not of its kind."""
+    """Raise ValueError if a value is for no option of the method, or has the wrong type."""
     known = {option.name: option for option in options(name)}
-    for given in values:
-        if given not in known and not (given in GIVEN and "items" in needs(name)):
-            raise ValueError(
-                f"{name} has no option {given!r}{_near(given, known)} It has: {', '.join(known) or 'none'}"
-            )
-    for given, value in values.items():
-        if given in known:
-            _check_type(known[given], value)
+    for key in values:
+        if key not in known and not (key in DATA_ARGUMENTS and "items" in needs(name)):
+            listed = ", ".join(known) or "none"
+            raise ValueError(f"{name} has no option {key!r}{_near(key, known)} It has: {listed}")
+    for key, value in values.items():
+        if key in known:
+            _check_type(known[key], value)
 
 
 def needs(name: str) -> frozenset[str]:
-    """What the method wants besides logits and labels: of items, index, features, views, pass."""
-    return frozenset(getattr(_factory(name), "needs", frozenset()))
+    """Inputs besides logits and labels: any of items, index, features, views, pass."""
+    return frozenset(getattr(factory(name), "needs", frozenset()))
 
 
 def head(name: str, pictures: bool = True) -> str | None:
-    """The classifier's head that the method is meant for, where it is not the linear one."""
-    return getattr(_factory(name), "head" if pictures else "vector_head", None)
+    """The classifier head that the method is meant for; None for the linear head."""
+    return getattr(factory(name), "head" if pictures else "vector_head", None)
 
 
 def space(name: str) -> Space:
-    """What may be searched over in the method; empty where it declares nothing."""
-    found = getattr(_factory(name), "space", None)
-    return found if isinstance(found, Space) else Space()
+    """What a search may vary in the method; empty if it declares nothing."""
+    declared = getattr(factory(name), "space", None)
+    return declared if isinstance(declared, Space) else Space()
 
 
 def memory(name: str, items: int, classes: int, **values: Any) -> int:
     """Bytes that the method keeps for a training split of that size, with these options."""
     check_options(name, values)
-    told = getattr(_factory(name), "memory", None)
-    return 0 if told is None else int(told(items, classes, **values))
+    estimate = getattr(factory(name), "memory", None)
+    return 0 if estimate is None else int(estimate(items, classes, **values))
+
+
+def preset(name: str, dataset: str) -> Preset:
+    """Published options and training settings of a method on a data set.
+
+    Options that no source sets for the data set keep their default. The eps that published code
+    adds inside logs is not included: it replaces the exact log, which is the default here. Training
+    settings that no source sets are those of gr.
+    """
+    known = {option.name for option in options(name)}  # raises for an unknown method
+    gr, own = about("gr").presets, about(name).presets
+    if not any(dataset in entry.data for entry in (*gr, *own)):
+        declared = _data_names()
+        if dataset not in declared:
+            raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
+
+    values: dict[str, tuple[Any, str]] = {}
+    for entry in gr:
+        if dataset in entry.data:
+            protocol = {key: value for key, value in entry.values.items() if key in PROTOCOL}
+            values |= {key: (value, GR_TRAINING) for key, value in protocol.items()}
+    for entry in own:
+        if entry.covers(dataset):
+            values |= {key: (value, entry.source) for key, value in entry.values.items()}
+            values |= {SEARCHED + key: (tried, entry.source) for key, tried in entry.tried.items()}
+
+    result = Preset(sources={key: source for key, (_, source) in values.items()})
+    for key, (value, _) in values.items():
+        if key.startswith(SEARCHED):
+            result.search[key.removeprefix(SEARCHED)] = value
+        else:
+            (result.options if key in known else result.training)[key] = value
+    return result
 
 
 @lru_cache(maxsize=256)
 def code(name: str) -> str | None:
-    """SHA-256 of the file that a method of one's own stands in, as this process knows it; None for those of spml."""
-    if name in METHODS:
+    """SHA-256 of the file of a user's own method, as loaded here; None for methods of spml."""
+    factory(name)
+    module, colon, _ = name.partition(":")
+    if not colon:
         return None
-    _factory(name)
-    file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
+    file = getattr(sys.modules[module], "__file__", None)
     return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
-
-
-def as_python(value: Any) -> Any:
-    """Numbers of numpy's, alone or in pairs and lists, as Python's own; all else as it is."""
-    if type(value) in (tuple, list):
-        return type(value)(map(as_python, value))
-    return (
-        value.item()
-        if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
-        else value
-    )
 
 
 def options(name: str) -> list[Option]:
     """The method's hyper-parameters with defaults and help, in the order of its signature."""
-    factory = _factory(name)
-    help_of = _argument_help(inspect.getdoc(factory) or "")
-    parameters = list(inspect.signature(factory).parameters.values())
-    if _is_loss(factory):
+    maker = factory(name)
+    help_of = _argument_help(inspect.getdoc(maker) or "")
+    parameters = list(inspect.signature(maker).parameters.values())
+    if _is_loss(maker):
         parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
     fixed = [
         p
         for p in parameters
-        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in GIVEN
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in DATA_ARGUMENTS
     ]
-    types = _types(factory)
+    types = _types(maker)
     return [Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name)) for p in fixed]
 
 
 def summary(name: str) -> str:
-    """One line that says what the method is."""
-    return (inspect.getdoc(_factory(name)) or "").partition("\n")[0]
+    """One line that describes the method."""
+    return (inspect.getdoc(factory(name)) or "").partition("\n")[0]
 
 
-CALL_ARGUMENTS = ("epoch", "epochs", "index", "features", "views")
-GIVEN = (
-    "items",
-    "classes",
-    "observed",
-)  # what a loop tells a method of its data, as opposed to options
+def factory(name: str) -> Callable[..., Any]:
+    """The function or class behind a name."""
+    for package in PACKAGES:  # in turn, so that a loss does not load the other methods
+        if name in _methods_of(package):
+            return _methods_of(package)[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        listed = f"There are: {', '.join(names())}, and package.module:function"
+        raise ValueError(f"no method {name!r}{_near(name, names())} {listed}")
+    try:
+        maker = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"method {name!r} cannot be loaded: {error}") from error
+    if not callable(maker):
+        raise ValueError(f"method {name!r} is not a function or class")
+    return maker  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _all_methods() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for package in PACKAGES:
+        found |= _methods_of(package)
+
+    def place(name: str) -> tuple[bool, int, str]:
+        order = about(name).order
+        return order is None, order or 0, name
+
+    return {name: found[name] for name in sorted(found, key=place)}
+
+
+@lru_cache(maxsize=2)
+def _methods_of(package: str) -> dict[str, Callable[..., Any]]:
+    """Import every module of a package and collect the methods that stand in it."""
+    root = import_module(package)
+    found: dict[str, Callable[..., Any]] = {}
+    for entry in pkgutil.walk_packages(root.__path__, f"{package}."):
+        module = import_module(entry.name)
+        for value in vars(module).values():
+            # A module may import another one's methods, and a class inherit from one.
+            own = getattr(value, "__module__", None) == module.__name__
+            if own and isinstance(getattr(value, "__dict__", {}).get("about"), About):
+                found[value.__name__] = value
+    return found
+
+
+def _data_names() -> list[str]:
+    """The data sets that some method declares values for, those of gr first."""
+    entries = [entry for name in ("gr", *names()) for entry in about(name).presets]
+    return list(dict.fromkeys(data for entry in entries for data in entry.data))
 
 
 class CallableLoss(Method):
-    """A plain function or module as a method; it is given those of the call's arguments that it names."""
+    """A plain function or module as a method; it receives the call arguments that it names."""
 
     def __init__(self, function: Callable[..., Tensor], values: dict[str, Any]) -> None:
         super().__init__()
@@ -193,73 +247,63 @@ class CallableLoss(Method):
         called = function.forward if isinstance(function, nn.Module) else function
         parameters = inspect.signature(called).parameters.values()
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        self.takes = (
-            CALL_ARGUMENTS
-            if takes_any
-            else tuple(p.name for p in parameters if p.name in CALL_ARGUMENTS)
-        )
+        named = tuple(p.name for p in parameters if p.name in CALL_ARGUMENTS)
+        self.takes = CALL_ARGUMENTS if takes_any else named
 
     def forward(self, logits: Tensor, observed: Tensor, **arguments: Any) -> Tensor:
         """Loss of a batch."""
-        taken = {name: arguments[name] for name in self.takes if name in arguments}
-        return self.function(logits, observed, **self.values, **taken)
+        passed = {name: arguments[name] for name in self.takes if name in arguments}
+        return self.function(logits, observed, **self.values, **passed)
 
 
-def _factory(name: str) -> Callable[..., Any]:
-    if name in METHODS:
-        return getattr(import_module(METHODS[name]), name)  # type: ignore[no-any-return]
-    module, colon, function = name.partition(":")
-    if not colon:
-        there = f"There are: {', '.join(METHODS)}, and package.module:function"
-        raise ValueError(f"no method {name!r}{_near(name, METHODS)} {there}")
+def as_python(value: Any) -> Any:
+    """Convert numpy numbers, alone or in tuples and lists, to Python's; keep other values."""
+    if type(value) in (tuple, list):
+        return type(value)(map(as_python, value))
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()
+    return value
+
+
+def _types(maker: Callable[..., Any]) -> dict[str, Any]:
     try:
-        found = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"method {name!r} cannot be loaded: {error}") from error
-    if not callable(found):
-        raise ValueError(f"method {name!r} is not a function or class")
-    return found  # type: ignore[no-any-return]
-
-
-def _types(factory: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
-    except (NameError, TypeError):  # annotations of one's own that do not resolve say nothing
+        return get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    except (NameError, TypeError):  # annotations of your own that do not resolve
         return {}
 
 
+PLAIN_TYPES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    type(None): "none",
+}
+
+
 def _check_type(option: Option, value: Any) -> None:
-    """Refuse a value that the option's annotation does not admit."""
+    """Raise ValueError if the option's annotation does not admit the value."""
     value = as_python(value)
-    alternatives = (
-        get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)
-    )
+    union = get_origin(option.type) in (Union, UnionType)
     wanted = []
-    for kind in alternatives:
-        if kind in (None, Any) or (
-            kind not in (bool, int, float, str, type(None)) and get_origin(kind) is not Literal
-        ):
-            return  # not annotated, or something only the method itself can judge
+    for kind in get_args(option.type) if union else (option.type,):
         if get_origin(kind) is Literal:
             if value in get_args(kind):
                 return
             wanted += [str(choice) for choice in get_args(kind)]
+        elif kind not in PLAIN_TYPES:
+            return  # no annotation, or one that only the method itself can check
         elif isinstance(value, bool) == (kind is bool) and isinstance(
             value, (int, float) if kind is float else kind
         ):
-            if value == value:  # nan is not
+            if value == value:  # false for nan
                 return
             wanted.append("a number")
         else:
-            wanted.append(
-                {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(
-                    kind, "none"
-                )
-            )
+            wanted.append(PLAIN_TYPES[kind])
     few = list(dict.fromkeys(wanted))
-    raise ValueError(
-        f"{option.name} is {few[0] if len(few) == 1 else 'one of ' + ', '.join(few)}, not {value!r}"
-    )
+    expected = few[0] if len(few) == 1 else "one of " + ", ".join(few)
+    raise ValueError(f"{option.name} is {expected}, not {value!r}")
 
 
 def _near(word: str, known: Iterable[str]) -> str:
@@ -267,16 +311,15 @@ def _near(word: str, known: Iterable[str]) -> str:
     return f"; {match[0]!r}?" if match else "."
 
 
-def _is_loss(factory: Callable[..., Any]) -> bool:
-    """Whether it is the loss itself, rather than what makes one."""
-    return (
-        not inspect.isclass(factory)
-        and next(iter(inspect.signature(factory).parameters), None) == "logits"
-    )
+def _is_loss(maker: Callable[..., Any]) -> bool:
+    """Whether the function is the loss itself, rather than a function or class that returns one."""
+    if inspect.isclass(maker):
+        return False
+    return next(iter(inspect.signature(maker).parameters), None) == "logits"
 
 
 def _argument_help(doc: str) -> dict[str, str]:
-    """Name to text of the docstring's Args section."""
+    """Argument names and texts of the docstring's Args section."""
     section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", doc, re.MULTILINE)
     pairs = re.findall(
         r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.MULTILINE

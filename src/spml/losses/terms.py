@@ -1,7 +1,8 @@
 """Surrogate losses of one label, as functions of its logit: the L1, L2 and L3 of the framework.
 
-Each is written for "label present", in log space, so that value and gradient stay finite for logits of any size.
-`Absent(term)` is the same loss for "label absent": 1 - p is the sigmoid of the negated logit.
+Each is written for "label present", in log space, so that value and gradient are finite at any
+logit. `Absent(term)` is the same loss for "label absent": 1 - p is the sigmoid of the negated
+logit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spml.losses.context import Context, Ramp, RampLike
+from spml.losses.components import Context, Ramp, RampLike
 
 
 class Term(nn.Module):
@@ -26,7 +27,7 @@ class Term(nn.Module):
         return loss
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it: p is the probability that the label is as the term says, rest that it is not."""
+        """Text for the docs: p is the probability of the label, rest that of its absence."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -35,7 +36,7 @@ class Term(nn.Module):
 
 
 class Log(Term):
-    """-log p, or with `eps` the published -log(p + eps), whose gradient fades for hopeless logits."""
+    """-log p, or with `eps` the published -log(p + eps), whose gradient vanishes at low logits."""
 
     def __init__(self, eps: float | None = None) -> None:
         super().__init__()
@@ -50,11 +51,11 @@ class Log(Term):
         return -F.logsigmoid(logits) if not self.eps else -torch.log(logits.sigmoid() + self.eps)
 
     def absent(self, logits: Tensor, context: Context) -> Tensor:
-        """The same loss for "label absent", without negating twice."""
+        """The same loss for "label absent", without a double negation."""
         return F.softplus(logits) if not self.eps else super().absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return f"−log {p}" if not self.eps else f"−log({p} + {self.eps:g})"
 
 
@@ -62,7 +63,7 @@ class GCE(Term):
     """(1 - p^q) / q: cross-entropy as q goes to 0, mean absolute error at q = 1.
 
     Args:
-        q: robustness; may move over training and differ between classes.
+        q: robustness; may change over training and differ between classes.
         eps: for q = 0, the log with this constant added to p.
     """
 
@@ -90,20 +91,20 @@ class GCE(Term):
         )
 
     def absent(self, logits: Tensor, context: Context) -> Tensor:
-        """The same loss for "label absent", without negating twice."""
+        """The same loss for "label absent", without a double negation."""
         if self.q.constant == 0:
             return self.log.absent(logits, context)
         return logits.sigmoid() if self.q.constant == 1 else super().absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         if self.q.constant == 0:
             return self.log.formula(p, rest)
         return rest if self.q.constant == 1 else f"(1 − {p}^q)/q, q = {self.q}"
 
 
 class Focal(Term):
-    """-(1 - p)^gamma log p on a logit lowered by a margin; the weight carries gradient unless detached."""
+    """-(1 - p)^gamma log p of the logit minus a margin; `detach` stops the weight's gradient."""
 
     def __init__(self, gamma: float = 2.0, margin: float = 0.0, detach: bool = False) -> None:
         super().__init__()
@@ -118,7 +119,7 @@ class Focal(Term):
         return (weight.detach() if self.detach else weight) * F.softplus(-lowered)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         if self.margin:
             p, rest = f"σ(z − {self.margin:g})", f"σ({self.margin:g} − z)"
         power = "" if self.gamma == 1 else f"^{self.gamma:g}"
@@ -141,18 +142,18 @@ class AsymmetricNegative(Term):
         if self.clip == 0:
             weight = torch.exp(self.gamma * F.logsigmoid(logits))
             return (weight.detach() if self.detach else weight) * F.softplus(logits)
-        most = 1 - torch.finfo(logits.dtype).eps  # a small clip is lost in rounding where p is 1
+        most = 1 - torch.finfo(logits.dtype).eps  # if p is 1, rounding may lose a small clip
         shifted = (logits.sigmoid() - self.clip).clamp(0, most)
         weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, 0.0)
         return -(weight.detach() if self.detach else weight) * torch.log1p(-shifted)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return f"−m^{self.gamma:g} log(1 − m), m = max({p} − {self.clip:g}, 0)"
 
 
 class Hill(Term):
-    """(lam - p) p^2: a loss of an absent label that lets go of entries with p near 1, likely missed positives."""
+    """(lam - p) p^2: a loss of an absent label that ignores likely missed positives, p near 1."""
 
     def __init__(self, lam: float = 1.5) -> None:
         super().__init__()
@@ -164,12 +165,12 @@ class Hill(Term):
         return (self.lam - p) * p * p
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return f"({self.lam:g} − {p}) {p}²"
 
 
 class NegativeEntropy(Term):
-    """p log p + (1 - p) log(1 - p): least where the model is undecided, so it says "do not decide"."""
+    """p log p + (1 - p) log(1 - p): smallest at p = 0.5, so it rewards uncertainty."""
 
     def __init__(self, eps: float | None = None) -> None:
         super().__init__()
@@ -178,7 +179,9 @@ class NegativeEntropy(Term):
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; never positive."""
         if not self.log.eps:
-            z = -logits.abs()  # it is even in the logit, and on this side nothing cancels
+            z = (
+                -logits.abs()
+            )  # the loss is even in the logit, and negative logits avoid cancellation
             return z * z.sigmoid() - F.softplus(z)
         entropy: Tensor = logits.sigmoid() * self.log(logits, context) + (
             -logits
@@ -186,12 +189,12 @@ class NegativeEntropy(Term):
         return -entropy
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return f"{p} log {p} + {rest} log {rest}"
 
 
 class Symmetric(Term):
-    """alpha (-log p) + beta (-A) (1 - p): cross-entropy plus its reverse, A standing for log 0."""
+    """alpha (-log p) + beta (-A) (1 - p): cross-entropy plus its reverse, with A for log 0."""
 
     def __init__(self, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0) -> None:
         super().__init__()
@@ -202,7 +205,7 @@ class Symmetric(Term):
         return self.alpha * F.softplus(-logits) - self.beta * self.A * torch.sigmoid(-logits)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return f"{self.alpha:g} (−log {p}) + {-self.A * self.beta:g} {rest}"
 
 
@@ -224,7 +227,7 @@ class Taylor(Term):
         return total
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return " + ".join(f"{rest}^{i}/{i}" if i > 1 else rest for i in range(1, self.order + 1))
 
 
@@ -243,7 +246,7 @@ class Mixed(Term):
         return mixed
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         first, second = self.first.formula(p, rest), self.second.formula(p, rest)
         return f"{self.share:g} ({first}) + {1 - self.share:g} ({second})"
 
@@ -260,5 +263,5 @@ class Absent(Term):
         return self.term.absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """How the docs print it."""
+        """Text for the docs."""
         return self.term.formula(rest, p)

@@ -1,1 +1,1 @@
-"""Methods that need more than a batch: labels kept for every item, and passes over the training split."""
+"""Methods that need more than a batch: stored labels, and passes over the training split."""

@@ -1,4 +1,4 @@
-"""CRISP: the share of positives of each class is estimated in every epoch, and predictions are held to it."""
+"""CRISP: estimate the share of positives of each class and match predictions to it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,95 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.losses.cross_entropy import an
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
-from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import label_parts
-from spml.methods.priors import estimate_priors
+from spml.losses.cross_entropy import RATES, an
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import Citation, method, published, searched
+from spml.methods.parts.labels import label_parts
+from spml.methods.parts.priors import estimate_priors
 
 
+@method(
+    order=230,
+    citation=Citation(
+        "Liu et al.",
+        "Can Class-Priors Help Single-Positive Multi-Label Learning?",
+        "arXiv",
+        2023,
+        link="https://arxiv.org/abs/2309.13886",
+    ),
+    presets=[
+        published(
+            "Liu et al., CRISP; its training settings come from a search: the protocol's are used",
+            tried={"lr": RATES, "weight_decay": RATES, "batch_size": (8, 16)},
+            delta=0.01,
+            tau=0.01,
+            epochs=10,
+        )
+    ],
+    notes=r"""
+    **Idea.** The share of positives in each class is estimated in every epoch, from scores and
+    observed positives alone. Then the model learns known positives, and a penalty keeps the mean
+    prediction of each class at its share.
+
+    **Loss.** First `warmup` epochs of `an`; then for each class, with the estimated share $\pi$ and
+    $n$ observed positives,
+
+    $$\frac{2\pi}{n}\sum_{s_i=1}(1-p_i)+\Bigl\lvert\frac1N\sum_i p_i-\pi\Bigr\rvert.$$
+
+    $\pi$ is $\hat q(x)/\hat q_p(x)$, the share of all items scored $x$ or higher over that of
+    observed positives, at the threshold $x$ that minimises this plus a bound on its error. The
+    estimator alone is `spml.methods.parts.priors.estimate_priors`.
+
+    **In the framework.** It does not fit: the second term depends on all items of a class.
+
+    **State and cost.** Three numbers for each class; during a pass a score (4 bytes) for each item
+    and class. A pass over the training split after each epoch from `warmup` to the last but one,
+    and a sort of each class's scores.
+
+    **Differences.** No released code was found. The paper trains with a modified form (its Eq. 8,
+    with a weight and logits in place of probabilities) that could not be read; this is its Eq. 7.
+    In a batch the distance in the second term is biased, so a running mean (`momentum`) replaces
+    it, and each pass resets it to the exact mean. Thresholds above the highest observed positive
+    are ignored, classes without observed positives have no such term, and π is at most 1. The
+    estimate assumes that every positive of a class is equally likely to be the observed one;
+    drawing one of an item's positives violates that slightly.
+
+    ```
+    spml train digits --method crisp --set warmup=5
+    ```
+    """,
+)
 @searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
 class crisp(Method):  # noqa: N801  (methods are called by their names)
-    """Class-prior guided learning: positives are learned, the mean prediction is held to the prior (Liu et al., 2024).
+    """Class-prior guided learning: match the mean prediction to the prior (Liu et al., 2024).
 
-    After assume-negative epochs, with the prior pi and n_p observed positives of N items, the risk of a class is
+    After a warm-up with assume-negative, the risk of a class with prior pi and n_p observed
+    positives of N items is
 
         2 pi / n_p  sum over observed positives of (1 - p)  +  |mean of p over all items - pi|,
 
-    the paper's Eq. 7. It trains with a modified Eq. 8, whose formula could not be read and is not here. In a batch
-    an observed positive counts 2 pi N / n_p, so that the mean over items estimates the first term without bias. The
-    mean of p in the second is a running one: that of the batch alone is too rough, and its distance from pi biased.
-    It decides which way to go; the slope is that of the batch's mean. A known negative costs p, and is not moved
-    by the second term; in a class without observed positives nothing else counts.
+    the paper's Eq. 7. The authors train with a modified Eq. 8, whose formula could not be read and
+    is not implemented. In a batch an observed positive has weight 2 pi N / n_p, so the mean over
+    items is an unbiased estimate of the first term. The second term uses a running mean of p: the
+    batch's own mean is too noisy, and its distance from pi is biased. The running mean sets the
+    sign and the batch mean the gradient. A known negative has loss p and no gradient from the
+    second term; in a class without observed positives only known negatives count.
 
     Args:
-        warmup: assume-negative epochs before; at least 1 unless priors are given. The scores of a model that has
-            hardly learned make priors far too large, and the risk then holds it to them.
-        positive_weight: of the observed positives; 2 in Eq. 7.
-        prior_weight: of the mean's distance from the prior; 1 in Eq. 7.
-        momentum: share of the running mean that stays in each step; near 1 it lags behind the model, which then
-            swings about the prior. Each pass sets the mean to that over all items.
-        delta: of the estimate of priors: probability with which its bound may fail.
-        tau: of the estimate of priors: slack of its bound.
-        priors: share of positives of each class, where it is known and need not be estimated; nan leaves a class out.
+        warmup: epochs of assume-negative at the start; at least 1 unless priors are given. Scores
+            of a barely trained model give priors that are far too large.
+        positive_weight: weight of the observed positives; 2 in Eq. 7.
+        prior_weight: weight of the mean's distance from the prior; 1 in Eq. 7.
+        momentum: weight of the old value in the running mean; near 1 it lags behind the model,
+            which then oscillates around the prior. Each pass resets the mean to that over all
+            items.
+        delta: probability that the bound of the prior estimate fails.
+        tau: slack of the bound of the prior estimate.
+        priors: share of positives of each class, if it is known; nan excludes a class.
         reduction: mean, sum, sum_classes (the risk above) or none.
-        items: of the training split.
-        classes: number of them.
-        observed: labels of the training split, with rows(index), or an array.
+        items: number of items of the training split.
+        classes: number of classes.
+        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "pass"})
@@ -70,10 +123,12 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
                 "crisp needs items, classes and observed: it estimates how frequent each class is"
             )
         if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is the share of a mean that stays, below 1, not {momentum}")
-        self.given = priors is not None
-        if warmup < (0 if self.given else 1):
-            raise ValueError(f"warmup must be at least 1 where priors are estimated, not {warmup}")
+            raise ValueError(
+                f"momentum is the weight of the old mean, from 0 to below 1, not {momentum}"
+            )
+        self.fixed_priors = priors is not None
+        if warmup < (0 if self.fixed_priors else 1):
+            raise ValueError(f"warmup must be at least 1 if priors are estimated, not {warmup}")
         self.warmup, self.momentum, self.reduction = warmup, momentum, reduction
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
@@ -85,15 +140,16 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
             "per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False
         )
         self.register_buffer(
-            "priors", _checked(priors, classes) if self.given else torch.full((classes,), torch.nan)
+            "priors",
+            _checked(priors, classes) if self.fixed_priors else torch.full((classes,), torch.nan),
         )
         self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
         self.scores = torch.empty(0)
-        self._looked_at, self._any = (0, -1), False
+        self._checked_at, self._any = (0, -1), False
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """Three numbers for each class, and in a pass the score of every label; given priors need no pass."""
+        """Three numbers for each class, and during a pass a score for every label."""
         scores = 4 * items * classes if options.get("priors") is None else 0
         return 12 * classes + scores
 
@@ -108,7 +164,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         features: Tensor | None = None,
         views: Tensor | None = None,
     ) -> Tensor:
-        """Loss of a batch; assume-negative until there are priors."""
+        """Loss of a batch; assume-negative while there are no priors."""
         logits = prepared(logits, observed)
         if epoch <= self.warmup or not self._estimated():
             loss: Tensor = self.assume_negative(logits, observed, epoch=epoch, epochs=epochs)
@@ -123,14 +179,14 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         return reduce(entries + self.prior_weight * distance, self.reduction)
 
     def _estimated(self) -> bool:
-        """Whether there are priors; the device is asked once after they have changed, not in every step."""
+        """Whether there are priors; reads the device only after they changed, not in every step."""
         now = id(self.priors), self.priors._version
-        if now != self._looked_at:
-            self._looked_at, self._any = now, not bool(self.priors.isnan().all())
+        if now != self._checked_at:
+            self._checked_at, self._any = now, not bool(self.priors.isnan().all())
         return self._any
 
     def _mean(self, batch: Tensor) -> Tensor:
-        """The running mean with this batch in it, whose slope is that of the batch's mean."""
+        """Update the running mean with this batch; the gradient is that of the batch's mean."""
         now = batch.detach()
         past = torch.where(self.running.isnan(), now, self.running.to(now.dtype))
         mean = torch.lerp(now, past, self.momentum)
@@ -139,17 +195,17 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         return mean + (batch - now)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the end of the warm-up on, but not after the last epoch, nor where priors are given."""
-        return not self.given and self.warmup <= epoch < epochs
+        """From the end of the warm-up to the last but one epoch, unless priors are given."""
+        return not self.fixed_priors and self.warmup <= epoch < epochs
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        """Keep them until the pass is over."""
+        """Keep the scores until the end of the pass."""
         if self.scores.numel() == 0:
             self.scores = torch.empty(self.items, logits.shape[1], dtype=torch.float32)
         self.scores[index.cpu()] = logits.float().cpu()
 
     def end_epoch(self, epoch: int, epochs: int) -> None:
-        """Estimate the priors, and set the running mean to that of all items."""
+        """Estimate the priors and set the running mean to the mean over all items."""
         if not self.wants_pass(epoch, epochs):
             return
         parts = label_parts(self.observed, self.items, len(self.priors))
@@ -160,13 +216,13 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
 
 
 def _checked(priors: Any, classes: int) -> Tensor:
-    told = f"priors are {classes} shares above 0 and up to 1, not {priors}"
+    message = f"priors are {classes} shares above 0 and up to 1, not {priors}"
     try:
         values = torch.as_tensor(priors, dtype=torch.float32)
     except (TypeError, ValueError) as error:
-        raise ValueError(told) from error
+        raise ValueError(message) from error
     if values.shape != (classes,) or not bool(
         ((values > 0) & (values <= 1) | values.isnan()).all()
     ):
-        raise ValueError(told)
+        raise ValueError(message)
     return values.clone()

@@ -1,4 +1,4 @@
-"""EM with asymmetric pseudo-labels: the surest negatives are told so, softly; the rest stays undecided."""
+"""EM with asymmetric pseudo-labels: the labels with the lowest scores become soft negatives."""
 
 from __future__ import annotations
 
@@ -7,39 +7,83 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.losses.context import Context
-from spml.losses.method import Method, prepared
+from spml.losses.components import Context
+from spml.losses.entropy import EM_TRAINING, ZHOU, ZHOU_CODE
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import method, published, searched
 from spml.losses.registry import create, options
-from spml.losses.search import searched
 from spml.losses.terms import Log
-from spml.losses.unified import Reduction, reduce
-from spml.methods.labels import check_fit, label_parts, rows_of
+from spml.methods.parts.labels import check_fit, label_parts, rows_of
 
-NONE = -1.0  # of a label that has no pseudo-label
+NONE = -1.0  # target of a label without pseudo-label
 
 
+@method(
+    order=150,
+    table2=11,
+    citation=ZHOU,
+    presets=[
+        # without em's patience_drop, which may end training before the first pseudo-labels
+        *EM_TRAINING,
+        published(ZHOU_CODE, "voc", beta=0.02, warmup=5),
+        published(ZHOU_CODE, "coco", beta=0.9, warmup=5),
+        published(ZHOU_CODE, "nuswide", beta=0.2, warmup=4),
+        published(ZHOU_CODE, "cub", beta=0.4, warmup=3),
+        published(ZHOU_CODE, theta=0.9),
+    ],
+    notes=r"""
+    **Idea.** EM with asymmetric pseudo-labels: after a warm-up, the unknown labels with the lowest
+    scores become soft negatives, with their score at that time as the target. The others are
+    treated as in `em`.
+
+    **Loss.** As `em` (or any `base`) without a pseudo-label; with the stored target $q$,
+    $-\beta [q\log p+(1-q)\log(1-p)]$. After each epoch $t\ge w$, in each class with $U_c$ unknown
+    labels, the $\lfloor\theta U_c/(T-w)\rfloor$ lowest scores among the labels without a
+    pseudo-label get one.
+
+    **In the framework.** It does not fit: targets are stored for each item and depend on the scores
+    of a whole class.
+
+    **State and cost.** 9 bytes per item and class: a target, a flag for unknown labels, and during
+    a pass its score. A pass over the training split after each epoch from `warmup` to the last but
+    one.
+
+    **Differences.** The released code scores randomly mirrored pictures; here pictures are not
+    mirrored. It makes a last pass that nothing uses, does nothing if the data fit into one batch,
+    and leaves a label whose score is exactly 0 unknown. It stops at the first epoch without
+    improvement, which may be before the first pseudo-labels; the preset omits that. The GR Loss
+    paper describes the target as the current $p$ and the lowest θ % as taken in every epoch.
+
+    ```
+    spml train digits --method em_apl
+    spml train digits --method em_apl --set base=gr
+    ```
+    """,
+)
 @searched(
     {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)
 )
 class em_apl(Method):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
 
-    After each epoch from `warmup` on, the unknown labels of each class with the lowest scores become negatives whose
-    soft target is that score; the number of epochs left shares them out evenly. Unlike the published code the scores
-    are taken without mirrored pictures.
+    After each epoch from `warmup` on, the unknown labels of each class with the lowest scores
+    become negatives with their score as the soft target, in equal numbers per epoch. Unlike the
+    published code, scoring does not mirror pictures.
 
     Args:
-        alpha: weight of the entropy, where the base is em.
+        alpha: weight of the entropy, if the base is em.
         beta: weight of the pseudo-labels.
-        theta: share of each class's unknown labels that has a pseudo-label in the end.
-        warmup: the first epoch, from 1, after which pseudo-labels are given.
-        base: loss of the labels without pseudo-label: em, or any other method that needs a batch alone.
+        theta: share of each class's unknown labels that have a pseudo-label at the end.
+        warmup: first epoch, from 1, that is followed by pseudo-labelling.
+        base: loss of the labels without pseudo-label: em, or another method that needs only a
+            batch.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
         reduction: mean, sum, sum_classes or none.
-        table: labels to begin with (items, classes): a negative value -q is a pseudo-label with soft target q.
-        items: of the training split.
-        classes: number of them.
-        observed: labels of the training split; each epoch's own come with the batches.
+        table: initial labels (items, classes): a negative value -q is a pseudo-label with soft
+            target q.
+        items: number of items of the training split.
+        classes: number of classes.
+        observed: labels of the training split; the batches bring those of each epoch.
     """
 
     needs = frozenset({"items", "index", "pass"})
@@ -68,11 +112,11 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
         self.beta, self.theta, self.warmup, self.reduction = beta, theta, warmup, reduction
         self.log = Log(eps)
-        taken = {option.name for option in options(base)}
-        given = (
-            {"alpha": alpha, "eps": eps} if base == "em" else {"eps": eps} if "eps" in taken else {}
-        )
-        self.base = create(base, **given, reduction="none")
+        names = {option.name for option in options(base)}
+        passed: dict[str, Any] = {"eps": eps} if "eps" in names else {}
+        if base == "em":
+            passed["alpha"] = alpha
+        self.base = create(base, **passed, reduction="none")
         if table is not None:
             values = torch.as_tensor(table, dtype=torch.float64)
             check_fit("table", values.shape, items, classes)
@@ -80,7 +124,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             unknown = values <= 0
         elif items is None or classes is None or observed is None:
             raise ValueError(
-                "em_apl needs items, classes and observed: it keeps a pseudo-label for every label"
+                "em_apl needs items, classes and observed: it stores a pseudo-label for every label"
             )
         else:
             targets = torch.full((items, classes), NONE)
@@ -93,8 +137,8 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """For every label its soft target, whether it is unknown, and in a pass its score."""
-        target = 4 if options.get("table") is None else 8  # float32, or float64 as what is given
+        """A soft target and a flag for every label, and during a pass its score."""
+        target = 4 if options.get("table") is None else 8  # float32, or float64 like the table
         return (target + 1 + 4) * items * classes
 
     def forward(
@@ -120,29 +164,25 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         return reduce(entries, self.reduction)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the warm-up on, but not after the last epoch, whose pseudo-labels nothing would use."""
+        """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""
         return self.warmup <= epoch < epochs
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        """Keep them until the pass is over."""
+        """Keep the scores until the end of the pass."""
         if self.scores.shape != self.targets.shape:
             self.scores = torch.empty_like(self.targets, dtype=torch.float32)
         self.scores[index] = logits.sigmoid().float()
 
     def end_epoch(self, epoch: int, epochs: int) -> None:
-        """Give each class's lowest open scores a pseudo-label."""
+        """Assign pseudo-labels to the lowest scores of each class that have none."""
         if not self.wants_pass(epoch, epochs):
             return
         open_labels = self.unknown & (self.targets < 0)
         share = self.theta * self.unknown.sum(dim=0).cpu().double()
-        left = (
-            share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()
-        )  # of carried over ones, or a table's
-        wanted = (
-            torch.minimum((share / (epochs - self.warmup)).floor(), left)
-            .long()
-            .to(open_labels.device)
-        )
+        # A table, or linear initialisation, may have assigned some pseudo-labels before.
+        left = share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()
+        wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long()
+        wanted = wanted.to(open_labels.device)
         order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
         rank = torch.empty_like(order)
         rank.scatter_(

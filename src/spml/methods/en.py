@@ -1,4 +1,4 @@
-"""EN: of each class, the labels that the model has believed in least are expected to be negative."""
+"""EN: in each class, the labels with the lowest mean prediction are expected negatives."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from spml.losses.context import Context
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
+from spml.losses.components import Context
+from spml.losses.cross_entropy import EXPECTED_POSITIVES
+from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
-from spml.losses.unified import Reduction, reduce
-from spml.methods.heatmaps import HeatMaps, whole
-from spml.methods.labels import label_parts, rows_of
+from spml.methods.parts.heatmaps import HeatMaps, whole
+from spml.methods.parts.labels import label_parts, rows_of
 
-EXPECTED = -2  # among the labels 1, 0 and -1: an unknown one that is expected to be negative
+EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
 AT_ONCE = 16  # classes ranked together
 
 Count = Literal["observed", "uniform"]
@@ -24,41 +24,102 @@ Start = Literal["observed", "first"]
 Ties = Literal["all", "random"]
 
 
+@method(
+    order=160,
+    citation=Citation(
+        "Verelst et al.",
+        "Spatial Consistency Loss for Training Multi-Label Classifiers from Single-Label "
+        "Annotations",
+        "WACV",
+        2023,
+    ),
+    presets=[
+        *EXPECTED_POSITIVES,
+        published(
+            "default; not published in a source that could be read: Verelst et al., WACV 2023, "
+            "as described by Chen et al., IJCAI 2024",
+            count="observed",
+            momentum=0.8,
+            start="observed",
+            power=2.0,
+        ),
+    ],
+    notes=r"""
+    **Idea.** Predictions of each label are averaged over epochs; in each class, the labels with the
+    lowest averages are expected negatives. The others, about as many as the expected positives, do
+    not enter the loss.
+
+    **Loss.** With $\bar p\leftarrow\mu\bar p+(1-\mu)p$ at each visit and $N_c=k\,n_c$ expected
+    positives of a class ($k$ positives per item, $n_c$ observed in the class), each epoch begins by
+    marking the $N-N_c$ lowest $\bar p$ of each class. Then
+
+    $$-[s=1]\log p-[\text{marked or }s=-1]\log(1-p)
+    \;+\;\gamma_{cl}\,\lvert p-\bar p\rvert^r
+    \;+\;\gamma_{scl}\,\mathrm{mean}\,\lvert m-\bar m\rvert^r,$$
+
+    where $m$ is the sigmoid class map of the picture and $\bar m$ a heat map kept for every label,
+    read and written at the region that the crop shows, mirrored if the picture is. The consistency
+    terms `cl` and `scl` are off by default.
+
+    **In the framework.** $\hat k=0$, and $v$ is 1 for marked labels and 0 for others; but the marks
+    come from a table of past predictions, so it is outside the framework.
+
+    **State and cost.** A mean (4 bytes) and a label (1 byte) for every item and class; with `scl` a
+    heat map of `grid` × `grid` half-precision cells for every label, which on COCO at 28 × 28 is
+    8.2 GB, reported before it is allocated and rejected if it does not fit; it is part of every
+    checkpoint. One ranking of each class at the start of an epoch.
+
+    **Differences.** No released code was found. Marking and loss are as the GR Loss paper describes
+    them; momentum, $N_c$, $r$, the weights and the first epoch are not described there and are
+    options. In the first epoch all averages are tied: with `ties=all` every unknown label is then a
+    negative, with `ties=random` only the expected number of them.
+
+    ```
+    spml train digits --method en --set expected_positives=1.46
+    spml train digits --method en --set scl=1 --set grid=8 --crop 0.5
+    ```
+    """,
+)
 @searched(
     {"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0)
 )
 class en(Method):  # noqa: N801  (methods are called by their names)
     """Expected negatives, with consistency terms as options (Verelst et al., 2023).
 
-    Predictions of each label are averaged over its visits: mean <- momentum mean + (1 - momentum) p. When an epoch
-    begins, of each class of N items the N - N_c labels with the lowest mean are expected negatives, N_c being the
-    expected number of positives. Known positives count as the highest, known negatives as the lowest. Known and
-    expected labels cost -log p or -log(1 - p); the other unknown labels cost nothing.
+    Each visit of an item updates the mean prediction: mean <- momentum mean + (1 - momentum) p. At
+    the start of an epoch, the N - N_c labels of each class with the lowest mean are expected
+    negatives; N is the number of items, N_c the expected number of positives. Known positives rank
+    highest, known negatives lowest. Known labels and expected negatives have the loss -log p or
+    -log(1 - p); other unknown labels do not count.
 
-    In the first epoch nothing has been predicted and all means of unknown labels are 0. With ties="all" a class's
-    threshold is then 0, and no label lies above it: all unknown labels are negatives, as in `an`. How the paper begins
-    could not be read, nor could momentum, the number N_c, power and the weights of the consistency terms.
+    In the first epoch all means of unknown labels are 0. With ties="all" a class's threshold is
+    then 0, and no label is above it: all unknown labels are negatives, as in `an`. The paper's
+    first epoch, its momentum, N_c, power and weights of the consistency terms could not be read.
 
-    The consistency terms hold a prediction to the mean of those before it: |p - mean|^power for each label, and the
-    same for each place of its class map against a heat map of the whole picture, averaged over the places that were
-    seen before. Known negatives are left out, since a mean above p would raise it.
+    The consistency terms penalise the distance of a prediction from its mean: |p - mean|^power for
+    each label, and the same for each position of its class map against a heat map of the whole
+    picture, averaged over the positions seen before. Known negatives are excluded, because a mean
+    above p would raise it.
 
     Args:
-        expected_positives: mean number of positive labels per item, known from elsewhere.
-        count: of positives, expected_positives times those "observed" in the class, or "uniform" over classes.
-        momentum: share of a mean that stays at each visit.
-        start: means begin as "observed", 1 for known positives and 0 else, or as the "first" prediction.
-        ties: where labels are tied for the last places, "all" of them are expected negatives, or as many as there are
-            places, drawn at "random".
+        expected_positives: mean number of positive labels per item, from another source.
+        count: expected positives of a class: expected_positives times those "observed" in the
+            class, or "uniform" over classes.
+        momentum: weight of the old mean at each visit.
+        start: initial means: "observed", 1 for known positives and 0 otherwise, or the "first"
+            prediction.
+        ties: if labels tie at the threshold, take "all" of them as expected negatives, or draw the
+            required number at "random".
         cl: weight of the consistency of predictions; 0 is off.
-        scl: weight of the consistency of class maps; 0 is off. It keeps a heat map for every label.
-        power: of the differences in both; at least 1.
-        grid: cells across a heat map, and down.
+        scl: weight of the consistency of class maps; 0 is off. It stores a heat map for every
+            label.
+        power: exponent of the differences in both terms; at least 1.
+        grid: number of cells of a heat map in each direction.
         eps: added to probabilities inside the logs; None is the exact log.
         reduction: mean, sum, sum_classes or none.
-        items: of the training split.
-        classes: number of them.
-        observed: labels of the training split, with rows(index), or an array.
+        items: number of items of the training split.
+        classes: number of classes.
+        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index"})
@@ -86,18 +147,16 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         super().__init__()
         if items is None or classes is None or observed is None:
             raise ValueError(
-                "en needs items, classes and observed: it keeps a mean prediction of every label"
+                "en needs items, classes and observed: it stores a mean prediction of every label"
             )
         if not 0 <= momentum <= 1:
-            raise ValueError(
-                f"momentum is the share of a mean that stays, from 0 to 1, not {momentum}"
-            )
+            raise ValueError(f"momentum is the weight of the old mean, from 0 to 1, not {momentum}")
         for name, number in (("expected_positives", expected_positives), ("cl", cl), ("scl", scl)):
             if not 0 <= number < math.inf:
                 raise ValueError(f"{name} is 0 or more, not {number}")
         if not 1 <= power < math.inf:
             raise ValueError(
-                f"power is 1 or more, not {power}: below, values that agree have no gradient"
+                f"power is 1 or more, not {power}: below 1 the gradient of equal values is infinite"
             )
         self.momentum, self.start, self.ties = momentum, start, ties
         self.cl, self.scl, self.power = cl, scl, power
@@ -120,19 +179,20 @@ class en(Method):  # noqa: N801  (methods are called by their names)
     def memory(
         cls, items: int, classes: int, *, scl: float = 0.0, grid: int = 28, **options: Any
     ) -> int:
-        """Bytes of means, labels and, where scl is on, heat maps."""
+        """Bytes of means, labels and, if scl is on, heat maps."""
         return items * (5 * classes + 1) + (HeatMaps.memory(items, classes, grid) if scl else 0)
 
     def prepare(self, features: Tensor) -> None:
-        """Refuse what has no places."""
+        """Reject features that are not class maps."""
         if features.ndim != 4 or features.shape[1] != self.labels.shape[1]:
             raise ValueError(
-                f"en with scl needs a class map of each picture, and got features of {tuple(features.shape[1:])}; "
+                "en with scl needs a class map of each picture, "
+                f"not features {tuple(features.shape[1:])}; "
                 "give --head linear with a picture backbone, or scl=0"
             )
 
     def see(self, boxes: Tensor) -> None:
-        """What part of its picture each item of the coming batch shows; without it, the whole."""
+        """Receive the visible part of each picture of the next batch; by default, the whole."""
         self.boxes = boxes
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -167,7 +227,7 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         features: Tensor | None = None,
         views: Tensor | None = None,
     ) -> Tensor:
-        """Loss of a batch; in training mode its predictions are taken into the means."""
+        """Loss of a batch; in training mode it updates the means with the predictions."""
         logits = prepared(logits, observed)
         past = rows_of(self.mean, index, logits, "en")
         rows = torch.arange(len(logits), device=logits.device) if index is None else index
@@ -191,18 +251,16 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         return reduce(entries, self.reduction)
 
     def _spatial(self, heat: HeatMaps, features: Tensor | None, rows: Tensor) -> Tensor:
-        """Mean distance of each label's class map from its heat map; the map is then taken into it."""
+        """Mean distance of each label's class map from its heat map, which it then updates."""
         if features is None:
             raise ValueError("en needs features: the class maps of the batch, as scl is above 0")
         self.prepare(features)
         maps = features.float().sigmoid()
-        boxes, self.boxes = (
-            whole(len(rows), rows.device) if self.boxes is None else self.boxes,
-            None,
-        )
+        boxes = whole(len(rows), rows.device) if self.boxes is None else self.boxes
+        self.boxes = None
         if len(boxes) != len(rows):
             raise ValueError(
-                f"en was told what part of their pictures {len(boxes)} items show, and given {len(rows)}"
+                f"en received visible parts of {len(boxes)} pictures for {len(rows)} items"
             )
         past, known = heat.read(rows, boxes, *maps.shape[-2:])
         distance = torch.where(known, (maps - past).abs() ** self.power, 0.0).sum(dim=(2, 3))
@@ -212,7 +270,7 @@ class en(Method):  # noqa: N801  (methods are called by their names)
 
 
 def _lowest(scores: Tensor, places: int, order: Tensor | None) -> Tensor:
-    """Whether each is among that many lowest; ties go by a random order, or all get in."""
+    """Whether each score is among that many lowest; a random order breaks ties, else all count."""
     if places == 0:
         return torch.zeros_like(scores, dtype=torch.bool)
     if order is None:

@@ -1,4 +1,4 @@
-"""GR Loss whose pseudo-labels, and weights, are learned by gradient descent in place of a schedule."""
+"""GR Loss whose pseudo-labels and weights are learned by gradient descent instead of a schedule."""
 
 from __future__ import annotations
 
@@ -8,52 +8,90 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spml.losses.components import Component, Gaussian
-from spml.losses.context import Context, Ramp, RampLike
-from spml.losses.gr import Variant
-from spml.losses.search import searched
+from spml.losses.components import Component, Context, Gaussian, Ramp, RampLike
+from spml.losses.framework import Reduction, UnifiedLoss
+from spml.losses.gr import CHEN, CHEN_CODE, PRESETS, Variant
+from spml.losses.metadata import method, published, searched
 from spml.losses.terms import GCE, Absent
-from spml.losses.unified import Reduction, UnifiedLoss
 
 Constraint = Literal["class", "batch", "none"]
 
 
+@method(
+    order=220,
+    citation=CHEN,
+    presets=[
+        *PRESETS,
+        published(CHEN_CODE, w=0.0, b=-2.0, own_lr=0.1, own_momentum=0.9, own_decay=1e-3),
+    ],
+    notes=r"""
+    **Idea.** GR Loss whose $\hat k$ and $v$ are learned by gradient descent instead of following a
+    schedule. It is the last row of the paper's ablation, where it is worse than the schedule (89.03
+    against 89.83 on VOC, 71.84 against 73.17 on COCO).
+
+    **Loss.** That of `gr`, with $w_c,b_c$ for each class and, with `learn_alpha`, $\mu_c$ and
+    $\sigma_c=\sigma_{\min}+\mathrm{softplus}(\cdot)$; all trained by the loss itself with their own
+    SGD optimiser. A learned $v$ is divided by its mean over the unknown entries of the class in the
+    batch (`constraint="class"`).
+
+    **In the framework.** $\hat k$ and $v$ are parts with parameters; $p$ is detached in them as
+    everywhere.
+
+    **State and cost.** Four numbers for each class and their momentum: 32 bytes per class, nothing
+    per item.
+
+    **Differences.** Without a constraint, learning $v$ has one outcome, $v\to0$: every entry costs
+    less with less weight. The paper learns both and does not explain what prevents it;
+    `constraint="none"` is the paper's literal form. Its code learns $w$ and $b$ alone
+    (`learn_alpha=false`), and that code path stops with an error before training. Learned by
+    descent, $\hat k$ falls for low $p$ and rises for high $p$, and so sharpens into a threshold
+    where $L_2=L_3$.
+
+    ```
+    spml train digits --method gr_learnable --set learn_alpha=false
+    ```
+    """,
+)
 @searched(
     {"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3)
 )
 class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their names)
-    """Generalized Robust loss with learned k_hat and v, the paper's last ablation row (Chen et al., 2024).
+    """Generalized Robust loss with learned k_hat and v, a paper ablation (Chen et al., 2024).
 
-    k_hat = sigmoid(w p + b) and, by learn_alpha, v have parameters of their own for each class, trained by the loss
-    itself; p is cut off in both. The paper learns both; its code learns w and b only (learn_alpha=False), and v is then
-    scheduled as in gr: mu and sigma have gone epoch / epochs of their way.
+    k_hat = sigmoid(w p + b) and, with learn_alpha, v have their own parameters for each class,
+    trained by the loss itself; p is detached in both. The paper learns both; its code learns w and
+    b only (learn_alpha=False), and v then follows gr's schedule: mu and sigma have covered epoch /
+    epochs of their range.
 
-    Descent on the loss makes a free v vanish, since every entry costs less with less weight; the paper does not say
-    what prevents it. Here v is divided by its mean over the batch's unknown entries of the class, so that it moves
-    weight between the entries of a class, and takes none from the class; and sigma stays above sigma_min, so that
-    the weight cannot end on one entry.
+    Gradient descent makes an unconstrained v vanish, because less weight means less loss; the paper
+    does not explain what prevents it. Here v is divided by its mean over the batch's unknown
+    entries of the class: it shifts weight between the entries of a class without reducing the
+    class's total. And sigma stays above sigma_min, so the weight cannot concentrate on one entry.
 
     Args:
         learn_alpha: whether mu and sigma are learned too, as in the paper.
-        constraint: what keeps a learned v at a mean of 1 over unknown entries: each "class" of the batch; the whole
-            "batch", which lets classes with large losses lose their weight to others; or "none", as the paper reads.
-        variant: sets the defaults of q1 and reduction as in gr: "official" (0, mean) or "paper" (0.01, sum_classes).
+        constraint: entries over which a learned v has mean 1: the unknown ones of each "class" of
+            the batch; of the whole "batch", where classes with large losses lose weight to others;
+            or "none", the paper's literal form.
+        variant: sets the defaults of q1 and reduction as in gr: "official" (0, mean) or "paper"
+            (0.01, sum_classes).
         q1: robustness of the loss of observed positives; 0 is the log.
         q2: robustness of the loss of unknown labels taken as positive.
         q3: robustness of the loss of labels taken as negative.
         w: initial slope of the pseudo-label; a number, or one per class.
         b: initial offset of the pseudo-label; a number, or one per class.
-        mu: probability at which an unknown label counts most; (start, end), of which a learned one takes the start.
-        sigma: how fast its weight falls off around mu; as mu.
-        sigma_min: what a learned sigma stays above; the smallest sigma that the paper tried.
-        own_lr: learning rate of the learned parameters, which have an SGD optimiser of their own.
+        mu: probability at which an unknown label counts most; (start, end), of which a learned mu
+            uses the start.
+        sigma: width of the weight around mu; as mu.
+        sigma_min: lower bound of a learned sigma; the smallest sigma that the paper tried.
+        own_lr: learning rate of the learned parameters, which have their own SGD optimiser.
         own_momentum: its momentum.
-        own_decay: its weight decay, which draws w, b and mu towards 0, and sigma towards sigma_min + log 2.
-        eps: where q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
+        own_decay: its weight decay; it pulls w, b and mu to 0, and sigma to sigma_min + log 2.
+        eps: if q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
         reduction: mean, sum, sum_classes or none.
-        items: of the training split; not used.
-        classes: number of them.
-        observed: what the training split's labels are; not used.
+        items: number of items of the training split; not used.
+        classes: number of classes.
+        observed: labels of the training split; not used.
     """
 
     needs = frozenset({"items"})
@@ -82,7 +120,7 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
     ) -> None:
         if classes is None:
             raise ValueError(
-                "gr_learnable needs items, classes and observed: it learns parameters for each class"
+                "gr_learnable needs items, classes and observed: it has parameters for each class"
             )
         official = variant == "official"
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
@@ -98,12 +136,12 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """w and b of each class, where learned mu and sigma too, and the momentum of each."""
+        """w, b and, if learned, mu and sigma of each class, and the momentum of each."""
         learned = 4 if options.get("learn_alpha", True) else 2
         return 4 * learned * classes * (2 if options.get("own_momentum", 0.9) else 1)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """None: its parameters have an optimiser of their own."""
+        """Empty, because its parameters have their own optimiser."""
         return []
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -131,14 +169,14 @@ class LearnedLogistic(Component):
 
 
 class LearnedGaussian(Component):
-    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma for each class, at a mean of 1 where constrained.
+    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma for each class.
 
     Args:
         mu: initial value, the start of (start, end).
         sigma: initial value, the start of (start, end).
-        classes: number of them.
-        floor: what sigma = floor + softplus(width) stays above.
-        constraint: over which unknown entries the mean is 1: each "class", the "batch", or "none".
+        classes: number of classes.
+        floor: lower bound of sigma = floor + softplus(width).
+        constraint: unknown entries over which the mean is 1: each "class", the "batch", or "none".
     """
 
     def __init__(
@@ -152,7 +190,7 @@ class LearnedGaussian(Component):
         start = torch.as_tensor(Ramp(sigma).start, dtype=torch.float64) - floor
         if floor < 0 or not bool((start > 0).all()):
             raise ValueError(
-                f"sigma starts at {sigma}, which must be above sigma_min = {floor}, itself not below 0"
+                f"sigma starts at {sigma}, which must be above sigma_min = {floor} ≥ 0"
             )
         self.floor, self.constraint = floor, constraint
         self.mu = _per_class("mu", Ramp(mu).start, classes)
@@ -177,20 +215,19 @@ class LearnedGaussian(Component):
         unknown = context.observed == 0
         over = (0,) if self.constraint == "class" else (0, 1)
         top = exponent.detach().masked_fill(~unknown, -torch.inf).amax(dim=over, keepdim=True)
-        exponent = exponent - torch.where(
-            top.isfinite(), top, 0.0
-        )  # a common factor of v, which the mean takes out
+        # A common factor of v cancels in the division by the mean.
+        exponent = exponent - torch.where(top.isfinite(), top, 0.0)
         v = torch.where(unknown, exponent, -torch.inf).exp()
         total, count = v.sum(dim=over, keepdim=True), unknown.sum(dim=over, keepdim=True)
         return (v * (count / torch.where(count > 0, total, 1.0))).to(p.dtype)
 
 
 def _per_class(name: str, value: Any, classes: int) -> nn.Parameter:
-    told = f"{name} starts as a number, or one for each of {classes} classes"
+    expected = f"the start of {name} is a number, or one for each of {classes} classes"
     try:
         start = torch.as_tensor(value, dtype=torch.float32)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{told}, not {value!r}") from error
+        raise ValueError(f"{expected}, not {value!r}") from error
     if start.ndim > 0 and start.shape != (classes,):
-        raise ValueError(f"{told}, not {tuple(start.shape)}")
+        raise ValueError(f"{expected}, not {tuple(start.shape)}")
     return nn.Parameter(start.expand(classes).clone())

@@ -1,4 +1,4 @@
-"""LL-Cp: the unknown labels with the largest loss become positives for good."""
+"""LL-Cp: the unknown labels with the largest loss become positives permanently."""
 
 from __future__ import annotations
 
@@ -9,25 +9,59 @@ from torch import Tensor
 
 from spml.losses.components import largest_unknown
 from spml.losses.cross_entropy import an
+from spml.losses.framework import Method, Reduction, prepared
+from spml.losses.large_loss import LARGE_LOSS, LARGE_LOSS_ISSUE, LARGE_LOSS_TRAINING
 from spml.losses.large_loss import ll_ct as temporary
-from spml.losses.method import Method, prepared
-from spml.losses.search import searched
-from spml.losses.unified import Reduction
-from spml.methods.labels import rows_of
+from spml.losses.metadata import method, published, searched
+from spml.methods.parts.labels import rows_of
 
 
+@method(
+    order=120,
+    table2=8,
+    citation=LARGE_LOSS,
+    presets=[
+        *LARGE_LOSS_TRAINING,
+        published(LARGE_LOSS_ISSUE, "voc", delta=0.001),
+        published(LARGE_LOSS_ISSUE, "coco", "nuswide", "cub", delta=0.002),
+    ],
+    notes=r"""
+    **Idea.** Large loss, permanent correction: in each step from the second epoch on, the unknown
+    labels of the batch with the largest loss become positive permanently.
+
+    **Loss.** As `an` on the corrected labels; $\lceil BC \Delta\rceil$ more are corrected in each
+    step, a constant number.
+
+    **In the framework.** It does not fit: which labels count as positive depends on earlier
+    corrections.
+
+    **State and cost.** One byte per item and class; one selection of the largest entries of a
+    batch.
+
+    **Differences.** As `ll_r`; and the released code never corrects permanently. It compares the
+    scheme's name from the command line by identity, which fails: it runs as `ll_ct`, with a growing
+    number and nothing stored. Which code produced the published figures is unknown;
+    `variant="released"` repeats the upload. When it does store (BoostLU's copy fixes the
+    comparison), the original omits the entry at the boundary; here every correction is stored. The
+    method stores the labels and does not change the data.
+
+    ```
+    spml train digits --method ll_cp
+    ```
+    """,
+)
 @searched({"variant": "released"}, delta=(0.0005, 0.001, 0.002, 0.003))
 class ll_cp(Method):  # noqa: N801  (methods are called by their names)
-    """Large loss, permanent correction: in every step they become positives, and stay so (Kim et al., 2022).
+    """Large loss, permanent correction: labels with large loss become positives (Kim et al., 2022).
 
     Args:
         delta: share of the batch's entries corrected in each step from the second epoch on.
-        variant: "meant" stores corrections; "released" is what the published code does for a scheme named on the
-            command line: it never stores, and corrects as LL-Ct does.
+        variant: "meant" stores corrections; "released" is the behaviour of the published code for a
+            scheme named on the command line: it stores nothing and corrects as LL-Ct does.
         reduction: mean, sum, sum_classes or none.
-        items: of the training split.
-        classes: number of them.
-        observed: what the training split's labels are; not used.
+        items: number of items of the training split.
+        classes: number of classes.
+        observed: labels of the training split; not used.
     """
 
     needs = frozenset({"items", "index"})
@@ -44,9 +78,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         if items is None or classes is None:
-            raise ValueError(
-                "ll_cp needs items and classes: it remembers which labels it corrected"
-            )
+            raise ValueError("ll_cp needs items and classes: it stores which labels it corrected")
         if not 0 <= delta <= 1:
             raise ValueError(f"delta is the share of entries corrected in each step, not {delta}")
         self.delta, self.variant = delta, variant
@@ -55,7 +87,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """Whether each label was corrected."""
+        """One byte for every label."""
         return items * classes
 
     def forward(
@@ -69,7 +101,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         features: Tensor | None = None,
         views: Tensor | None = None,
     ) -> Tensor:
-        """Loss of a batch; from the second epoch on, this step's corrections are stored in training mode."""
+        """Loss of a batch; in training mode, from the second epoch on, corrections are stored."""
         logits = prepared(logits, observed)
         if self.variant == "released":
             loss: Tensor = self.loss(logits, observed, epoch=epoch, epochs=epochs)
@@ -80,11 +112,11 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
             )
         before = rows_of(self.corrected, index, logits, "ll_cp") > 0
         labels = observed.masked_fill(before & (observed == 0), 1)
-        picked = largest_unknown(logits.detach(), labels, self.delta) if epoch > 1 else None
-        if picked is not None:
-            labels = labels.masked_fill(picked, 1)
+        selected = largest_unknown(logits.detach(), labels, self.delta) if epoch > 1 else None
+        if selected is not None:
+            labels = labels.masked_fill(selected, 1)
             if self.training:
                 same = (index[:, None] == index).to(logits)  # a sampler may draw an item twice
-                self.corrected[index] |= same @ picked.to(logits) > 0
+                self.corrected[index] |= same @ selected.to(logits) > 0
         corrected: Tensor = self.loss(logits, labels, epoch=epoch, epochs=epochs)
         return corrected

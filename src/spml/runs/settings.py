@@ -137,15 +137,16 @@ FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-
 
 def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
     """What is not said belongs to the data: the benchmark's protocol, digits' own, or one's own data's."""
+    from spml.data.benchmarks import NAMES
     from spml.data.readers.digits import SETTINGS
-    from spml.losses.presets import DATASETS, preset
+    from spml.losses import preset
 
     if experiment.name in SETTINGS:
         return DIGITS_QUERY if head.startswith("query") else DIGITS
     x = experiment.observed.x
     if x is not None and x.ndim == 2:
         own = FEATURES
-    elif experiment.name not in DATASETS:
+    elif experiment.name not in NAMES:
         own = PICTURES if x is None else replace(PICTURES, size=_square(*x.shape[-2:]))
     else:
         training = preset(
@@ -246,13 +247,14 @@ def without_folder(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every option of the method: the given value, else the one published for that data, else the default."""
-    from spml.losses.presets import DATASETS, preset
-    from spml.losses.registry import METHODS, REQUIRED, as_python, options
+    from spml.data.benchmarks import NAMES
+    from spml.losses import names, options, preset
+    from spml.losses.registry import REQUIRED, as_python
 
     defaults = {
         option.name: option.default for option in options(method) if option.default is not REQUIRED
     }
-    published = preset(method, data).options if data in DATASETS and method in METHODS else {}
+    published = preset(method, data).options if data in NAMES and method in names() else {}
     plain = {name: as_python(value) for name, value in given.items()}
     for name, value in plain.items():
         try:

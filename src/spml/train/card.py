@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spml.files import write_text
-from spml.losses.registry import METHODS, summary
+from spml.losses import names, summary
 from spml.model.store import ModelInfo, read_info
 from spml.runs.files import read_json
 from spml.train.card_limits import Counts, limits, plain
@@ -156,7 +156,7 @@ def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> 
 
 
 def _method(method: str, config: Mapping[str, Any]) -> list[str]:
-    known = method in METHODS
+    known = method in names()
     about = (
         f"{plain(summary(method))} Its equation: `docs/methods.md`, section `{method}`."
         if known

@@ -1,4 +1,4 @@
-"""SMILE on pictures: each label's embedding says how much that label describes the picture."""
+"""SMILE on pictures: each label's embedding gives the degree to which it describes the picture."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spml import keyed
-from spml.methods.beta import FLOOR, divergence, draw
-from spml.methods.contrastive import LabelQueue
 from spml.methods.mime import embedding_parts, normal_divergence
+from spml.methods.parts.beta import FLOOR, divergence, draw
+from spml.methods.parts.contrastive import LabelQueue
 from spml.methods.smile.table import assume_negative
 
-WRONG_HEAD = "smile needs normal embeddings of each label, not features of shape {}; give --head query-normal:128"
+WRONG_HEAD = (
+    "smile needs normal embeddings of each label, not features of shape {}; "
+    "give --head query-normal:128"
+)
 
 
 class ImageForm(nn.Module):
-    """The loss on pictures; options as those of `smile`.
+    """The loss on pictures; the options are those of `smile`.
 
-    What depends on the embeddings' size is made by `prepare`, by loading a state, or by the first batch.
+    `prepare`, loading a state, or the first batch creates what depends on the embeddings' size.
     """
 
     weight: nn.Parameter
@@ -45,19 +48,19 @@ class ImageForm(nn.Module):
         self.warmup, self.alpha, self.beta, self.theta, self.lam = warmup, alpha, beta, theta, lam
         self.kl_embedding, self.kl_beta, self.sample = kl_embedding, kl_beta, sample
         self.held, self.queue_temperature = queue, queue_temperature
-        LabelQueue(1, queue, queue_temperature)  # refuses what makes no sense
+        LabelQueue(1, queue, queue_temperature)  # checks the options
         self.queue: LabelQueue | None = None
 
     def prepare(self, features: Tensor) -> None:
-        """Make the layers that give a and b, and the queue, for features (items, classes, 2 size + 1)."""
+        """Create the layers of a and b and the queue for features (items, classes, 2 size + 1)."""
         if features.ndim != 3 or features.shape[2] % 2 == 0 or features.shape[2] < 3:
             raise ValueError(WRONG_HEAD.format(tuple(features.shape)))
         if self.queue is None:
-            self._make(features.shape[1], features.shape[2] // 2)
+            self._create(features.shape[1], features.shape[2] // 2)
             self.to(features.device)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Its layers learn as fast as the head."""
+        """Its layers, at the head's learning rate."""
         return [{"params": list(self.parameters()), "lr": lr}]
 
     def forward(
@@ -69,17 +72,19 @@ class ImageForm(nn.Module):
         salt: int,
         epoch: int,
     ) -> Tensor:
-        """Of each entry."""
+        """Loss of each entry."""
         if features is None:
-            raise ValueError("smile needs features: what a head query-normal shows of each label")
+            raise ValueError(
+                "smile needs features: an embedding of each label from the head query-normal"
+            )
         self.prepare(features)
         assert self.queue is not None
         mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         a, b = self.concentrations(mean)
-        p, d = logits, (a / b).log()  # logits, of the means
+        p, d = logits, (a / b).log()  # logits of the means
         if self.sample:
             if index is None:
-                raise ValueError("smile needs index: an item's random numbers are its own")
+                raise ValueError("smile needs index: random numbers depend on the item")
             p = logits + deviation * keyed.normal(index, salt, logits.shape[1]).to(logits.dtype)
             d = draw(a, b, index, salt + 2)
         entries = assume_negative(p, observed), assume_negative(d, observed)
@@ -106,7 +111,7 @@ class ImageForm(nn.Module):
         ].to(mean.dtype)
         return F.softplus(read) + FLOOR
 
-    def _make(self, classes: int, size: int) -> None:
+    def _create(self, classes: int, size: int) -> None:
         bound = 1 / math.sqrt(size)
         self.weight = nn.Parameter(torch.empty(2, classes, size).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(2, classes).uniform_(-bound, bound))
@@ -115,6 +120,6 @@ class ImageForm(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         stored = state_dict.get(f"{prefix}weight")
         if self.queue is None and stored is not None:
-            self._make(*stored.shape[1:])
+            self._create(*stored.shape[1:])
             self.to(stored)
         super()._load_from_state_dict(state_dict, prefix, *rest)

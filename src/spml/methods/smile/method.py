@@ -1,4 +1,4 @@
-"""SMILE: how much each label describes an item is recovered, and the classifier learns from that."""
+"""SMILE: estimate how much each label describes an item, and train the classifier with it."""
 
 from __future__ import annotations
 
@@ -7,58 +7,145 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from spml.losses.method import prepared
-from spml.losses.search import searched
-from spml.losses.unified import Reduction, reduce
-from spml.methods.draws import EpochDraws
+from spml.losses.framework import Reduction, prepared, reduce
+from spml.losses.metadata import Citation, method, published, searched
+from spml.methods.parts.draws import EpochDraws
 from spml.methods.smile.image import ImageForm
 from spml.methods.smile.table import TableForm
 
+ON_PICTURES = (
+    "SMILE on pictures as in the development repository of MIME's author; "
+    "the released code has feature data only"
+)
 
+
+@method(
+    order=250,
+    table2=12,
+    citation=Citation(
+        "Xu et al.",
+        "One Positive Label is Sufficient: Single-Positive Multi-Label Learning with Label "
+        "Enhancement",
+        "NeurIPS",
+        2022,
+        repository="https://github.com/palm-ml/smile",
+        commit="8feb9b8",
+    ),
+    presets=[
+        published(
+            ON_PICTURES,
+            lr=1e-5,
+            optimizer="adam",
+            alpha=0.1,
+            beta=0.01,
+            theta=0.01,
+            kl_embedding=1e-5,
+            kl_beta=1e-5,
+            warmup=2,
+        ),
+        published(ON_PICTURES, "voc", batch_size=8, epochs=10, lam=0.1, head="query-normal:128"),
+        published(ON_PICTURES, "coco", batch_size=16, epochs=10, lam=0.01, head="query-normal:64"),
+        published(
+            ON_PICTURES, "nuswide", batch_size=16, epochs=10, lam=0.1, head="query-normal:128"
+        ),
+        published(ON_PICTURES, "cub", batch_size=8, epochs=20, lam=0.001, head="query-normal:128"),
+    ],
+    notes=r"""
+    **Idea.** A second model beside the classifier estimates $d$, the degree to which each label
+    describes an item: from a graph of neighbouring items for feature vectors, from label embeddings
+    with a Beta distribution for pictures. The classifier learns partly from $d$, and $d$ must
+    reconstruct the known labels.
+
+    **Loss.** On feature vectors, with $\tilde s=1$ for observed labels and $\pi_0$ for unknown
+    ones, $w$ = `rate` for unknown labels and $\hat y\sim\mathrm{Beta}(d,1-d)$,
+
+    $$w\,\mathrm{BCE}\bigl(\mu\bar d+(1-\mu)\tilde s,\,p\bigr)+\mathrm{AN}(d)
+    +\gamma\bigl[\mathrm{MSE}(\hat x,x)+\mathrm{AN}(\hat y)
+    +\mathrm{MSE}(\hat y\hat y^{\top},A)\bigr]
+    +\delta\,\mathrm{KL}\bigl(\mathrm{Beta}(d,1-d)\,\Vert\,\mathrm{Beta}(1,1)\bigr).$$
+
+    On pictures, with $d\sim\mathrm{Beta}(a,b)$ from each label's embedding:
+    $\mathrm{AN}(p)+\mathrm{AN}(d)$ in the first two epochs, then
+
+    $$\theta\,\mathrm{CE}(\bar d,p)+\alpha\,\mathrm{AN}(p)+\beta\,\mathrm{AN}(d)
+    +10^{-5}\,\mathrm{KL}_z+10^{-5}\,\mathrm{KL}_{\mathrm{Beta}}+\lambda\,\mathrm{LAC},$$
+
+    LAC being the contrastive loss of `lagc` over embeddings of observed labels. A known negative
+    has 0 as its target.
+
+    **In the framework.** The whole method does not fit, since $d$ is not a function of $p$. The
+    classifier's part on feature vectors is $\hat k=\mu d+(1-\mu)\pi_0$ and $v$ = `rate`.
+
+    **State and cost.** On feature vectors the graph, 8 (k + 1) bytes per item, and the features; on
+    pictures two numbers for each class and embedding dimension, and a queue of 512 embeddings. The
+    query head has about 151 million parameters on ResNet-50.
+
+    **Differences.** The released code has feature vectors only; the form for pictures is that of
+    MIME's author's repository. The released divergence has the wrong sign in its logs of gamma
+    functions (`kl=released`); features are standardised here (`standardise=false` turns that off);
+    one Adam with two parameter groups replaces two optimisers; $d$ is detached in
+    $\mathrm{CE}(d,p)$ and the contrastive loss is over observed positives, both of which are our
+    interpretation. The warm-up's loss is about ten times as large as the later one, which keeps
+    Adam's steps small afterwards: on small data `warmup=0` trains much faster.
+
+    Its head on pictures is a transformer, which fails at high learning rates: [results on
+    VOC2012](reproduction.md#query-heads).
+
+    ```
+    spml train digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0
+    spml train features.npz --method smile --set mu=0.5
+    ```
+    """,
+)
 @searched(
     {"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1)
 )
 class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
-    """Label enhancement: how much each label describes an item is learned beside the classifier (Xu et al., 2022).
+    """Label enhancement: learn how much each label describes an item (Xu et al., 2022).
 
-    There are two forms. On feature vectors it is that of the published code: a graph of near items gives d, the degree
-    to which each label describes an item; labels, features and graph must come out of d again; and the classifier's
-    targets are mu d + (1 - mu) s, with s = 1 for observed labels and pi0 for unknown ones. On pictures, which the
-    published code has not, it is that of MIME's authors: a query head's embeddings give d ~ Beta(a, b), and each label
-    is drawn together over pictures by a contrastive loss.
+    There are two forms. On feature vectors it is the published code's: a graph of neighbouring
+    items gives d, the degree to which each label describes an item; d must reconstruct labels,
+    features and graph; and the classifier's targets are mu d + (1 - mu) s, with s = 1 for observed
+    labels and pi0 for unknown ones. On pictures, which the published code does not support, it is
+    that of MIME's authors: a query head's embeddings give d ~ Beta(a, b), and a contrastive loss
+    pulls embeddings of the same label together.
 
     A known negative has 0 as its target.
 
     Args:
-        mu: of feature vectors: share of d in the classifier's target; 0.01 to 0.9 in the published runs, most low.
-        pi0: of feature vectors: target of an unknown label before d; published: 0.001 to 0.1.
-        rate: of feature vectors: how much an unknown label counts in the classifier's loss; published: 0.1 to 0.7, or
-            none, which is 1 / (classes - 1).
-        k: of feature vectors: nearest items that an item is joined to.
-        gamma: of feature vectors: weight of labels, features and graph as they come out of d.
-        delta: of feature vectors: weight of d's divergence from the uniform distribution.
-        temperature: of feature vectors: what d's logits are divided by.
-        kl: of feature vectors: "correct" divergence, or the "released" code's expression, whose logs of gamma functions
-            have the wrong sign.
-        standardise: of feature vectors: whether near items are found, and features restored, in units of each
-            feature's deviation, as the classifier takes them; the published code takes them as they are.
-        own_lr: of feature vectors: learning rate of what gives d.
-        x: of feature vectors: features (items, features) of the training split, where its table does not bring them.
-        warmup: of pictures: epochs that only assume negative, for the classifier and d. Their loss is some ten times
-            as large as that of later epochs, so that Adam takes small steps for a while: 0 is better on few items.
-        alpha: of pictures: weight of assume-negative for the classifier.
-        beta: of pictures: weight of assume-negative for d.
-        theta: of pictures: weight of the classifier's cross-entropy with d as target.
-        lam: of pictures: weight of the contrastive loss.
-        kl_embedding: of pictures: weight of the embeddings' divergence from the standard normal distribution.
-        kl_beta: of pictures: weight of d's divergence from the uniform distribution.
-        queue: of pictures: embeddings that the contrastive loss remembers.
-        queue_temperature: of pictures: temperature of the contrastive loss.
-        sample: whether d, and of pictures the logit, are drawn; if not they have their means.
+        mu: feature vectors: share of d in the classifier's target; published: 0.01 to 0.9, mostly
+            low.
+        pi0: feature vectors: target of an unknown label without d; published: 0.001 to 0.1.
+        rate: feature vectors: weight of an unknown label in the classifier's loss; published: 0.1
+            to 0.7, or none, which is 1 / (classes - 1).
+        k: feature vectors: number of neighbours of an item in the graph.
+        gamma: feature vectors: weight of the reconstruction of labels, features and graph from d.
+        delta: feature vectors: weight of d's divergence from the uniform distribution.
+        temperature: feature vectors: divisor of d's logits.
+        kl: feature vectors: "correct" divergence, or the "released" code's expression, whose logs
+            of gamma functions have the wrong sign.
+        standardise: feature vectors: whether to standardise features for the graph and the
+            reconstruction, as for the classifier; the published code does not.
+        own_lr: feature vectors: learning rate of the model of d.
+        x: feature vectors: features (items, features) of the training split, if its table has none.
+        warmup: pictures: epochs of assume-negative for the classifier and d. Their loss is about
+            ten times that of later epochs, so Adam takes small steps for a while: 0 is better on
+            few items.
+        alpha: pictures: weight of assume-negative for the classifier.
+        beta: pictures: weight of assume-negative for d.
+        theta: pictures: weight of the classifier's cross-entropy with d as target.
+        lam: pictures: weight of the contrastive loss.
+        kl_embedding: pictures: weight of the embeddings' divergence from the standard normal
+            distribution.
+        kl_beta: pictures: weight of d's divergence from the uniform distribution.
+        queue: pictures: number of past embeddings in the contrastive loss.
+        queue_temperature: pictures: temperature of the contrastive loss.
+        sample: whether to sample d and, for pictures, the logit; otherwise use their means.
         reduction: mean, sum, sum_classes or none.
-        items: of the training split.
-        classes: number of them.
-        observed: labels of the training split; a table whose x is feature vectors makes it the form for those.
+        items: number of items of the training split.
+        classes: number of classes.
+        observed: labels of the training split; a table whose x is feature vectors selects the form
+            for feature vectors.
     """
 
     needs = frozenset({"items", "index", "features"})
@@ -96,7 +183,7 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         super().__init__()
         if items is None or classes is None or observed is None:
             raise ValueError(
-                "smile needs items, classes and observed: it may join each item to those near it"
+                "smile needs items, classes and observed: it may build a graph of the items"
             )
         self.reduction: Reduction = reduction
         x = _features(observed) if x is None else x
@@ -134,18 +221,18 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """Bytes of the graph, and of the features where they are an option; those of a table are not told here."""
+        """Bytes of the graph, and of the features if they are an option; a table's do not count."""
         x = options.get("x")
         graph = 8 * items * (1 + int(options.get("k", 3)))
         return graph if x is None else graph + 4 * torch.as_tensor(x).numel()
 
     def prepare(self, features: Tensor) -> None:
-        """Of pictures: refuse features that are no normal embeddings, and make what depends on their size."""
+        """Pictures: reject features that are no normal embeddings; create layers of their size."""
         if isinstance(self.form, ImageForm):
             self.form.prepare(features)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """What gives d: of feature vectors at its own learning rate, of pictures at the head's."""
+        """Parameters of d's model, at its own learning rate or, for pictures, the head's."""
         return self.form.parameter_groups(lr)
 
     def forward(
@@ -162,10 +249,8 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         """Loss of a batch."""
         logits = prepared(logits, observed)
         if index is not None and index.shape != logits.shape[:1]:
-            found = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
-            raise ValueError(
-                f"smile needs index with a row number for each item: the one given has shape {found}"
-            )
+            shapes = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
+            raise ValueError(f"smile needs index with a row number for each item, not {shapes}")
         if isinstance(self.form, TableForm):
             return reduce(self.form(logits, observed, index, self.salt), self.reduction)
         return reduce(
@@ -174,6 +259,6 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
 
 
 def _features(observed: Any) -> Any:
-    """The feature vectors that a table brings, or None."""
+    """The feature vectors of a table, or None."""
     x = getattr(observed, "x", None)
     return x if x is not None and x.ndim == 2 else None

@@ -1,4 +1,4 @@
-"""SMILE on feature vectors: labels are recovered from a graph of near items, and the classifier learns from them."""
+"""SMILE on feature vectors: a graph of neighbouring items gives the classifier's targets."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spml.methods.beta import divergence, draw, released_divergence
+from spml.methods.parts.beta import divergence, draw, released_divergence
 from spml.methods.smile.graph import feature_table, nearest, standardised
 
 SHIFT = 1e-5  # added to the concentrations d and 1 - d, as published
 
 
 class Enhancement(nn.Module):
-    """From the features of all items to how much each label describes an item, and back.
+    """Estimate how much each label describes an item, and reconstruct features from it.
 
-    A graph layer is a linear one on the mean of an item and its k nearest, with ReLU. Two of them and a linear layer
-    give d. An item's d depends on items up to two steps away alone, so that only those are looked at; the numbers are
-    those of the whole graph.
+    A graph layer is a linear layer with ReLU on the mean of an item and its k neighbours. Two of
+    them and a linear layer give d. An item's d depends only on items up to two steps away, so a
+    batch computes only those; the result equals that of the whole graph.
 
     Args:
         x: features of the training split, (items, features).
-        near: each item and its nearest, (items, 1 + k).
-        classes: number of them, and the width of every layer between.
+        near: each item and its neighbours, (items, 1 + k).
+        classes: number of classes, and width of every hidden layer.
     """
 
     x: Tensor
@@ -43,26 +43,24 @@ class Enhancement(nn.Module):
     def forward(self, index: Tensor) -> Tensor:
         """Logits of d of these items."""
         around = self.near[index]
-        once = F.relu(
-            self.first(self.x[self.near[around]].mean(dim=2))
-        )  # of each item around, (B, 1 + k, classes)
+        once = F.relu(self.first(self.x[self.near[around]].mean(dim=2)))  # (B, 1 + k, classes)
         twice = F.relu(self.second(once.mean(dim=1)))
         logits: Tensor = self.last(twice)
         return logits
 
     def restored(self, d: Tensor, index: Tensor) -> Tensor:
-        """Features as they are told from d and what an encoder adds to it."""
+        """Features reconstructed from d and an encoding of the item."""
         h = self.encode(torch.cat([self.x[index], d], dim=1))
         x: Tensor = self.decode(torch.cat([d, h], dim=1))
         return x
 
     def edges(self, index: Tensor) -> Tensor:
-        """1 where the second item is among the k nearest of the first, (B, B)."""
+        """1 if the second item is a neighbour of the first, else 0: (B, B)."""
         return (self.near[index, 1:, None] == index).any(dim=1).to(self.x.dtype)
 
 
 class TableForm(nn.Module):
-    """The loss on feature vectors; options as those of `smile`."""
+    """The loss on feature vectors; the options are those of `smile`."""
 
     def __init__(
         self,
@@ -94,20 +92,19 @@ class TableForm(nn.Module):
             raise ValueError(f"own_lr is a learning rate, above 0, not {own_lr}")
         table = feature_table(x, items)
         table = standardised(table) if standardise else table
-        self.enhancement = Enhancement(
-            table.to(torch.get_default_dtype()), nearest(table, k), classes
-        )  # as its layers
+        x = table.to(torch.get_default_dtype())  # the dtype of its layers
+        self.enhancement = Enhancement(x, nearest(table, k), classes)
         self.mu, self.pi0, self.gamma, self.delta = mu, pi0, gamma, delta
         self.rate = 1 / max(classes - 1, 1) if rate is None else rate
         self.temperature, self.own_lr, self.sample = temperature, own_lr, sample
         self.kl = divergence if kl == "correct" else released_divergence
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """All of it at its own learning rate."""
+        """All parameters, at their own learning rate."""
         return [{"params": list(self.parameters()), "lr": self.own_lr}]
 
     def forward(self, logits: Tensor, observed: Tensor, index: Tensor | None, salt: int) -> Tensor:
-        """Of each entry; the classifier's loss and the enhancement's, which have no parameter in common."""
+        """Loss of each entry: the classifier's plus the enhancement's; they share no parameter."""
         if index is None:
             raise ValueError(
                 "smile needs index: the rows of the training split that the batch holds"
@@ -118,7 +115,7 @@ class TableForm(nn.Module):
         ) + self.enhancement_loss(level, observed, index, salt)
 
     def classifier_loss(self, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
-        """Cross-entropy with mu d + (1 - mu) s as target, where s is pi0 for unknown labels; a known negative is 0."""
+        """Cross-entropy with target mu d + (1 - mu) s; s is pi0 for unknown labels."""
         target = self.mu * d + (1 - self.mu) * torch.where(
             observed == 1, torch.ones_like(d), self.pi0
         )
@@ -127,7 +124,7 @@ class TableForm(nn.Module):
         return torch.where(observed == 0, self.rate * entries, entries)
 
     def enhancement_loss(self, level: Tensor, observed: Tensor, index: Tensor, salt: int) -> Tensor:
-        """Labels, features and graph as they come out of d, and d's distance from saying nothing."""
+        """Reconstruction of labels, features and graph from d, and d's divergence from uniform."""
         d = level.sigmoid()
         a, b = d + SHIFT, torch.sigmoid(-level) + SHIFT
         drawn = draw(a, b, index, salt) if self.sample else (a / b).log()
@@ -142,7 +139,7 @@ class TableForm(nn.Module):
 
 
 def assume_negative(logits: Tensor, observed: Tensor) -> Tensor:
-    """Cross-entropy of each entry, labels that are not known to be positive taken as absent."""
+    """Cross-entropy of each entry; labels that are not known positives count as absent."""
     return F.softplus(torch.where(observed == 1, -logits, logits))
 
 

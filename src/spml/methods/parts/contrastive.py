@@ -1,4 +1,4 @@
-"""Embeddings of labels that are present, drawn together within a class and apart between classes."""
+"""Contrastive loss that pulls label embeddings of a class together and classes apart."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-EMPTY = -1  # class of a place of the queue that holds nothing yet
-SHORTEST = 1e-6  # an embedding is not divided by less
+EMPTY = -1  # class of an empty place of the queue
+SHORTEST = 1e-6  # lower bound of the norm that an embedding is divided by
 
 
 class LabelQueue(nn.Module):
-    """Supervised contrastive loss of label embeddings, and a queue of past ones to compare with.
+    """Supervised contrastive loss of label embeddings, with a queue of past embeddings.
 
-    An entry is the embedding of one label of one item, u of length 1 and class c. With the others of the batch and
-    all of the queue as A, and those of A of the same class as P, an entry costs
+    An entry is the normalised embedding u of one label of one item. With A, the other entries of
+    the batch and all entries of the queue, and P, the entries of A of the same class, its loss is
 
         log sum over a in A of exp(u·a / T)  -  mean over p in P of u·p / T,
 
-    and the loss is the mean over the batch's entries that have a P. Without any such entry it is 0, with slope 0.
+    averaged over the batch's entries with a non-empty P. Without such entries the loss and its
+    gradient are 0.
 
-    No shape depends on what is positive, so nothing waits for the device: `limit` entries are compared whether there
-    are as many or not. Where there are more, they are thinned out evenly over the batch; the queue has its own rule,
-    the last `size`. Both depend on the order of the batch alone.
+    No shape depends on the labels, so the host never waits for the device: `limit` entries are
+    always compared. If there are more, evenly spaced ones are selected; the queue keeps the last
+    `size`. Both depend only on the order of the batch.
 
     Args:
-        width: of an embedding.
-        size: entries that the queue holds; those that came first leave first.
+        width: size of an embedding.
+        size: number of entries in the queue; the oldest leave first.
         temperature: T.
-        limit: entries of a batch that are compared.
+        limit: number of entries of a batch that are compared.
     """
 
     embeddings: Tensor
@@ -49,10 +50,10 @@ class LabelQueue(nn.Module):
         self.register_buffer("classes", torch.full((size,), EMPTY))
 
     def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
-        """One number, in float32 or wider; `push` them afterwards, since an entry is not compared with itself.
+        """The loss, in float32 or wider; call `push` afterwards, so that no entry meets itself.
 
         Args:
-            embeddings: of each label, of any length: (items, classes, width).
+            embeddings: of each label, of any norm: (items, classes, width).
             positive: which of them are entries: bool (items, classes).
         """
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -73,7 +74,7 @@ class LabelQueue(nn.Module):
 
     @torch.no_grad()
     def push(self, embeddings: Tensor, positive: Tensor) -> None:
-        """Keep the entries, the last ones where there are more than the queue holds."""
+        """Add the entries to the queue; keep the last ones if there are too many."""
         if self.size == 0:
             return
         last = _last(positive.flatten(), self.size)
@@ -90,12 +91,12 @@ def _units(embeddings: Tensor) -> Tensor:
 
 
 def _last(wanted: Tensor, count: int) -> Tensor:
-    """Places of the last `count` that are wanted, in order, at the end; places that are not, before them."""
+    """Positions of the last `count` wanted entries, in order, preceded by unwanted ones."""
     return wanted.to(torch.uint8).argsort(stable=True)[-count:]
 
 
 def _spread(wanted: Tensor, count: int) -> Tensor:
-    """Places of up to `count` that are wanted, in order and evenly spread over all; places that are not, after them."""
+    """Positions of up to `count` evenly spaced wanted entries, followed by unwanted ones."""
     if len(wanted) > count:
         rank = wanted.cumsum(dim=0)
         share = rank[-1].clamp(min=count)

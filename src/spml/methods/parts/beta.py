@@ -1,4 +1,4 @@
-"""Beta distributions over labels: draws keyed by item, and their divergence from the uniform distribution."""
+"""Beta distributions over labels: samples keyed by item, divergence from uniform."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from torch import Tensor
 
 from spml import keyed
 
-LIFT = 8  # a concentration is drawn this much higher and then brought down, so that few proposals are turned down
-PROPOSALS = 4  # of each gamma draw; the first accepted one counts, and that all are turned down is one case in 10^10
-FLOOR = 1e-6  # concentrations inside lgamma and digamma are not below this
-LIMIT = math.log((1 - 1e-5) / 1e-5)  # a draw's logit stays within plus and minus this
+# Gamma variables are sampled with a concentration raised by LIFT and then lowered, which makes
+# rejections rare. The first accepted proposal counts; all are rejected once in 10^10 samples.
+LIFT = 8
+PROPOSALS = 4
+FLOOR = 1e-6  # lower bound of concentrations inside lgamma and digamma
+LIMIT = math.log((1 - 1e-5) / 1e-5)  # bound of the absolute value of a sample's logit
 
 
 def draw(a: Tensor, b: Tensor, index: Tensor, salt: int) -> Tensor:
-    """Logits of numbers drawn from Beta(a, b), whose slopes at a and b are those of the drawn numbers.
+    """Logits of samples from Beta(a, b), differentiable in a and b.
 
-    With small concentrations nearly all draws are next to 0 or 1; what is beyond 1e-5 and 1 - 1e-5 is moved there,
-    where it has no slope, so that neither the log of a draw nor the slope of that log grows without bound.
+    With small concentrations nearly all samples are close to 0 or 1. Samples are clamped to 1e-5
+    and 1 - 1e-5, where the gradient is 0, so the log of a sample and its gradient are bounded.
 
     Args:
         a: (items, classes), above 0.
         b: as a.
-        index: of the items; an item has the same random numbers in any batch.
-        salt: other random numbers for another salt.
+        index: rows of the items; an item has the same random numbers in any batch.
+        salt: selects the random numbers.
     """
     classes = a.shape[1]
     normals = keyed.normal(index, salt, PROPOSALS, 2, classes).to(a.dtype)
@@ -35,12 +37,12 @@ def draw(a: Tensor, b: Tensor, index: Tensor, salt: int) -> Tensor:
 
 
 def _log_gamma(shape: Tensor, normals: Tensor, logs: Tensor) -> Tensor:
-    """Log of a draw from Gamma(shape) for each entry (Marsaglia and Tsang, 2000), differentiable in the shape.
+    """Log of a sample from Gamma(shape) for each entry (Marsaglia and Tsang, 2000), differentiable.
 
     Args:
         shape: (items, ...).
-        normals: of the proposals, (items, PROPOSALS, ...).
-        logs: of uniform numbers, (items, PROPOSALS + LIFT, ...).
+        normals: normal numbers of the proposals, (items, PROPOSALS, ...).
+        logs: logs of uniform numbers, (items, PROPOSALS + LIFT, ...).
     """
     size = shape + (LIFT - 1 / 3)
     width = (9 * size).rsqrt()
@@ -63,7 +65,7 @@ def divergence(a: Tensor, b: Tensor) -> Tensor:
 
 
 def released_divergence(a: Tensor, b: Tensor) -> Tensor:
-    """What SMILE's published code has in its place: lgamma with the other sign, and no term of a + b."""
+    """The divergence of SMILE's published code: lgamma has the other sign, a + b no term."""
     a, b = a.clamp(min=FLOOR), b.clamp(min=FLOOR)
     return torch.lgamma(a) + torch.lgamma(b) + _slopes(a, b)
 

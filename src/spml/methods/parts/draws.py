@@ -1,4 +1,4 @@
-"""Random numbers that are an epoch's own."""
+"""Random numbers that change with the epoch."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spml.losses.method import Method
+from spml.losses.framework import Method
 
 
 class EpochDraws(Method):
-    """A method that draws other random numbers in each epoch; `salt`, which says what numbers, is in its state."""
+    """A method with new random numbers in each epoch; its state holds their `salt`."""
 
     salt = 0
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Other random numbers from here on."""
+        """Choose new random numbers."""
         self.salt = int(torch.randint(2**62, ()))
 
     def get_extra_state(self) -> Tensor:
-        """What random numbers the epoch in hand has."""
+        """The salt of the current epoch."""
         return torch.tensor(self.salt)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Have the same ones."""
+        """Restore the salt."""
         self.salt = int(state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(
-            f"{prefix}_extra_state", self.get_extra_state()
-        )  # older states do not tell
+        # States of older versions lack the salt.
+        state_dict.setdefault(f"{prefix}_extra_state", self.get_extra_state())
         super()._load_from_state_dict(state_dict, prefix, *rest)

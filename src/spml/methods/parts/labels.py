@@ -8,26 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS = 4096  # read together
+ROWS = 4096  # read at once
 
 
 def rows_of(table: Tensor, index: Tensor | None, batch: Tensor, name: str) -> Tensor:
-    """The rows of a method's table that a batch holds, in the batch's precision; all of them where it is the whole."""
+    """The rows of a method's table for a batch, in its precision; without index, all rows."""
     if index is None and len(batch) != len(table):
         raise ValueError(f"{name} needs index: the rows of the training split that the batch holds")
     rows = table if index is None else table[index]
     if rows.shape != batch.shape:
-        found = (
-            f"{tuple(rows.shape)} of its {tuple(table.shape)} for a batch of {tuple(batch.shape)}"
-        )
+        shapes = f"{tuple(rows.shape)} of {tuple(table.shape)} for a batch of {tuple(batch.shape)}"
         raise ValueError(
-            f"{name} needs index with a row number for each item: the one given takes {found}"
+            f"{name} needs index with a row number for each item; this index selects {shapes}"
         )
     return rows.to(batch.dtype)
 
 
 def label_parts(observed: Any, items: int, classes: int) -> Iterator[tuple[slice, Tensor]]:
-    """Rows and their labels, part by part, from a table with rows(index) or an array; refused where it does not fit."""
+    """Yield slices of rows with their labels, from a table with rows(index) or an array."""
     rows = len(observed) if hasattr(observed, "__len__") else items
     check_fit(
         "observed", (rows, *_labels(observed, slice(0, min(rows, 1))).shape[1:]), items, classes
@@ -44,7 +42,7 @@ def _labels(observed: Any, part: slice) -> Tensor:
 
 
 def check_fit(name: str, shape: tuple[int, ...], items: int | None, classes: int | None) -> None:
-    """Refuse a table of another shape than the training split, where that is known."""
+    """Raise ValueError if a table has another shape than the training split."""
     if items is not None and classes is not None and tuple(shape) != (items, classes):
         split = f"the training split {(items, classes)}"
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Heat maps of whole pictures, of which every visit sees a part: where each class was found so far."""
+"""Heat maps of whole pictures, updated from the part that each visit shows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
 class HeatMaps(nn.Module):
-    """Running means of class maps, of grid x grid cells for each item and class, in float16.
+    """Running means of class maps: grid x grid cells for each item and class, in float16.
 
-    A visit shows the part of a picture that its box names (left, top, right, bottom in 0..1; left > right where it is
-    mirrored) as a map of any size. All is bilinear: a map is read at the places where its own points lie in the
-    picture, and written at the cells whose centre lies in the box. A cell's mean starts with the first value that is
-    written to it; cells outside the box stay as they are.
+    A visit shows the part of a picture inside a box (left, top, right, bottom in 0..1; left > right
+    if mirrored) as a map of any size. Sampling is bilinear: a map is read at the positions of its
+    own points in the picture, and written to the cells whose centre is in the box. A cell's mean
+    starts with its first value; cells outside the box do not change.
 
     Args:
-        items: of the training split.
-        classes: number of them.
-        grid: cells across, and down.
-        momentum: share of a mean that stays at each visit.
+        items: number of items of the training split.
+        classes: number of classes.
+        grid: number of cells in each direction.
+        momentum: weight of the old mean at each visit.
     """
 
     maps: Tensor
@@ -37,23 +37,23 @@ class HeatMaps(nn.Module):
 
     @staticmethod
     def memory(items: int, classes: int, grid: int) -> int:
-        """Bytes that it takes."""
+        """Bytes of the heat maps."""
         return items * grid**2 * (2 * classes + 1)
 
     def read(self, rows: Tensor, boxes: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """What is stored where a visit's map lies: values (B, classes, height, width), and where there are any.
+        """Stored values at the positions of a visit's map, (B, classes, height, width), and a mask.
 
-        The second, (B, 1, height, width), says where at least half of what a value is made of has been seen.
+        The mask, (B, 1, height, width), is True if at least half of the weight of a value was seen.
         """
         places = _places(boxes, height, width)
         share = _sampled(self.seen[rows].float()[:, None], places)
-        values = _sampled(self.maps[rows].float(), places)  # cells never seen hold 0
+        values = _sampled(self.maps[rows].float(), places)  # unseen cells hold 0
         known = share >= 0.5
         return values / torch.where(known, share, 1.0), known
 
     @torch.no_grad()
     def write(self, rows: Tensor, boxes: Tensor, maps: Tensor) -> None:
-        """Take a visit's maps (B, classes, h, w) into the means of the cells that the boxes hold."""
+        """Update the cells inside the boxes with a visit's maps (B, classes, h, w)."""
         grid = self.maps.shape[-1]
         places = _places(_inverse(boxes), grid, grid)
         inside = (places.abs() <= 1).all(dim=-1)
@@ -68,18 +68,18 @@ class HeatMaps(nn.Module):
 
 
 def whole(items: int, device: torch.device) -> Tensor:
-    """Boxes of pictures that are seen as they are."""
+    """Boxes that cover whole pictures."""
     return torch.tensor(WHOLE, device=device).repeat(items, 1)
 
 
 def _inverse(boxes: Tensor) -> Tensor:
-    """The boxes that the whole pictures are, where the boxes themselves reach from 0 to 1."""
+    """The whole pictures as boxes, in coordinates in which the boxes reach from 0 to 1."""
     corner, opposite = boxes.to(torch.float32).chunk(2, dim=1)
     return torch.cat([-corner / (opposite - corner), (1 - corner) / (opposite - corner)], dim=1)
 
 
 def _places(boxes: Tensor, height: int, width: int) -> Tensor:
-    """Centres of height x width cells laid over the boxes, (B, height, width, 2), in -1..1 over the picture."""
+    """Centres of height x width cells of the boxes, (B, height, width, 2), in -1..1."""
     left, top, right, bottom = boxes.to(torch.float32).unbind(dim=1)
     across = _centres(width, boxes)[None, None, :] * (right - left).view(-1, 1, 1) + left.view(
         -1, 1, 1

@@ -1,4 +1,4 @@
-"""How frequent each class is, estimated from scores and the few labels that are known."""
+"""Estimate the frequency of each class from scores and the known labels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 def estimate_priors(scores: Any, observed: Any, delta: float = 0.01, tau: float = 0.01) -> Tensor:
-    """Share of positives of each class, from the score threshold that separates best (Liu et al., CRISP).
+    """Share of positives of each class, from the best score threshold (Liu et al., CRISP).
 
-    With q(z) the share of items scored z or higher and q_p(z) that of observed positives, q / q_p is at least the
-    prior for every z where observed positives stand for all positives. The z that minimises it plus a bound on
-    its error is looked for among the scores; where several do, the highest. A known negative is an item that
-    cannot be positive: it counts in the number of items, never among those scored z or higher.
+    With q(z) the share of items scored z or higher and q_p(z) that of observed positives, q / q_p
+    is at least the prior for every z, if observed positives represent all positives. The threshold
+    is the score z that minimises q / q_p plus a bound on its error, the highest one of ties. A
+    known negative counts in the number of items, never among those scored z or higher.
 
     Args:
         scores: (items, classes), probabilities or logits: only their order within a class matters.
         observed: (items, classes): 1 known positive, 0 unknown, -1 known negative.
-        delta: probability with which the bound on the error may fail.
+        delta: probability that the bound on the error fails.
         tau: slack of the bound.
 
     Returns:
@@ -29,7 +29,8 @@ def estimate_priors(scores: Any, observed: Any, delta: float = 0.01, tau: float 
     scores, observed = torch.as_tensor(scores).detach().cpu(), torch.as_tensor(observed).cpu()
     if scores.shape != observed.shape or scores.ndim != 2:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and observed {tuple(observed.shape)} must both be items by classes"
+            f"scores {tuple(scores.shape)} and observed {tuple(observed.shape)} "
+            "must both be items by classes"
         )
     if not 0 < delta < 1 or tau < 0:
         raise ValueError(

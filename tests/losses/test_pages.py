@@ -1,15 +1,33 @@
-"""The pages' tables are what runs, and their examples run."""
+"""The generated pages describe what runs, and their examples run."""
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from spml import losses
-from spml.losses.describe import framework_table, main, needs_table, options_table, rewritten
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGE = DOCS / "framework.md"
+
+
+def load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pages = load_tool("method_pages")
+framework_table, needs_table, options_table = (
+    pages.framework_table,
+    pages.needs_table,
+    pages.options_table,
+)
 
 
 def row(name: str) -> list[str]:
@@ -21,7 +39,7 @@ def row(name: str) -> list[str]:
 @pytest.mark.parametrize("page", ["framework.md", "methods.md"])
 def test_the_page_is_current(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
-    assert rewritten(text) == text, "run: make docs"
+    assert pages.rewritten(text) == text, "run: make docs"
 
 
 def test_every_method_is_on_the_page() -> None:
@@ -48,29 +66,52 @@ def test_rewriting_replaces_only_the_table(
 ) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- generated: framework_table -->\nold\n<!-- end -->\nafter\n")
-    main([str(page)])
+    pages.main([str(page)])
     assert page.read_text() == (
         f"before\n<!-- generated: framework_table -->\n{framework_table()}<!-- end -->\nafter\n"
     )
-    main([])
+    pages.main([])
     assert capsys.readouterr().out == framework_table()
     for text in ("nothing", "<!-- generated: another -->\nkept\n<!-- end -->"):
-        with pytest.raises(ValueError, match="no place for a table"):
-            rewritten(text)
+        with pytest.raises(ValueError, match="nothing to generate"):
+            pages.rewritten(text)
 
 
-def test_a_page_may_have_several_tables_and_those_of_others() -> None:
+def test_a_page_may_have_several_parts_and_those_of_other_generators() -> None:
     other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
-    text = f"{other}<!-- generated: options an -->\n<!-- end -->\n<!-- generated: options not_yet -->\n<!-- end -->\n"
-    assert rewritten(text) == text.replace(
-        "options an -->\n", f"options an -->\n{options_table('an')}"
+    own = [
+        f"<!-- generated: {name} -->\n<!-- end -->\n" for name in ("needs_table", "method_sections")
+    ]
+    text = other + "".join(own)
+    expected = text.replace("needs_table -->\n", f"needs_table -->\n{needs_table()}")
+    sections = pages.method_sections()
+    assert pages.rewritten(text) == expected.replace(
+        "method_sections -->\n", f"method_sections -->\n{sections}"
     )
+
+
+@pytest.mark.parametrize("name", losses.names())
+def test_every_section_has_notes_a_source_and_options(name: str) -> None:
+    text, about = pages.section(name), losses.about(name)
+    assert text.startswith(f"## `{name}`\n") and about.notes in text
+    assert options_table(name) in text
+    assert about.citation is None or f"*{about.citation.title}*" in text or about.citation.link
+
+
+def test_a_citation_has_its_links() -> None:
+    assert (
+        "**Source.** Cole et al., *Multi-Label Learning from Single Positive Labels*, CVPR 2021. "
+        "Code: [elijahcole/single-positive-multi-label]"
+        "(https://github.com/elijahcole/single-positive-multi-label) at 89152d5.\n"
+    ) in pages.section("an")
+    assert "](https://arxiv.org/abs/2309.13886)*, arXiv 2023.\n" in pages.section("crisp")
+    assert "**Source.**" not in pages.section("full")
 
 
 def test_options_are_those_of_the_signature_with_published_values_and_sources() -> None:
     lines = options_table("em_apl").splitlines()
     assert (
-        "| `theta` | `0.9` | share of each class's unknown labels that has a pseudo-label in the end. |"
+        "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label at the end. |"
         in lines
     )
     assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in lines

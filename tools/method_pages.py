@@ -1,0 +1,207 @@
+"""Write the generated parts of docs/methods.md and docs/framework.md from the methods themselves.
+
+python tools/method_pages.py docs/framework.md docs/methods.md    rewrite these pages
+python tools/method_pages.py                                      print the framework's table
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+from spml import losses
+from spml.data.benchmarks import NAMES, PAPER
+from spml.losses import Citation, UnifiedLoss
+from spml.losses.components import Constant
+from spml.losses.metadata import SEARCHED
+from spml.losses.registry import GR_TRAINING
+
+PLACE = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+SIZES = {"VOC": PAPER["voc"], "COCO": PAPER["coco"], "NUS-WIDE": PAPER["nuswide"]}
+NOTES = (
+    "p = σ(z) is the model's probability, t the epoch, B the items of a batch, C the classes; "
+    "a→b changes with t.",
+    "¹ For known negatives only: k̂ = 1 or v = 0 keeps it from unknown labels.",
+)
+
+
+def framework_table() -> str:
+    """Markdown table of k_hat, v, L1, L2 and L3 of every method with default options."""
+    rows, outside = [], []
+    for name in losses.names():
+        loss = None if losses.needs(name) else losses.create(name)
+        if not isinstance(loss, UnifiedLoss):
+            outside.append(f"Outside the framework, `{name}`: {losses.summary(name)}")
+            continue
+        head = f", head {losses.head(name)}" if losses.head(name) else ""
+        rows.append([f"`{name}`{head}", *_cells(loss)])
+        rows.extend(
+            [f"`{name}`, variant={variant}", *_cells(losses.create(name, variant=variant))]
+            for variant in _other_variants(name)
+        )
+    header = ["method", "k̂", "v", "L1", "L2", "L3", "reduction"]
+    return _table(header, rows) + "\n" + "  \n".join([*NOTES, *outside]) + "\n"
+
+
+def needs_table() -> str:
+    """Markdown table of what every method needs, and what it keeps with its default options."""
+    rows = []
+    for name in losses.names():
+        needs = ", ".join(sorted(losses.needs(name) - {"items"})) or "–"
+        kept = [
+            _bytes(losses.memory(name, counts.train, counts.classes)) for counts in SIZES.values()
+        ]
+        rows.append([f"[`{name}`](#{name})", needs, losses.head(name) or "linear", *kept])
+    return _table(["method", "needs", "head", *(f"keeps on {name}" for name in SIZES)], rows)
+
+
+def method_sections() -> str:
+    """Markdown sections of all methods: their notes, citation, options and published values."""
+    return "\n".join(section(name) for name in losses.names())
+
+
+def section(name: str) -> str:
+    """Markdown section of one method."""
+    about = losses.about(name)
+    parts = [f"## `{name}`\n", f"{about.notes}\n"]
+    if about.citation is not None:
+        parts.append(f"**Source.** {_cited(about.citation)}\n")
+    return "\n".join([*parts, options_table(name)])
+
+
+def options_table(name: str) -> str:
+    """Markdown tables of a method's options and of their published values."""
+    rows = [
+        [f"`{option.name}`", f"`{_plain(option.default)}`", option.help]
+        for option in losses.options(name)
+    ]
+    return _table(["option", "default", "what it is"], rows) + _published(name)
+
+
+def _published(name: str) -> str:
+    """Markdown table of the values that the method's own sources state for each benchmark."""
+    presets = [losses.preset(name, data) for data in NAMES]
+    own = [
+        {key: source for key, source in preset.sources.items() if source != GR_TRAINING}
+        for preset in presets
+    ]
+    sources = dict.fromkeys(source for each in own for source in each.values())
+    numbers = {source: str(number) for number, source in enumerate(sources, 1)}
+    rows = []
+    for key in dict.fromkeys(key for each in own for key in each):
+        tried = key.startswith(SEARCHED)
+        label = f"`{key.removeprefix(SEARCHED)}`" + (", tried" if tried else "")
+        cells = [
+            _plain(preset.value(key)) if key in each else ""
+            for preset, each in zip(presets, own, strict=True)
+        ]
+        cited = dict.fromkeys(numbers[each[key]] for each in own if key in each)
+        rows.append([label, *cells, ", ".join(cited)])
+    if not rows:
+        return ""
+    footnotes = "  \n".join(f"{number}: {source}." for source, number in numbers.items())
+    return "\n" + _table(["published", *NAMES, "source"], rows) + f"\n{footnotes}\n"
+
+
+def _cited(citation: Citation) -> str:
+    title = f"[{citation.title}]({citation.link})" if citation.link else citation.title
+    text = f"{citation.authors}, *{title}*, {citation.venue} {citation.year}."
+    if citation.repository:
+        repository = citation.repository.removeprefix("https://github.com/")
+        text += f" Code: [{repository}]({citation.repository})"
+        text += f" at {citation.commit}." if citation.commit else "."
+    return text
+
+
+def _other_variants(name: str) -> list[str]:
+    """Values of the option `variant` that are not its default."""
+    for option in losses.options(name):
+        if option.name == "variant":
+            return [value for value in get_args(option.type) if value != option.default]
+    return []
+
+
+def _cells(loss: Any) -> list[str]:
+    khat, weight = _formula(loss.khat), _formula(loss.weight)
+    negative_only = _constant(loss.khat) == 1 or _constant(loss.weight) == 0
+    l2 = "–" if loss.l2 is None else _formula(loss.l2)
+    l3 = _formula(loss.l3) + (" ¹" if negative_only else "")
+    if negative_only and loss.l2 is None:
+        khat = "–"
+    reduction = loss.reduction
+    if loss.regulariser is not None:
+        reduction += f", plus {_formula(loss.regulariser)}"
+    return [khat, weight, _formula(loss.l1), l2, l3, reduction]
+
+
+def _formula(part: Any) -> str:
+    formula = getattr(part, "formula", None)
+    if formula is None:
+        return getattr(part, "__name__", type(part).__name__)
+    return str(formula() if callable(formula) else formula)
+
+
+def _constant(part: Any) -> float | None:
+    return part.value if isinstance(part, Constant) else None
+
+
+def _table(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_plain, value))
+    if value is None:
+        return "none"
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text.replace("e-0", "e-")
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}" if size else "–"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "framework_table": framework_table,
+    "needs_table": needs_table,
+    "method_sections": method_sections,
+}
+
+
+def rewritten(text: str) -> str:
+    """A page with its generated parts brought up to date; others stay unchanged."""
+    if not any(place[1] in PARTS for place in PLACE.finditer(text)):
+        raise ValueError(
+            "nothing to generate: the page lacks "
+            f"<!-- generated: {' or '.join(PARTS)} --> … <!-- end -->"
+        )
+
+    def fill(place: re.Match[str]) -> str:
+        if place[1] not in PARTS:
+            return place[0]
+        return f"<!-- generated: {place[1]} -->\n{PARTS[place[1]]()}<!-- end -->"
+
+    return PLACE.sub(fill, text)
+
+
+def main(paths: list[str]) -> None:
+    """Rewrite each page, or print the framework's table if there is none."""
+    if not paths:
+        print(framework_table(), end="")
+    for path in map(Path, paths):
+        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
