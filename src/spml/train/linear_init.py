@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from spml import losses
-from spml.data.images.cached import MEMORY_SHARE, free_memory, in_words
+from spml.data.images.cache import MEMORY_SHARE
 from spml.data.images.loader import Feed
+from spml.data.images.store import format_bytes, free_memory
 from spml.data.table import LabelTable
 from spml.errors import UserError
 from spml.keyed import key
@@ -192,11 +193,11 @@ class LinearInit:
         shape = " x ".join(map(str, one.shape))
         if free is not None and size > MEMORY_SHARE * free:
             raise UserError(
-                f"--linear-init keeps features of {shape}, {in_words(size)} in all, and {in_words(free)} of memory are "
+                f"--linear-init keeps features of {shape}, {format_bytes(size)} in all, and {format_bytes(free)} of memory are "
                 "free; leave it out, or give --head linear, a smaller --size or another --backbone"
             )
         self.display.line(
-            f"linear init: features of {shape} for each item take {in_words(size)} of memory"
+            f"linear init: features of {shape} for each item take {format_bytes(size)} of memory"
         )
 
     def _optimizers(self) -> list[Any]:

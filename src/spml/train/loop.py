@@ -88,7 +88,7 @@ class Training:
                 mode,
                 folder=settings.cache_dir,
                 device=device,
-                tell=display,
+                progress=display,
                 background=meanwhile,
                 first=[(val, range(len(val))), (self.train_labels, self._order(1))],
             )

@@ -19,7 +19,7 @@ from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
 from spml.data.images.store import Pool
 from spml.errors import UserError
-from tests.data.caching import (
+from tests.data.images.caching import (
     FORK,
     MODES,
     SIZE,
@@ -118,7 +118,7 @@ def test_pictures_that_another_process_decodes_are_used_as_it_goes(
     with opened([other], tmp_path / "cache") as first:  # holds the right to write
         batch(feed_of(other, first).cached, np.arange(5))
         with (
-            opened([table], tmp_path / "cache", tell=told) as second,
+            opened([table], tmp_path / "cache", progress=told) as second,
             ThreadPoolExecutor(1) as pool,
         ):
             assert "waiting for another process" in told[-1]
@@ -194,7 +194,7 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
         from spml.data.images import build as cache_build
         from spml.data.images.cache import open_cache
         from spml.data.images.loader import Feed
-        from tests.data.caching import table_of
+        from tests.data.images.caching import table_of
         original, done = cache_build.decode_bytes, []
         def slow(*given, **named):
             done.append(given)

@@ -9,7 +9,7 @@ import torch
 from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
 from spml.errors import DataError, UserError
-from tests.data.caching import SIZE, Lines, direct, file_in, make, pixels
+from tests.data.images.caching import SIZE, Lines, direct, file_in, make, pixels
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_slots_given_anew_do_not_belong_to_their_old_owners(tmp_path, settled):
     os.truncate(file_in(tmp_path / "cache", "pixels"), 0)
     pixels(new, tmp_path / "cache")
     lines = Lines()
-    assert torch.equal(pixels(old, tmp_path / "cache", tell=lines), direct(old))
+    assert torch.equal(pixels(old, tmp_path / "cache", progress=lines), direct(old))
     assert (
         lines[0].endswith("= 7 kB in " + str(file_in(tmp_path / "cache", "pixels").parent))
         and len(lines) == 1
