@@ -17,10 +17,10 @@ from spml.data.table import LabelTable
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier
+from spml.model.scoring import validation_map
 from spml.runs.settings import Settings
 from spml.train import randomness
 from spml.train.display import Display
-from spml.train.evaluate import score
 from spml.train.guard import Guard, Stop, all_finite, finite_gradients
 from spml.train.optimizer import make_optimizer, take_step
 
@@ -95,7 +95,7 @@ class LinearInit:
         logits = (
             torch.cat([self._scores(part) for part in torch.split(unseen, AT_ONCE)]).cpu().numpy()
         )
-        return score(logits, truth, self.settings.selection or "observed")
+        return validation_map(logits, truth, self.settings.selection or "observed")
 
     def _train_epoch(
         self, epoch: int, features: Tensor, labels: LabelTable, optimizers: list[Any]
@@ -193,8 +193,9 @@ class LinearInit:
         shape = " x ".join(map(str, one.shape))
         if free is not None and size > MEMORY_SHARE * free:
             raise UserError(
-                f"--linear-init keeps features of {shape}, {format_bytes(size)} in all, and {format_bytes(free)} of memory are "
-                "free; leave it out, or give --head linear, a smaller --size or another --backbone"
+                f"--linear-init keeps features of {shape}, {format_bytes(size)} in all, "
+                f"and {format_bytes(free)} of memory are free; "
+                "leave it out, or give --head linear, a smaller --size or another --backbone"
             )
         self.display.line(
             f"linear init: features of {shape} for each item take {format_bytes(size)} of memory"

@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 
 from spml.cores import decoders
-from spml.data.images.cache import Cache, Pictures, Rows, Staged
+from spml.data.images.cache import Cache, Pictures, Staged
 from spml.data.images.decode import channels_first, channels_last, decode, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
 
+Rows = npt.NDArray[np.int64]
 OnError = Callable[[int, DataError], None]
 OnItemError = Callable[[DataError], None]
 BeforeDecoding = Callable[[tuple[int, ...]], None]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from spml.data.images import loader
 from spml.data.images.decode import decode
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
-from spml.use.predict import prefetch as ahead
 from spml.use.predict.predict import Options, predict, reader, scorer
 from tests.use.conftest import PICTURES, rows
 
@@ -162,7 +162,7 @@ def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_pa
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):
     """Python's own objects, of the whole command; the pictures themselves are bounded by the look-ahead."""
     monkeypatch.setattr(
-        ahead, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+        loader, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
     )
 
     def peak(count):

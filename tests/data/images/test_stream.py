@@ -6,11 +6,10 @@ import pytest
 import torch
 from PIL import Image
 
+from spml.data.images import loader as module
 from spml.data.images.decode import decode
+from spml.data.images.loader import AHEAD, MOST, Item, Stream
 from spml.errors import DataError
-from spml.use.predict import prefetch as module
-from spml.use.predict.inputs import Item
-from spml.use.predict.prefetch import Ahead, answers
 
 
 @pytest.fixture
@@ -22,19 +21,19 @@ def photos(tmp_path):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 50])
 def test_batches_are_the_pictures_in_order(photos, batch_size):
-    found = list(Ahead(16, batch_size=batch_size, threads=2).batches(photos))
-    assert [item.name for group, _ in found for item in group] == [str(i) for i in range(7)]
-    assert all(x.is_contiguous(memory_format=torch.channels_last) for _, x in found)
-    x = torch.cat([x for _, x in found])
+    found = list(Stream(16, batch_size=batch_size, threads=2).batches(photos))
+    assert [item.name for _, group in found for item in group] == [str(i) for i in range(7)]
+    assert all(x.is_contiguous(memory_format=torch.channels_last) for x, _ in found)
+    x = torch.cat([x for x, _ in found])
     assert torch.equal(x, torch.stack([decode(item.path, 16) for item in photos]))
 
 
 def test_arrays_go_with_files_and_vectors_alone(photos):
     array = np.full((3, 9, 9), 7, np.uint8)
-    ((group, x),) = Ahead(16).batches([photos[0], Item("array", x=array)])
+    ((x, group),) = Stream(16).batches([photos[0], Item("array", x=array)])
     assert x.shape == (2, 3, 16, 16) and x[1].eq(7).all() and len(group) == 2
     vectors = [Item(str(i), x=np.full(4, i, np.float32)) for i in range(5)]
-    found = [x for _, x in Ahead(None, batch_size=2).batches(vectors)]
+    found = [x for x, _ in Stream(None, batch_size=2).batches(vectors)]
     assert torch.equal(torch.cat(found)[:, 0], torch.arange(5.0))
 
 
@@ -57,7 +56,7 @@ def test_the_shape_of_full_batches_is_told_before_any_picture_is_decoded(
     assert (
         sum(
             len(group)
-            for group, _ in Ahead(16, batch_size=batch_size).batches(photos, None, before)
+            for _, group in Stream(16, batch_size=batch_size).batches(photos, None, before)
         )
         == 7
     )
@@ -68,12 +67,12 @@ def test_bad_pictures_are_left_out_and_told_in_order(photos):
     for bad in (0, 4, 5):
         photos[bad].path.write_text("no picture")
     told = []
-    found = list(Ahead(16, batch_size=2).batches(photos, told.append))
-    assert [[item.name for item in group] for group, _ in found] == [["1"], ["2", "3"], ["6"]]
-    assert all(len(group) == len(x) for group, x in found)
+    found = list(Stream(16, batch_size=2).batches(photos, told.append))
+    assert [[item.name for item in group] for _, group in found] == [["1"], ["2", "3"], ["6"]]
+    assert all(len(group) == len(x) for x, group in found)
     assert [str(error).split(":")[0] for error in told] == ["line 0", "line 4", "line 5"]
     with pytest.raises(DataError, match="line 0"):
-        list(Ahead(16).batches(photos))
+        list(Stream(16).batches(photos))
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 200])
@@ -90,51 +89,18 @@ def test_look_ahead_is_bounded_whatever_the_number_of_items(batch_size, monkeypa
             taken += 1
             yield Item("x", Path("x"))
 
-    ahead = Ahead(2, batch_size=batch_size, threads=2)
-    batches, given = ahead.batches(endless()), 0
+    look_ahead = batch_size * max(2, min(AHEAD, MOST // batch_size))
+    batches, received = Stream(2, batch_size=batch_size, threads=2).batches(endless()), 0
     for _ in range(1000 // batch_size + 3):
-        given += len(next(batches)[0])
-        assert taken - given <= ahead.look_ahead - batch_size
+        received += len(next(batches)[1])
+        assert taken - received <= look_ahead
     batches.close()
-    assert ahead.look_ahead <= max(3 * batch_size, module.MOST + batch_size)
-
-
-def test_decoding_goes_on_while_the_model_works(monkeypatch):
-    """The model waits until a picture of a later batch has been decoded: without overlap, this would never end."""
-    later = threading.Event()
-
-    def decoding(path, size, upright):
-        if path.name == "3":
-            later.set()
-        return torch.zeros(3, size, size, dtype=torch.uint8)
-
-    monkeypatch.setattr(module, "decode", decoding)
-    items = [Item(str(i), Path(str(i))) for i in range(6)]
-    overlapped = []
-
-    def model(x):
-        overlapped.append(later.wait(timeout=60))
-        return x.float().mean(dim=(2, 3))
-
-    assert len(list(answers(model, Ahead(2, batch_size=1).batches(items), "cpu"))) == 6
-    assert overlapped[0]
+    assert look_ahead <= max(2 * batch_size, MOST)
 
 
 def test_no_thread_is_left_when_the_reader_stops(photos):
     before = threading.active_count()
-    batches = Ahead(16, batch_size=1, threads=4).batches(photos)
+    batches = Stream(16, batch_size=1, threads=4).batches(photos)
     next(batches)
     batches.close()
     assert threading.active_count() == before
-
-
-def test_answers_belong_to_their_items(photos):
-    found = list(
-        answers(
-            lambda x: x.float().mean(dim=(1, 2, 3)), Ahead(16, batch_size=3).batches(photos), "cpu"
-        )
-    )
-    for group, means in found:
-        for item, mean in zip(group, means, strict=True):
-            assert mean == decode(item.path, 16).float().mean()
-    assert list(answers(lambda x: x, [], "cpu")) == []
