@@ -202,7 +202,7 @@ class Stream:
         """Yield the tensors of the readable items, and the items, in order.
 
         Args:
-            items: taken as they are needed.
+            items: read as they are needed.
             on_error: receives each item that cannot be read, which is then left out; without it,
                 the error is raised.
             before: called with the shape of a full batch of pictures, if there is one, before any
@@ -237,7 +237,7 @@ class Stream:
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool of threads that prepare batches; `cancelled` tells whether they are still wanted."""
+    """A pool of threads that prepare batches; `cancelled` becomes true when the consumer leaves."""
 
     def __init__(self, count: int) -> None:
         # torch.set_num_threads within these threads would change the whole process.
@@ -250,7 +250,7 @@ class Threads(ThreadPoolExecutor):
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """End all tasks: those not started are dropped, those waiting for pictures stop."""
+        """End all tasks: pending ones are dropped, waiting ones stop."""
         self._cancelled.set()
         self.shutdown(wait=True, cancel_futures=True)
 
@@ -263,7 +263,7 @@ def prefetch(
     """Yield each group with its result, prepared by threads while earlier results are used.
 
     Args:
-        groups: taken as they are needed, `AHEAD` batches or `MOST` items in advance.
+        groups: read as they are needed, `AHEAD` batches or `MOST` items in advance.
         begin: hands a group to the threads; returns a function that waits for the result.
         threads: number of threads.
     """

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock, Timeout
 
 from spml.data.table import LabelTable
 from spml.errors import UserError
@@ -115,22 +116,22 @@ class Pool:
             waiting: called repeatedly while another process holds the lock; returns whether to
                 keep waiting. Without it, the lock is tried once.
         """
-        import fcntl
-
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Closing the file releases the lock, and so does the end of the process.
-        with (self.folder / "lock").open("ab") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if waiting is None or not waiting():
-                        yield False
-                        return
-                    time.sleep(POLL_SECONDS)
+        lock = FileLock(self.folder / "lock", blocking=False)  # released when the process ends
+        while True:
+            try:
+                lock.acquire()
+                break
+            except Timeout:
+                if waiting is None or not waiting():
+                    yield False
+                    return
+                time.sleep(POLL_SECONDS)
+        try:
             self.load()
             yield True
+        finally:
+            lock.release()
 
     def put(self, content: str, pixels: Pixels) -> int:
         """Write pixels to the slot of a content and return its number; safe in any thread."""
@@ -220,13 +221,9 @@ def explained(folder: Path) -> Iterator[None]:
     """Turn system errors of a cache into a UserError that names the remedy."""
     try:
         yield
-    except (OSError, ImportError) as error:
-        if isinstance(error, ImportError):
-            reason = "this system cannot lock files"
-        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason = "the disk is full"
-        else:
-            reason = error.strerror or str(error)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "the disk is full" if full else error.strerror or error
         remedy = "give --cache-dir with another folder, or --cache none"
         raise UserError(f"cache in {folder}: {reason}; {remedy}") from error
 
