@@ -17,7 +17,7 @@ def model():
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """Runs what it is given once and marks what it returns; fails as often as it is told to."""
+    """Runs what it is given once and marks what it returns; fails as often as asked."""
     seen = {"failures": 0, "ours": []}
 
     def record(step, given, **_):
@@ -66,7 +66,7 @@ def test_scoring_is_by_our_kernels_once_they_are_recorded(model, recorder):
 
 
 @pytest.mark.parametrize(("failures", "count"), [(1, 2), (2, 2)])
-def test_where_our_kernels_fail_torchs_are_recorded_and_where_these_do_nothing_is(
+def test_torchs_kernels_are_recorded_if_ours_fail_and_nothing_if_both_do(
     model, recorder, failures, count
 ):
     recorder["failures"] = failures

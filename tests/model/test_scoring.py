@@ -23,14 +23,14 @@ FEED = Feed(LabelTable(list("abcdefg"), ["one"], np.ones((7, 1)), x=X), None)
 @pytest.mark.parametrize("training", [True, False])
 def test_logits_are_those_of_evaluation_in_the_order_of_the_table(batch_size, training):
     model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Dropout(0.5)).train(training)
-    told = []
-    found = predict_logits(model, FEED, batch_size, advance=told.append)
+    reported = []
+    found = predict_logits(model, FEED, batch_size, advance=reported.append)
     assert found == pytest.approx(model[0](torch.from_numpy(X)).detach().numpy(), abs=1e-5)
-    assert model.training is training and sum(told) == 7 and max(told) == min(batch_size, 7)
+    assert model.training is training and sum(reported) == 7 and max(reported) == min(batch_size, 7)
     assert (predict_logits(model, FEED, batch_size) == found).all()
 
 
-def test_the_figure_is_map_in_percent_or_its_estimate_where_labels_are_observed():
+def test_the_figure_is_map_in_percent_or_its_estimate_from_observed_labels():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(40, 3)).astype(np.float32)
     complete = np.where(rng.random((40, 3)) < 0.4, 1, -1).astype(np.int8)

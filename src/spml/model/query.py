@@ -40,12 +40,12 @@ class Layer(nn.Module):
 
 
 class QueryHead(nn.Module):
-    """One encoder and two decoder layers, a learned query for each class, and a linear layer for each class.
+    """One encoder and two decoder layers; a learned query and a linear layer for each class.
 
     As in Xie et al. (NeurIPS 2022): the width is the backbone's number of channels (2048 on
     ResNet-50, for 151 million parameters in three layers), and queries do not attend to each other.
     Positions are not encoded, so their order does not matter; a feature vector is a map of one
-    position. There is no dropout: an item's output depends on the item only, in one process or many.
+    position. There is no dropout: an item's output depends on nothing but the item.
     """
 
     per_position: ClassVar[bool] = True

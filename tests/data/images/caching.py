@@ -22,7 +22,7 @@ MODES = ["disk", "memory", "device", "resident"]
 
 
 class Lines(list):
-    """Keeps what is told."""
+    """Keeps what is reported."""
 
     begun = 0
 

@@ -7,7 +7,7 @@ from spml.data.images import build as cache_build
 
 @pytest.fixture
 def settled(monkeypatch):
-    """As if the pictures had been there for long; the system's own time of change cannot be set back."""
+    """Treat the pictures as old files; the time of a status change cannot be set."""
     monkeypatch.setattr(cache_build, "RECENT", 0)
 
 
@@ -26,7 +26,7 @@ def decoded(monkeypatch):
 
 
 class Gate:
-    """Lets named pictures be decoded only when it is told to."""
+    """Blocks the decoding of named pictures until it opens."""
 
     def __init__(self):
         self.shut, self.begun, self.names, self.original = (

@@ -76,7 +76,7 @@ def test_a_file_that_has_just_changed_is_not_trusted_by_its_times(tmp_path, deco
     assert sorted(decoded) == ["0.bmp", "1.bmp", "1.bmp", "2.bmp"]  # the others are only read
 
 
-def test_the_size_is_told_before_anything_is_decoded(tmp_path, settled):
+def test_the_size_is_printed_before_anything_is_decoded(tmp_path, settled):
     table, lines = make(tmp_path / "a", 5), Lines()
     open_cache(
         [table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", progress=lines
@@ -97,7 +97,7 @@ def test_the_size_is_told_before_anything_is_decoded(tmp_path, settled):
     )
 
 
-def test_too_little_disk_or_memory_is_said_first(tmp_path, decoded, monkeypatch):
+def test_too_little_disk_or_memory_is_reported_first(tmp_path, decoded, monkeypatch):
     table = make(tmp_path / "a", 3)
     with (
         monkeypatch.context() as patch,

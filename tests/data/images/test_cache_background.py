@@ -111,9 +111,7 @@ def test_what_is_asked_for_is_decoded_next(tmp_path, gate, settled):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(
-    tmp_path, gate, settled, mode
-):
+def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, gate, settled, mode):
     table = make(tmp_path / "a", 30)
     for i in (12, 9, 25):
         (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
@@ -128,12 +126,12 @@ def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(
         feed = feed_of(table, cache, mode)
         good = table.take([0, 1, 2, 3])
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(good))
-        told = pool.submit(batch, feed.cached, np.array([25, 2]))
+        reported = pool.submit(batch, feed.cached, np.array([25, 2]))
         time.sleep(0.1)
-        assert not told.done()
+        assert not reported.done()
         gate.open()
         with pytest.raises(DataError) as caught:
-            told.result(30)
+            reported.result(30)
         assert str(caught.value) == str(before.value)
         assert (
             "line 11" in str(caught.value)

@@ -40,8 +40,8 @@ def test_arrays_go_with_files_and_vectors_alone(photos):
 @pytest.mark.parametrize(
     ("batch_size", "told"), [(3, [(3, 3, 16, 16)]), (7, [(7, 3, 16, 16)]), (8, [])]
 )
-def test_the_shape_of_full_batches_is_told_before_any_picture_is_decoded(
-    photos, monkeypatch, batch_size, told
+def test_the_shape_of_full_batches_is_reported_before_any_picture_is_decoded(
+    photos, monkeypatch, batch_size, reported
 ):
     seen = []
     monkeypatch.setattr(
@@ -60,17 +60,17 @@ def test_the_shape_of_full_batches_is_told_before_any_picture_is_decoded(
         )
         == 7
     )
-    assert shapes == told and len(seen) == 7
+    assert shapes == reported and len(seen) == 7
 
 
-def test_bad_pictures_are_left_out_and_told_in_order(photos):
+def test_bad_pictures_are_left_out_and_reported_in_order(photos):
     for bad in (0, 4, 5):
         photos[bad].path.write_text("no picture")
-    told = []
-    found = list(Stream(16, batch_size=2).batches(photos, told.append))
+    reported = []
+    found = list(Stream(16, batch_size=2).batches(photos, reported.append))
     assert [[item.name for item in group] for _, group in found] == [["1"], ["2", "3"], ["6"]]
     assert all(len(group) == len(x) for x, group in found)
-    assert [str(error).split(":")[0] for error in told] == ["line 0", "line 4", "line 5"]
+    assert [str(error).split(":")[0] for error in reported] == ["line 0", "line 4", "line 5"]
     with pytest.raises(DataError, match="line 0"):
         list(Stream(16).batches(photos))
 
