@@ -35,10 +35,10 @@ from spml import losses
 from spml.data.images.decode import channels_first
 from spml.files import write_json
 from spml.model import Classifier
+from spml.model.graphs import FastForward
 from spml.train import Settings
 from spml.train.checks import try_model
 from spml.train.display import Display
-from spml.train.forward import Forward
 from spml.train.optimizer import make_optimizer
 from spml.train.processes import Processes
 from spml.train.step import Step
@@ -109,7 +109,9 @@ class Case:
         how = "graphs" if device.type == "cuda" else "none"
         detailed, quiet = "features" in method.needs, Display(quiet=True)
         precision = str(fabric._precision.precision)
-        self.forward = Forward(self.model, model, how, precision, detailed=detailed, display=quiet)
+        self.forward = FastForward(
+            self.model, model, how, precision, detailed=detailed, report=quiet.line
+        )
         self.step = Step(self.forward, self.method, self.settings, Processes())
         self.x = channels_first(
             torch.randint(256, (self.batch, size, size, 3), dtype=torch.uint8)

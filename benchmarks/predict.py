@@ -21,12 +21,12 @@ from pathlib import Path
 import torch
 from common import environment
 
+from spml.data.images.loader import Item
 from spml.data.readers.folders import PICTURES
 from spml.model import Classifier, ModelInfo
-from spml.use.predict.inputs import Item
+from spml.model.graphs import Replayed
+from spml.model.scoring import score_stream
 from spml.use.predict.predict import reader, scorer
-from spml.use.predict.prefetch import Batch, answers
-from spml.use.predict.replay import Replayed
 from spml.use.predict.tagging import Rule
 from spml.use.predict.writers import Predicted, writing
 
@@ -66,15 +66,14 @@ def measure(
     )
     given.batch_size, given.threads = ahead.batch_size, ahead.threads
     items = [Item(str(file), file) for file in files]
-    ready: list[Batch] = list(ahead.batches(items))
+    ready = list(ahead.batches(items))
     rule = Rule({})
 
     def both() -> None:
         fast = Replayed(score, device)
         with writing(folder / "out.csv", "csv", info.classes) as write:
-            for group, (_, logits) in answers(
-                fast, ahead.batches(items, before=fast.prepare), device
-            ):
+            batches = ahead.batches(items, before=fast.prepare)
+            for (_, logits), group in score_stream(fast, batches, device):
                 p = logits.sigmoid().numpy()
                 tags = [
                     [info.classes[i] for i in row]
@@ -84,8 +83,8 @@ def measure(
 
     def model_alone() -> None:
         fast = Replayed(score, device)
-        fast.prepare(ready[0][1].shape)
-        for _ in answers(fast, ready, device):
+        fast.prepare(ready[0][0].shape)
+        for _ in score_stream(fast, ready, device):
             pass
 
     named: dict[str, Callable[[], object]] = {

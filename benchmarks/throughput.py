@@ -93,10 +93,10 @@ def spml_step(
     experiment: Experiment, settings: Settings
 ) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
     """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
+    from spml.model.graphs import FastForward
     from spml.runs.settings import method_options, resolve
     from spml.train.device import how_to_run, make_fabric
     from spml.train.display import Display
-    from spml.train.forward import Forward
     from spml.train.guard import Guard
     from spml.train.processes import Processes
     from spml.train.setup import make_method, make_model, optimizer_for
@@ -113,13 +113,13 @@ def spml_step(
     model.train()
     how = how_to_run(settings, device, 1, (settings.epochs or 1) * len(experiment.train_rows))
     precision = str(fabric._precision.precision)
-    forward = Forward(
+    forward = FastForward(
         model,
         classifier,
         how,
         precision,
         detailed=False,
-        display=Display(),
+        report=Display().line,
         fused=settings.fused_norm,
     )
     step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)

@@ -1,11 +1,8 @@
 import os
-import threading
 
 import numpy as np
 import pytest
 from PIL import Image
-
-from spml.data.images import build as cache_build
 
 
 @pytest.fixture
@@ -62,58 +59,3 @@ def table(write, picture, tmp_path):
         return path
 
     return writer
-
-
-@pytest.fixture
-def settled(monkeypatch):
-    """As if the pictures had been there for long; the system's own time of change cannot be set back."""
-    monkeypatch.setattr(cache_build, "RECENT", 0)
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """Names of the files that are decoded."""
-    names = []
-
-    def decode_bytes(data, path, *given, **named):
-        names.append(path.name)
-        return original(data, path, *given, **named)
-
-    original = cache_build.decode_bytes
-    monkeypatch.setattr(cache_build, "decode_bytes", decode_bytes)
-    return names
-
-
-class Gate:
-    """Lets named pictures be decoded only when it is told to."""
-
-    def __init__(self):
-        self.shut, self.begun, self.names, self.original = (
-            {},
-            threading.Event(),
-            [],
-            cache_build.decode_bytes,
-        )
-
-    def __call__(self, data, path, *given, **named):
-        self.names.append(path.name)
-        self.begun.set()
-        if path.name in self.shut:
-            assert self.shut[path.name].wait(30)
-        return self.original(data, path, *given, **named)
-
-    def close(self, *names):
-        self.shut |= {name: threading.Event() for name in names}
-
-    def open(self):
-        for event in self.shut.values():
-            event.set()
-
-
-@pytest.fixture
-def gate(monkeypatch):
-    """In place of decoding: open, until pictures are named that are to wait."""
-    gate = Gate()
-    monkeypatch.setattr(cache_build, "decode_bytes", gate)
-    yield gate
-    gate.open()

@@ -12,9 +12,9 @@ from spml import losses
 from spml.data import LabelTable
 from spml.errors import UserError
 from spml.keyed import normal
-from spml.model.heads import build_head
+from spml.model.classifier import build_head
+from spml.model.scoring import predict_logits
 from spml.train import fit
-from spml.train.evaluate import predict_logits
 from tests.conftest import assert_resumes
 from tests.losses.common import embeddings, random_batch
 from tests.methods.mime import CALL, IGNORE, live, method

@@ -7,7 +7,7 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier, load_model
-from spml.model.heads import BoostLU
+from spml.model.classifier import BoostLU
 from spml.train import Settings, fit
 from spml.use.predict.predict import predict
 from tests.conftest import outcome

@@ -11,7 +11,7 @@ from torch import nn
 from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
-from spml.model.heads import build_head
+from spml.model.classifier import build_head
 from spml.model.query import Layer, QueryHead, QueryNormalHead
 from spml.train import Settings, fit
 from tests.model.test_store import PREPROCESSING

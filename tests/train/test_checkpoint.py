@@ -187,7 +187,7 @@ def test_one_that_knows_of_torchs_random_numbers_alone_is_older_and_taken(
 def rising(monkeypatch):
     """Each epoch is better than the one before."""
     figures = iter(range(9))
-    monkeypatch.setattr("spml.train.loop.score", lambda *given: float(next(figures)))
+    monkeypatch.setattr("spml.train.loop.validation_map", lambda *given: float(next(figures)))
 
 
 def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(

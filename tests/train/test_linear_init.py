@@ -109,7 +109,7 @@ def test_history_tells_of_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_
         epoch(self, *given)
         heads.append(self.model.head.weight.detach().clone())
 
-    monkeypatch.setattr("spml.train.linear_init.score", scored)
+    monkeypatch.setattr("spml.train.linear_init.validation_map", scored)
     monkeypatch.setattr(LinearInit, "_train_epoch", kept)
     state = after_stage(scenes, init, tmp_path / "run", monkeypatch)
     assert torch.equal(state["model"]["head.weight"], heads[1]) and not torch.equal(

@@ -203,7 +203,7 @@ def test_complete_selection_without_complete_labels_is_refused(scenes, quick, tm
 
 def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_path, monkeypatch):
     figures = iter([0, 50, 60, 57, 70])
-    monkeypatch.setattr("spml.train.loop.score", lambda *given: float(next(figures)))
+    monkeypatch.setattr("spml.train.loop.validation_map", lambda *given: float(next(figures)))
     result = fit(scenes, replace(quick, epochs=4, patience_drop=2), tmp_path / "run", quiet=True)
     assert (result["best_epoch"], result["val_map"]) == (2, 60)
     assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 4  # epochs 0 to 3

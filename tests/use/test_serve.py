@@ -215,7 +215,7 @@ def test_a_name_that_is_not_this_machines_is_refused_on_loopback_alone(site, sma
         assert ask(f"{open_to_all}/api/model", Host="my-machine.local")[0] == 200
 
 
-def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):
+def test_damaged_weights_and_models_of_features_are_reported(tmp_path, monkeypatch):
     features = {"kind": "features", "size": None, "upright": True, "features": 4}
     save_model(
         tmp_path / "f",
@@ -228,7 +228,7 @@ def test_damaged_weights_and_models_of_features_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "spml.use.serve.tagger.class_maps", lambda model, x: (torch.full((1, 3), torch.nan), None)
     )
-    with pytest.raises(UserError, match="not numbers"):  # told at the start
+    with pytest.raises(UserError, match="not numbers"):  # reported at the start
         Tagger(run, LIMITS)
     monkeypatch.undo()
     tagger = Tagger(run, LIMITS)

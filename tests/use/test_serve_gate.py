@@ -73,8 +73,8 @@ def test_a_request_may_be_as_long_as_the_limit_and_no_longer():
     most = 9 + ROOM
     assert ask(PREDICT, "POST", chunks=(bytes(most),))[0] == 200
     assert ask(PREDICT, "POST", chunks=(bytes(most), b"x"))[0] == 413
-    for told, status in ((str(most), 200), (str(most + 1), 413), ("-1", 413), ("x", 413)):
-        assert ask(PREDICT, "POST", headers=[(b"Content-Length", told.encode())])[0] == status
+    for reported, status in ((str(most), 200), (str(most + 1), 413), ("-1", 413), ("x", 413)):
+        assert ask(PREDICT, "POST", headers=[(b"Content-Length", reported.encode())])[0] == status
     start, end = b'{"data": ["', b'"]}'
     for more, status in ((0, 200), (1, 413)):  # as text a picture takes a third more
         assert (

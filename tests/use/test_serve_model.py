@@ -24,12 +24,12 @@ def tagger(make_model):
 
 def test_a_picture_just_within_the_limits_is_taken_and_a_larger_one_refused(tagger):
     assert tagger.see(png()).probabilities.shape == (3,)
-    for data, status, said in (
+    for data, status, message in (
         (png() + b"\0", 413, "above .* MB"),
         (b"", 400, "no bytes came"),
         (b"GIF89a", 415, "not a picture that can be read"),
     ):
-        with pytest.raises(RefusedError, match=f"^a.png: {said}") as refused:
+        with pytest.raises(RefusedError, match=f"^a.png: {message}") as refused:
             tagger.see(data, "C:\\photos\\a.png")
         assert refused.value.status == status
     wide = Tagger.__new__(Tagger)
@@ -44,7 +44,7 @@ def test_a_picture_just_within_the_limits_is_taken_and_a_larger_one_refused(tagg
 
 
 def test_names_of_clients_are_one_short_line(tagger):
-    for name, told in (
+    for name, reported in (
         ("/x/y.png", "y.png"),
         ("a\n b\x1b.png", "a b .png"),
         ("x" * 99, "x" * 80),
@@ -52,7 +52,7 @@ def test_names_of_clients_are_one_short_line(tagger):
     ):
         with pytest.raises(RefusedError) as refused:
             tagger.see(b"", name)
-        assert str(refused.value).startswith(f"{told}: ")
+        assert str(refused.value).startswith(f"{reported}: ")
 
 
 def test_tags_are_those_at_or_above_their_thresholds_the_most_probable_first(tagger):

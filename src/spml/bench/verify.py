@@ -20,9 +20,9 @@ from spml.bench.record import COUNTS, check_result, observed_counts, read_record
 from spml.errors import UserError
 from spml.metrics import average_precision
 from spml.metrics.bootstrap import resampled_map
+from spml.model.scoring import validation_map
 from spml.runs.files import Record, read_arrays, read_json
 from spml.runs.settings import Selection
-from spml.train.evaluate import score
 
 SLACK = 1e-6  # points of mAP: of the arithmetic
 ROUNDED = 0.002  # points of mAP: resampled ones are recorded with three decimals, and sums may be added up otherwise
@@ -225,7 +225,7 @@ def bounds(
 ) -> tuple[float, float]:
     """The least and the largest figure, in percent, that scores which round to these can have."""
     against, favouring = _ranks(logits, truth)
-    return score(against, truth, selection), score(favouring, truth, selection)
+    return validation_map(against, truth, selection), validation_map(favouring, truth, selection)
 
 
 def _ranks(logits: npt.NDArray[np.float16], truth: Labels) -> tuple[Ranks, Ranks]:

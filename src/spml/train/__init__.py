@@ -6,7 +6,7 @@ from typing import Any
 from spml.runs.settings import Settings
 
 __all__ = ["Settings", "fit", "predict_logits"]
-_HOMES = {"fit": "spml.train.fitting", "predict_logits": "spml.train.evaluate"}
+_HOMES = {"fit": "spml.train.fitting", "predict_logits": "spml.model.scoring"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from spml import losses
-from spml.data.images.cached import MEMORY_SHARE, free_memory, in_words
+from spml.data.images.cache import MEMORY_SHARE
+from spml.data.images.store import format_bytes, free_memory
 from spml.errors import UserError
 from spml.model import Classifier
 
@@ -99,10 +100,10 @@ def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any])
     """A line on what the method will keep for its items, where that is much; what does not fit is refused."""
     size = losses.memory(name, items, classes, **options)
     free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    told = f"{name} keeps {in_words(size)} for {items:,} items of {classes:,} classes"
+    told = f"{name} keeps {format_bytes(size)} for {items:,} items of {classes:,} classes"
     if free is not None and size > MEMORY_SHARE * free:
         raise UserError(
-            f"{told}, and {in_words(free)} of memory are free; give other options or another --method"
+            f"{told}, and {format_bytes(free)} of memory are free; give other options or another --method"
         )
     return told if size >= WORTH_TELLING else None
 

@@ -107,6 +107,22 @@ def how_to_run(settings: Settings, device: torch.device, count: int, pictures: i
     return "compile" if pictures >= COMPILE_FROM else "graphs"
 
 
+def compile_early(settings: Settings, pictures: int) -> None:
+    """Start to compile the kernels of CUDA graphs while the model is built.
+
+    Args:
+        settings: resolved.
+        pictures: number of pictures in all of training.
+    """
+    device = torch.device("cuda" if uses_cuda(settings) else "cpu")
+    devices, nodes = launched() or (settings.devices, settings.nodes)
+    if settings.fused_norm and how_to_run(settings, device, devices * nodes, pictures) == "graphs":
+        from spml.model.graphs import DTYPES
+        from spml.model.kernels.fused import compile_ahead
+
+        compile_ahead(DTYPES.get(settings.precision or "bf16-mixed") or torch.float32)
+
+
 def eval_batch(settings: Settings, device: torch.device) -> int:
     """Items scored together; no gradient is kept, so more than in training."""
     if settings.eval_batch_size is not None:

@@ -17,9 +17,8 @@ from spml.runs.folder import RunFolder
 from spml.runs.settings import Settings, method_options, resolve
 from spml.train import randomness
 from spml.train.checks import memory_note, try_alone, try_method, try_model, warmup_note
-from spml.train.device import make_fabric, smallest_share
+from spml.train.device import compile_early, make_fabric, smallest_share
 from spml.train.display import Display
-from spml.train.forward import begin_early
 from spml.train.guard import out_of_memory
 from spml.train.loop import Training
 from spml.train.processes import Processes
@@ -62,7 +61,7 @@ def fit(
         check_board()
     settings = resolve(settings, experiment)
     epochs = settings.epochs or 1
-    begin_early(settings, epochs * len(experiment.train_rows) * (settings.size is not None))
+    compile_early(settings, epochs * len(experiment.train_rows) * (settings.size is not None))
     name, classes = settings.method, len(experiment.classes)
     chosen = method_options(name, experiment.name, options or {})
     notes = [memory_note(name, len(experiment.train_rows), classes, chosen)]

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from spml import losses
-from spml.data.images.cached import MEMORY_SHARE, free_memory, in_words
+from spml.data.images.cache import MEMORY_SHARE
 from spml.data.images.loader import Feed
+from spml.data.images.store import format_bytes, free_memory
 from spml.data.table import LabelTable
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier
+from spml.model.scoring import validation_map
 from spml.runs.settings import Settings
 from spml.train import randomness
 from spml.train.display import Display
-from spml.train.evaluate import score
 from spml.train.guard import Guard, Stop, all_finite, finite_gradients
 from spml.train.optimizer import make_optimizer, take_step
 
@@ -94,7 +95,7 @@ class LinearInit:
         logits = (
             torch.cat([self._scores(part) for part in torch.split(unseen, AT_ONCE)]).cpu().numpy()
         )
-        return score(logits, truth, self.settings.selection or "observed")
+        return validation_map(logits, truth, self.settings.selection or "observed")
 
     def _train_epoch(
         self, epoch: int, features: Tensor, labels: LabelTable, optimizers: list[Any]
@@ -192,11 +193,12 @@ class LinearInit:
         shape = " x ".join(map(str, one.shape))
         if free is not None and size > MEMORY_SHARE * free:
             raise UserError(
-                f"--linear-init keeps features of {shape}, {in_words(size)} in all, and {in_words(free)} of memory are "
-                "free; leave it out, or give --head linear, a smaller --size or another --backbone"
+                f"--linear-init keeps features of {shape}, {format_bytes(size)} in all, "
+                f"and {format_bytes(free)} of memory are free; "
+                "leave it out, or give --head linear, a smaller --size or another --backbone"
             )
         self.display.line(
-            f"linear init: features of {shape} for each item take {in_words(size)} of memory"
+            f"linear init: features of {shape} for each item take {format_bytes(size)} of memory"
         )
 
     def _optimizers(self) -> list[Any]:

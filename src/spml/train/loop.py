@@ -18,6 +18,9 @@ from spml.data.images.loader import Feed
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
+from spml.model.classifier import Forward
+from spml.model.graphs import FastForward
+from spml.model.scoring import score_batches, validation_map
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Settings
@@ -25,8 +28,6 @@ from spml.train import randomness
 from spml.train.card import write_card
 from spml.train.device import described, device_name, eval_batch, how_to_run
 from spml.train.display import Display, headline, test_words
-from spml.train.evaluate import score, score_batches
-from spml.train.forward import Forward
 from spml.train.guard import ADVICE, Guard, Stop, finite_gradients, out_of_memory
 from spml.train.linear_init import LinearInit
 from spml.train.optimizer import set_rates, take_step
@@ -88,7 +89,7 @@ class Training:
                 mode,
                 folder=settings.cache_dir,
                 device=device,
-                tell=display,
+                progress=display,
                 background=meanwhile,
                 first=[(val, range(len(val))), (self.train_labels, self._order(1))],
             )
@@ -101,15 +102,17 @@ class Training:
             settings, device, processes.count, _epochs(settings) * len(self.train) * pictures
         )
         detailed = "features" in method.needs
-        forward = Forward(
-            self.model,
-            model,
-            how,
-            precision,
-            detailed=detailed,
-            display=display,
-            fused=settings.fused_norm,
-        )
+        forward = Forward(self.model, detailed=detailed)
+        if how != "none":
+            forward = FastForward(
+                self.model,
+                model,
+                how,
+                precision,
+                detailed=detailed,
+                report=display.line,
+                fused=settings.fused_norm,
+            )
         self.step = Step(forward, self.method, settings, processes)
         self.how = described(
             settings, device, precision, how, processes.count, mode if self.cache else None
@@ -253,9 +256,9 @@ class Training:
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         logits = self._logits(self.val, "validation", epoch) if len(self.val) else None
-        figure = (
-            None if logits is None else score(logits, self.val_truth, _selection(self.settings))
-        )
+        figure = None
+        if logits is not None:
+            figure = validation_map(logits, self.val_truth, _selection(self.settings))
         self.at.history.append({"epoch": epoch, **line, "val_map": figure})
         better = epoch > 0 and (
             not self.at.best or figure is None or figure > self.at.best["val_map"]

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from spml import losses
 from spml.data.images.loader import Rows
+from spml.model.classifier import Forward
 from spml.runs.settings import Settings
 from spml.train.augment import boxes, cut, mirror
-from spml.train.forward import Forward
 from spml.train.processes import Processes
 from spml.train.strong_view import strong_view
 

@@ -17,9 +17,9 @@ from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
 from spml.files import write_json
 from spml.model import ModelInfo, load_model
+from spml.model.scoring import predict_logits
 from spml.runs.files import demand, read_json
 from spml.runs.record import fingerprint, known_share, other_data, rankable
-from spml.train.evaluate import predict_logits
 from spml.use.stored_model import feed_for, own_device
 
 CHANGED = "other rows or labels than the run was trained with"

@@ -1,4 +1,4 @@
-"""How a stored model is run: where, and with items as it was trained on them."""
+"""Run a stored model: its device, and items preprocessed as in training."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ NOT_NUMBERS = "the model gives values that are not numbers; its weights are dama
 
 
 def none_read(count: int) -> UserError:
-    """The error where not one of a run's pictures is to be had."""
+    """Return the error for a run none of whose pictures can be read."""
     return UserError(
-        f"none of {count:,} pictures could be read; nothing was written. --root says where they are now"
+        f"none of {count:,} pictures could be read; nothing was written. "
+        "--root says where they are now"
     )
 
 
 def own_device() -> str:
-    """A GPU where there is one."""
+    """Return "cuda" if a GPU is available, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def feed_for(table: LabelTable, info: ModelInfo, cache: Cache | None = None) -> Feed:
-    """The items of a table as a model takes them; `cache` is of the table's pictures."""
+    """Return the items of a table as the model takes them; `cache` holds the table's pictures."""
     how = info.preprocessing
     return Feed(table, how["size"], upright=bool(how["upright"]), cache=cache)

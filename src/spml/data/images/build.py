@@ -1,11 +1,9 @@
-"""Decoding the pictures that a cache lacks, by threads: before anything else, or while the caller trains."""
+"""Decode the pictures that a cache lacks, by threads: before training, or in the background."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import stat
 import threading
 import time
 import zlib
@@ -14,36 +12,62 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from spml.data.images.cached import Teller, in_words
 from spml.data.images.decode import channels_last, decode_bytes, read_file
-from spml.data.images.store import Pool, Record, Stamp, explained
+from spml.data.images.store import Pool, Record, Stamp, explained, format_bytes, stamp_of
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
-COMMIT_SECONDS = 1.0  # a killed build loses no more than this
-RESTLESS = 4  # threads that decode what is not needed soon
-TICK = 0.1  # seconds after which what waits looks whether it should leave
-RECENT = (
-    2 * 10**9
-)  # ns: a file changed so shortly before it was read may change again within the clock's step
+COMMIT_SECONDS = 1.0  # a killed build loses at most this much work
+STEADY = 4  # threads that also decode files that are not needed soon
+TICK = 0.1  # seconds between checks whether a waiting thread should stop
+# ns: a file that changed this shortly before it was read may change again without a new timestamp.
+RECENT = 2 * 10**9
 
 Places = dict[str, tuple[LabelTable, int]]
 
 
+class Progress(Protocol):
+    """Receives lines and progress."""
+
+    def line(self, text: str) -> None:
+        """Print a line."""
+
+    def begin(self, what: str, total: int) -> None:
+        """Start a progress bar over `total` items."""
+
+    def advance(self, count: int) -> None:
+        """Advance the bar by `count` items."""
+
+
+class Silent:
+    """Progress that prints nothing."""
+
+    def line(self, text: str) -> None:
+        """Do nothing."""
+
+    def begin(self, what: str, total: int) -> None:
+        """Do nothing."""
+
+    def advance(self, count: int) -> None:
+        """Do nothing."""
+
+
 class Build:
-    """Decodes files into a pool: in an order given, but what somebody waits for comes first.
+    """Decodes files into a pool: in a fixed order, except that awaited files come first.
 
     Args:
-        pool: that lacks them.
-        places: a row of each file, in the order in which errors are told.
-        order: of decoding; the files of `places`.
-        upright: turn pictures as their EXIF orientation says.
-        threads: that decode.
-        tell: shows lines and progress.
-        soon: so many of the order are needed soon. Once they are begun, most threads rest until somebody waits.
+        pool: lacks the files.
+        places: a row of each file, in the order in which errors are reported.
+        order: the files of `places` in decoding order.
+        upright: rotate pictures by their EXIF orientation.
+        threads: number of decoding threads.
+        progress: receives lines and progress.
+        soon: number of files of the order that are needed soon. Once they are started, most
+            threads rest until somebody waits for a file.
     """
 
     def __init__(
@@ -54,119 +78,117 @@ class Build:
         *,
         upright: bool,
         threads: int,
-        tell: Teller,
+        progress: Progress,
         soon: int | None = None,
     ) -> None:
-        self.pool, self.places, self.upright, self.threads, self.tell = (
-            pool,
-            places,
-            upright,
-            threads,
-            tell,
-        )
-        self.found: dict[str, Record] = {}
+        self.pool = pool
+        self.places = places
+        self.upright = upright
+        self.threads = threads
+        self.progress = progress
+        self.records: dict[str, Record] = {}
         self.errors: dict[str, DataError] = {}
-        self._failure: BaseException | None = None  # that ended all of it
-        self._broken: BaseException | None = None  # of a thread
+        self._failure: BaseException | None = None  # ended the whole build
+        self._broken: BaseException | None = None  # ended a thread
         self._leaving = self._over = False
-        self._left, self._order = set(places), iter(order)  # files that no thread has begun
+        self._left = set(places)  # files that no thread has started
+        self._order = iter(order)
         self._soon = len(places) if soon is None else soon
         self._urgent: deque[str] = deque()
         self._waiters: dict[str, list[_Waiter]] = {}
-        self._done: list[Record] = []  # to be committed
+        self._uncommitted: list[Record] = []
         self._ended = 0
         self._mutex = threading.Lock()
         self._begun = False
-        self._settled = threading.Event()  # it is known whether it could begin
+        self._settled = threading.Event()  # set once the build has begun or failed to begin
         self._thread: threading.Thread | None = None
-        self._asked = 0.0  # when the index was last looked at while another process writes
+        self._polled = 0.0  # when the index was last read while another process writes
 
     def start(self) -> None:
-        """Begin behind the caller; an error before the first picture, such as too small a disk, is raised here.
+        """Start in the background; raise an error that occurs before the first picture.
 
-        A later one is raised where it matters, however soon it comes.
+        Such an error is a full disk, for example. Later errors are raised by `wait` and `finish`.
         """
-        self._thread = threading.Thread(target=self._behind, name="cache")
+        self._thread = threading.Thread(target=self._run_in_background, name="cache")
         self._thread.start()
         self._settled.wait()
         if self._failure is not None and not self._begun:
             raise self._failure
 
-    def run(self, *, progress: bool = True) -> None:
-        """Decode what is left, until all is done or `close` is called; what is decoded counts, whatever happens."""
+    def run(self, *, show_progress: bool = True) -> None:
+        """Decode until all files are done or `close` is called; commit in any case."""
         try:
-            with explained(self.pool.folder), self.pool.locked(self._wait_for_right) as mine:
-                if mine:
-                    self._take_known()
-                    self._check_room()
+            with explained(self.pool.folder), self.pool.locked(self._wait_for_lock) as acquired:
+                if acquired:
+                    self._use_known()
+                    self._check_disk_space()
                     self._begin()
-                    self._decode(progress)
+                    self._decode(show_progress)
         except BaseException as error:
             self._failure = error
             raise
         finally:
             with self._mutex:
                 self._over = True
-                waiters = [waiter for those in self._waiters.values() for waiter in those]
+                waiters = [waiter for waiting in self._waiters.values() for waiter in waiting]
             for waiter in waiters:
                 waiter.ready.set()
 
-    def wait(self, paths: Sequence[str], gone: Callable[[], bool] | None = None) -> list[Record]:
-        """The records of files, as soon as they are decoded.
+    def wait(
+        self, paths: Sequence[str], cancelled: Callable[[], bool] | None = None
+    ) -> list[Record]:
+        """Return the records of files as soon as they are decoded.
 
         Args:
-            paths: among those to decode.
-            gone: whether nobody wants them any more, which ends the waiting with CancelledError.
+            paths: files of `places`.
+            cancelled: returns whether the result is no longer wanted; raises CancelledError then.
 
         Raises:
-            DataError: one of them cannot be decoded; raised when all decoding is over, of all such files together.
+            DataError: a file cannot be decoded. Raised after all decoding, for all such files.
         """
         waiter = None
         with self._mutex:
-            lacking = dict.fromkeys(path for path in paths if path not in self.found)
+            lacking = dict.fromkeys(path for path in paths if path not in self.records)
             if lacking and not self._over:
                 waiter = _Waiter(len(lacking))
                 self._urgent.extend(path for path in lacking if path in self._left)
                 for path in lacking:
                     self._waiters.setdefault(path, []).append(waiter)
         while waiter is not None and not waiter.ready.wait(TICK):
-            if gone is not None and gone():
+            if cancelled is not None and cancelled():
                 raise CancelledError
-        if any(path not in self.found for path in lacking):
+        if any(path not in self.records for path in lacking):
             self.check()
             raise RuntimeError("the cache was closed before these pictures were decoded")
-        return [self.found[path] for path in paths]
+        return [self.records[path] for path in paths]
 
     def finish(self) -> None:
-        """Wait until all is decoded; raise what went wrong."""
+        """Wait until all files are decoded; raise the error of the build, if any."""
         self._soon = len(self.places)
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(TICK)
         self.check()
 
     def check(self) -> None:
-        """Raise what went wrong: files that cannot be decoded in one line, the first with its row's place."""
+        """Raise the error of the build; undecodable files in one line, the first with its row."""
         if self._failure is not None:
             raise self._failure
         if self.errors:
             path = next(path for path in self.places if path in self.errors)
             table, row = self.places[path]
-            more = (
-                f"; and {len(self.errors) - 1:,} more; `spml check` lists them all"
-                if len(self.errors) > 1
-                else ""
-            )
+            others = len(self.errors) - 1
+            more = f"; and {others:,} more; `spml check` lists them all" if others else ""
             raise DataError(f"{table.where(row)}{self.errors[path]}{more}")
 
     def close(self) -> None:
-        """Leave what is not begun; what is decoded is committed."""
+        """Stop after the files in progress, and commit them."""
         self._leaving = True
         if self._thread is not None:
             self._thread.join()
 
-    def _behind(self) -> None:
-        with suppress(BaseException):  # kept for those who wait
-            self.run(progress=False)
+    def _run_in_background(self) -> None:
+        with suppress(BaseException):  # stored in _failure for those who wait
+            self.run(show_progress=False)
         self._settled.set()
 
     def _begin(self) -> None:
@@ -174,56 +196,57 @@ class Build:
         self._settled.set()
 
     def _stopped(self) -> bool:
-        """Whether to leave: told so, or the program ends, which waits for these threads."""
+        """Return whether to stop: `close` was called, or the main thread ended."""
         return self._leaving or not threading.main_thread().is_alive()
 
-    def _wait_for_right(self) -> bool:
-        """Called while another process writes: what it commits can be used. Gives whether to go on waiting."""
-        if not self._asked:
-            self.tell.line("cache: waiting for another process that writes to it")
+    def _wait_for_lock(self) -> bool:
+        """Use the files that the writing process commits; return whether to keep waiting."""
+        if not self._polled:
+            self.progress.line("cache: waiting for another process that writes to it")
             self._begin()
-        if time.monotonic() - self._asked > COMMIT_SECONDS:
+        if time.monotonic() - self._polled > COMMIT_SECONDS:
             self.pool.load()
-            self._take_known()
-            self._asked = time.monotonic()
+            self._use_known()
+            self._polled = time.monotonic()
         return not self._stopped()
 
-    def _take_known(self) -> None:
-        """What the pool holds by now need not be decoded."""
-        lacking = set(missing(self.pool, self._left))
+    def _use_known(self) -> None:
+        """Take the records that the pool has by now instead of decoding their files."""
+        lacking = set(self.pool.missing(self._left))
         for path in self._left - lacking:
-            self._keep(path, self.pool.files[path])
+            self._add_record(path, self.pool.files[path])
         with self._mutex:
             self._left &= lacking
 
-    def _check_room(self) -> None:
-        need = (
-            sum(path not in self.pool.files for path in self._left) * self.pool.slot_bytes
-        )  # others may be the same
+    def _check_disk_space(self) -> None:
+        # Changed files may have equal contents, so only new paths are counted.
+        count = sum(path not in self.pool.files for path in self._left)
+        need = count * self.pool.slot_bytes
         free = shutil.disk_usage(self.pool.folder).free
         if need > free:
             raise UserError(
-                f"cache in {self.pool.folder}: {in_words(need)} are needed and {in_words(free)} are free; "
+                f"cache in {self.pool.folder}: {format_bytes(need)} are needed and "
+                f"{format_bytes(free)} are free; "
                 "make room, give --cache-dir with another folder, or --cache none"
             )
 
-    def _decode(self, progress: bool) -> None:
-        """Let threads work, and commit what they did from time to time."""
+    def _decode(self, show_progress: bool) -> None:
+        """Run the threads and commit their records at intervals."""
         total, shown, committed = len(self._left), 0, time.monotonic()
-        if progress:
-            self.tell.begin("decoding pictures", total)
-        numbers = range(min(self.threads, total))
+        if show_progress:
+            self.progress.begin("decoding pictures", total)
         workers = [
-            threading.Thread(target=self._work, args=(number,), name="decode") for number in numbers
+            threading.Thread(target=self._work, args=(number,), name="decode")
+            for number in range(min(self.threads, total))
         ]
         try:
             for worker in workers:
                 worker.start()
             while alive := [worker for worker in workers if worker.is_alive()]:
                 alive[0].join(min(TICK, COMMIT_SECONDS))
-                if progress:
+                if show_progress:
                     shown, before = self._ended, shown
-                    self.tell.advance(shown - before)
+                    self.progress.advance(shown - before)
                 if time.monotonic() - committed > COMMIT_SECONDS:
                     self._commit()
                     committed = time.monotonic()
@@ -238,11 +261,11 @@ class Build:
 
     def _commit(self) -> None:
         with self._mutex:
-            records, self._done = self._done, []
+            records, self._uncommitted = self._uncommitted, []
         self.pool.commit(records)
 
     def _work(self, number: int) -> None:
-        """What each thread does: one file after the other."""
+        """Decode one file after another, in a thread."""
         try:
             while not self._stopped() and (path := self._next(number)) is not None:
                 try:
@@ -250,14 +273,14 @@ class Build:
                 except DataError as error:
                     self.errors[path] = error
                 else:
-                    self._keep(path, record, new=True)
+                    self._add_record(path, record, new=True)
                 with self._mutex:
                     self._ended += 1
-        except BaseException as error:  # told by the thread that commits
+        except BaseException as error:  # raised again by the thread that commits
             self._broken, self._leaving = error, True
 
     def _next(self, number: int) -> str | None:
-        """A file for the thread of that number; None when all are begun, or all is over."""
+        """Return a file for the thread of that number; None if there is none left to start."""
         while not self._stopped():
             with self._mutex:
                 if not self._left:
@@ -266,21 +289,20 @@ class Build:
                     if (path := self._urgent.popleft()) in self._left:
                         self._left.remove(path)
                         return path
-                while (self._soon > 0 or number < RESTLESS) and (
-                    later := next(self._order, None)
-                ) is not None:
+                active = number < STEADY
+                while (self._soon > 0 or active) and (later := next(self._order, None)) is not None:
                     self._soon -= 1
                     if later in self._left:
                         self._left.remove(later)
                         return later
-            time.sleep(TICK)  # so that whoever trains meanwhile has the processor
+            time.sleep(TICK)  # leaves the processor to training
         return None
 
-    def _keep(self, path: str, record: Record, *, new: bool = False) -> None:
+    def _add_record(self, path: str, record: Record, *, new: bool = False) -> None:
         with self._mutex:
-            self.found[path] = record
+            self.records[path] = record
             if new:
-                self._done.append(record)
+                self._uncommitted.append(record)
             for waiter in self._waiters.pop(path, ()):
                 waiter.lacking -= 1
                 if not waiter.lacking:
@@ -288,34 +310,16 @@ class Build:
 
 
 class _Waiter:
-    """Somebody who waits for some files."""
+    """Waits for a number of files."""
 
     def __init__(self, lacking: int) -> None:
-        self.lacking, self.ready = lacking, threading.Event()
-
-
-def missing(pool: Pool, paths: Iterable[str]) -> list[str]:
-    """Files that are not in the pool, or have changed since."""
-    known = pool.files
-    return [path for path in paths if path not in known or known[path].stamp != _stamp(path)]
-
-
-def _stamp(path: str) -> Stamp | None:
-    """The status of a file; None where it is not there."""
-    try:
-        status = os.stat(path)  # noqa: PTH116
-    except (OSError, ValueError):
-        return None
-    return (
-        Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if stat.S_ISREG(status.st_mode)
-        else None
-    )
+        self.lacking = lacking
+        self.ready = threading.Event()
 
 
 def _add(pool: Pool, path: str, upright: bool) -> Record:
-    """Put a file's pixels in the pool, unless those of a file with the same bytes are there."""
-    stamp = _stamp(path) or Stamp(0, 0, 0)
+    """Store a file's pixels in the pool, unless a file with the same bytes is there."""
+    stamp = stamp_of(path) or Stamp(0, 0, 0)
     recent = time.time_ns() - max(stamp.modified, stamp.changed) < RECENT
     data = read_file(Path(path))
     content = hashlib.sha256(data).hexdigest()
@@ -326,4 +330,6 @@ def _add(pool: Pool, path: str, upright: bool) -> Record:
         picture = decode_bytes(data, Path(path), pool.shape[0], upright=upright)
         pixels = np.ascontiguousarray(channels_last(picture).numpy())
         slot, checksum = pool.put(content, pixels), zlib.crc32(pixels.data)
-    return Record(path, Stamp(stamp.length, 0, 0) if recent else stamp, content, slot, checksum)
+    if recent:
+        stamp = Stamp(stamp.length, 0, 0)  # forces a comparison of contents next time
+    return Record(path, stamp, content, slot, checksum)

@@ -1,105 +1,284 @@
-"""A cache of decoded pictures: each is decoded once, at the training size, for all tables and runs."""
+"""A cache of decoded pictures: each is decoded once, at the training size, for all runs."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from spml.data.images.build import Build, missing
-from spml.data.images.cached import Mode, Pictures, Teller, in_words, path_of
-from spml.data.images.store import Pool, explained
+from spml.data.images.build import Build, Progress, Silent
+from spml.data.images.decode import channels_first, channels_last, decode
+from spml.data.images.store import (
+    Pixels,
+    Pool,
+    Record,
+    default_folder,
+    explained,
+    format_bytes,
+    free_memory,
+    path_of,
+)
 from spml.data.table import LabelTable
+from spml.errors import DataError, UserError
 from spml.machine import decoders
 
+Mode = Literal["none", "disk", "memory", "device"]
+Rows = npt.NDArray[np.int64]
+DEVICE_SHARE, MEMORY_SHARE = 0.6, 0.8  # of the free memory; training needs the rest
 
+
+@dataclass(frozen=True)
 class Cache:
-    """The decoded pictures of some tables, for feeds; as a context, it is closed at its end.
+    """The decoded pictures of some tables; leaving its context closes it.
 
-    Args:
-        pool: that holds them.
+    Attributes:
+        pool: holds the pictures.
         mode: disk, memory or device.
-        device: that trains.
-        upright: whether they were turned as their EXIF orientation says.
-        tell: of what is done.
-        build: that still decodes some of them.
+        device: device that trains.
+        upright: the pictures were rotated by their EXIF orientation.
+        progress: receives lines and progress.
+        build: decodes the pictures that the pool still lacks.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        mode: Mode,
-        device: torch.device,
-        *,
-        upright: bool,
-        tell: Teller,
-        build: Build | None = None,
-    ) -> None:
-        self.pool, self.mode, self.device, self.upright, self.tell = (
-            pool,
-            mode,
-            device,
-            upright,
-            tell,
-        )
-        self.build = build
-        self._given: dict[int, Pictures] = {}
+    pool: Pool
+    mode: Mode
+    device: torch.device
+    upright: bool
+    progress: Progress
+    build: Build | None = None
+    _tables: dict[int, Pictures] = field(default_factory=dict)
 
     def pictures(self, table: LabelTable) -> Pictures:
-        """Batches of a table that the cache was opened with; tables of the same files share their copies."""
+        """Return the pictures of a table of this cache; tables of the same files share them."""
         files = hash((str(table.root), *table.items))
-        if files in self._given:
-            return self._given[files]
-        given = self._given[files] = Pictures(
-            self.pool,
-            table,
-            self.mode,
-            self.device,
-            upright=self.upright,
-            tell=self.tell,
-            build=self.build,
-            promised=sum(pictures.promised for pictures in self._given.values()),
-        )
-        return given
+        if files not in self._tables:
+            promised = sum(pictures.promised for pictures in self._tables.values())
+            self._tables[files] = Pictures(self, table, promised)
+        return self._tables[files]
 
     def finish(self) -> None:
-        """Wait until everything is decoded; DataError where pictures cannot be, as `open_cache` raises it."""
+        """Wait until all pictures are decoded; raise DataError as `open_cache` does."""
         if self.build is not None:
             self.build.finish()
 
     def close(self) -> None:
-        """End decoding, after the pictures that are in work; what is decoded stays, and can be read as before."""
+        """Stop decoding after the pictures in progress; decoded pictures stay readable."""
         if self.build is not None:
             self.build.close()
 
     def __enter__(self) -> Cache:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
-class Silent:
-    """Tells nobody."""
+@dataclass
+class Staged:
+    """A batch on its way to the device.
 
-    def line(self, text: str) -> None:
-        """Nothing."""
+    Attributes:
+        rows: rows of the batch.
+        lacking: rows whose pictures are not on the device yet.
+        host: buffer for the lacking pictures.
+        errors: reason by row for pictures that cannot be read.
+    """
 
-    def begin(self, what: str, total: int) -> None:
-        """Nothing."""
+    rows: Rows
+    lacking: Rows
+    host: Tensor
+    errors: dict[int, DataError] = field(default_factory=dict)
 
-    def advance(self, count: int) -> None:
-        """Nothing."""
+
+class Pictures:
+    """Batches of a table's pictures: from the mapped file, a copy in memory or on the device.
+
+    A picture is copied to memory or to the device when it is first read. Worker threads may call
+    `read`; `stage` and `send`, which touch the device and pinned memory, run in the calling thread.
+
+    Args:
+        cache: holds the pictures, or decodes them at the moment.
+        table: of picture files.
+        promised: bytes of memory that copies of other tables will still take.
+    """
+
+    def __init__(self, cache: Cache, table: LabelTable, promised: int = 0) -> None:
+        self.cache, self.table = cache, table
+        self.pool, self.build, self.device = cache.pool, cache.build, cache.device
+        self.records = [self._known(row) for row in range(len(table))]
+        slots = [-1 if record is None else record.slot for record in self.records]
+        self.slots = np.array(slots, np.int64)
+        self.checked = np.zeros(len(table), bool)
+        self.copied = np.zeros(len(table), bool)  # to memory or to the device
+        self.memory: Pixels | None = None
+        self.resident: Tensor | None = None
+        self.complete = False  # whether all pictures are on the device
+        self._mutex = threading.Lock()
+        self._stream: torch.cuda.Stream | None = None  # for copies to the device
+        self._last_copy: torch.cuda.Event | None = None
+        if self.device.type == "cuda":
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._allocate(promised)
+
+    def _allocate(self, promised: int) -> None:
+        """Reserve the copy in memory or on the device that the cache's mode asks for."""
+        if self.cache.mode not in ("memory", "device"):
+            return
+        shape = (len(self.table), *self.pool.shape)
+        if self.cache.mode == "device" and self.device.type != "cpu":
+            if self._fits(self.device, 0):
+                self.resident = torch.empty(shape, dtype=torch.uint8, device=self.device)
+        elif self._fits(torch.device("cpu"), promised):
+            self.memory = np.empty(shape, np.uint8)
+
+    @property
+    def promised(self) -> int:
+        """Bytes of memory that the copy will still take."""
+        if self.memory is None:
+            return 0
+        return int(np.count_nonzero(~self.copied)) * self.pool.slot_bytes
+
+    def stage(self, rows: Rows) -> Staged:
+        """Allocate a buffer for the pictures of a batch that are not on the device."""
+        lacking = rows if self.resident is None else rows[~self.copied[rows]]
+        shape = (len(lacking), *self.pool.shape)
+        pinned = self.device.type == "cuda" and len(lacking) > 0
+        return Staged(rows, lacking, torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
+
+    def read(
+        self, rows: Rows, out: Pixels, cancelled: Callable[[], bool] | None = None
+    ) -> dict[int, DataError]:
+        """Copy pictures to `out`, waiting for those in decoding; return the errors by row.
+
+        Args:
+            rows: rows of the table.
+            out: uint8 (rows, size, size, 3).
+            cancelled: returns whether the pictures are no longer wanted, which ends the waiting.
+        """
+        errors: dict[int, DataError] = {}
+        self._locate(rows, cancelled)
+        for row, pixels in zip(rows.tolist(), out, strict=True):
+            if self.memory is not None and self.copied[row]:
+                pixels[...] = self.memory[row]  # numpy copies in this thread only, torch in many
+                continue
+            pixels[...] = self.pool.slot(self.slots[row])
+            try:
+                if not self.checked[row]:
+                    self._check(row, pixels)
+            except DataError as error:
+                errors[row] = error
+                continue
+            if self.memory is not None:
+                self.memory[row] = pixels
+                self.copied[row] = True
+        return errors
+
+    def send(self, staged: Staged) -> Tensor:
+        """Return the pictures (B, 3, size, size) of a batch on the device, after `read`."""
+        rows, lacking, host, errors = staged.rows, staged.lacking, staged.host, staged.errors
+        if errors:
+            readable = [row not in errors for row in lacking.tolist()]
+            lacking, host = lacking[readable], host[readable]
+            rows = rows[[row not in errors for row in rows.tolist()]]
+        sent = self._to_device(host)
+        if self.resident is None:
+            return channels_first(sent)
+        with self._mutex:  # orders the copies if several streams send batches
+            self.wait_for_copies()
+            if len(lacking):
+                self.resident.index_copy_(0, self.index(lacking), sent)
+                self.copied[lacking] = True
+                self.complete = bool(self.copied.all())
+                if self._last_copy is not None:
+                    self._last_copy.record(torch.cuda.current_stream(self.device))
+        if len(lacking) == len(rows):
+            return channels_first(sent)
+        return channels_first(self.resident.index_select(0, self.index(rows)))
+
+    def index(self, rows: Rows) -> Tensor:
+        """Return row numbers on the device."""
+        numbers = torch.from_numpy(rows)
+        if self.device.type == "cuda":  # torch reuses pinned memory only after its copy has ended
+            return numbers.pin_memory().to(self.device, non_blocking=True)
+        return numbers.to(self.device)
+
+    def wait_for_copies(self) -> None:
+        """Make the current stream wait for the copies to the device."""
+        if self._last_copy is not None:
+            self._last_copy.wait(torch.cuda.current_stream(self.device))
+
+    def _to_device(self, host: Tensor) -> Tensor:
+        """Copy to the device in a stream of its own, beside the computation."""
+        if self._stream is None or not len(host):
+            return host.to(self.device)
+        stream = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self._stream):
+            sent = host.to(self.device, non_blocking=True)
+        stream.wait_stream(self._stream)
+        sent.record_stream(stream)
+        return sent
+
+    def _known(self, row: int) -> Record | None:
+        """Return the record of a row's file; None while it is not decoded."""
+        path = path_of(self.table, row)
+        if self.build is not None and path in self.build.places:
+            return self.build.records.get(path)
+        return self.pool.files[path]
+
+    def _locate(self, rows: Rows, cancelled: Callable[[], bool] | None) -> None:
+        """Look up the slots of the rows; wait until their pictures are decoded."""
+        unknown = rows[self.slots[rows] < 0].tolist()
+        if self.build is not None and unknown:
+            records = self.build.wait([path_of(self.table, row) for row in unknown], cancelled)
+            for row, record in zip(unknown, records, strict=True):
+                self.records[row], self.slots[row] = record, record.slot
+
+    def _check(self, row: int, pixels: Pixels) -> None:
+        """Compare pixels with their checksum; replace damaged ones."""
+        record = self.records[row]
+        if record is not None and zlib.crc32(pixels.data) != record.checksum:
+            pixels[...] = self._decode_again(row, record).numpy()
+        else:
+            self.checked[row] = True
+
+    def _decode_again(self, row: int, record: Record) -> Tensor:
+        """Decode a picture whose slot is damaged, and repair the slot if possible."""
+        path = path_of(self.table, row)
+        self.cache.progress.line(f"cache: {path} is damaged in the cache and is decoded again")
+        try:
+            picture = decode(Path(path), self.pool.shape[0], upright=self.cache.upright)
+        except DataError as error:
+            raise DataError(f"{self.table.where(row)}{error}") from error
+        pixels = channels_last(picture).contiguous()
+        with suppress(OSError):  # the cache may be read-only
+            self.pool.mend(record, pixels.numpy())
+        return pixels
+
+    def _fits(self, device: torch.device, promised: int) -> bool:
+        """Return whether a copy of the table's pictures fits on the device; print the decision."""
+        size = len(self.table) * self.pool.slot_bytes
+        free = free_memory(device)
+        share = DEVICE_SHARE if device.type == "cuda" else MEMORY_SHARE
+        if free is not None and size > share * (free - promised):
+            left = format_bytes(max(free - promised, 0))
+            reason = f"{format_bytes(size)} do not fit well in the {left} that are free"
+            if device.type == "cpu":
+                raise UserError(f"cache in memory: {reason}; give --cache disk")
+            self.cache.progress.line(f"cache: {reason} on {device}; pictures are read from disk")
+            return False
+        place = "memory" if device.type == "cpu" else device
+        self.cache.progress.line(f"cache: {format_bytes(size)} copied to {place}")
+        return True
 
 
 def open_cache(
@@ -111,28 +290,28 @@ def open_cache(
     device: torch.device | str = "cpu",
     upright: bool = True,
     threads: int | None = None,
-    tell: Teller | None = None,
+    progress: Progress | None = None,
     background: bool = False,
     first: Sequence[tuple[LabelTable, npt.ArrayLike]] = (),
 ) -> Cache | None:
-    """A cache that holds every picture of the tables; those it lacks are decoded now, or from now on.
+    """Open a cache of every picture of the tables; decode missing pictures now or in background.
 
     Args:
-        tables: of picture files; for arrays there is nothing to cache.
+        tables: of picture files; arrays need no cache.
         size: height and width of the pictures.
-        mode: disk maps the file, memory copies it, device puts it where training runs; none gives None.
+        mode: disk maps the file, memory and device copy it there, none returns None.
         folder: of the cache; $SPML_CACHE or ~/.cache/spml when None.
-        device: that trains.
-        upright: turn pictures as their EXIF orientation says.
-        threads: that decode; as many as there are cores, up to eight, when None; one is left to a caller who goes on.
-        tell: shows lines and progress.
-        background: decode while the caller goes on; a batch waits for the pictures it needs, which then come next. The
-            cache is to be closed.
-        first: rows of the tables in the order in which they will be needed; the others follow in the tables' order.
+        device: device that trains.
+        upright: rotate pictures by their EXIF orientation.
+        threads: decoding threads; when None, one per core up to eight, one less in the background.
+        progress: receives lines and progress.
+        background: decode while the caller continues; a batch waits for its own pictures, which
+            are decoded next. The caller closes the cache.
+        first: rows of the tables in the order of their use; other rows follow in table order.
 
     Raises:
-        DataError: pictures cannot be decoded: the first is named, the others are counted. In the background, raised
-            when all decoding is over, by a batch that needs one of them and by `Cache.finish`.
+        DataError: pictures cannot be decoded; names the first and counts the others. In the
+            background, batches with such a picture and `Cache.finish` raise it after all decoding.
     """
     places = {
         path_of(table, row): (table, row)
@@ -142,31 +321,23 @@ def open_cache(
     }
     if mode == "none" or size is None or not places:
         return None
-    tell = Silent() if tell is None else tell
+    progress = Silent() if progress is None else progress
     pool = Pool(folder or default_folder(), size, upright=upright)
-    build: Build | None = None
     with explained(pool.folder):
         pool.load()
-    lacking = missing(pool, places)
-    total = f"{len(places):,} pictures x {in_words(pool.slot_bytes)} = {in_words(len(places) * pool.slot_bytes)}"
-    to_do = (
-        f", {len(lacking):,} to decode"
-        if lacking and (background or len(lacking) < len(places))
-        else ""
-    )
-    tell.line(
-        f"cache: {total} in {pool.folder}{to_do}{' meanwhile' if to_do and background else ''}"
-    )
+    lacking = pool.missing(places)
+    progress.line(pool.summary(len(places), len(lacking), background=background))
+
+    build: Build | None = None
     if lacking:
         wanted = [path_of(table, row) for table, rows in first for row in np.asarray(rows).tolist()]
-        order = dict.fromkeys([*wanted, *lacking])
         build = Build(
             pool,
             {path: places[path] for path in lacking},
-            order,
+            dict.fromkeys([*wanted, *lacking]),
             upright=upright,
             threads=threads or decoders(spared=int(background)),
-            tell=tell,
+            progress=progress,
             soon=len(wanted) if background and wanted else None,
         )
         if background:
@@ -176,11 +347,4 @@ def open_cache(
             build.check()
             build = None
             pool.load()
-    return Cache(
-        pool, mode or "disk", torch.device(device), upright=upright, tell=tell, build=build
-    )
-
-
-def default_folder() -> Path:
-    """Where decoded pictures are kept: $SPML_CACHE, or ~/.cache/spml."""
-    return Path(os.environ.get("SPML_CACHE") or "~/.cache/spml").expanduser()
+    return Cache(pool, mode or "disk", torch.device(device), upright, progress, build)

@@ -1,20 +1,28 @@
-"""Batches of items as tensors: arrays as they are, pictures decoded or copied from the cache ahead by threads."""
+"""Batches of items as tensors: arrays as they are, pictures prefetched by threads.
+
+`Feed` reads the rows of a table, `Stream` reads items that are not known in advance. Both decode or
+copy pictures with the same threads and the same look-ahead.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.data.images.cache import Cache
-from spml.data.images.cached import Pictures, Staged
+from spml.data.images.cache import Cache, Pictures, Staged
 from spml.data.images.decode import channels_first, channels_last, decode, resize
 from spml.data.table import LabelTable
 from spml.errors import DataError
@@ -22,26 +30,45 @@ from spml.machine import decoders
 
 Rows = npt.NDArray[np.int64]
 OnError = Callable[[int, DataError], None]
-Batch = tuple[Tensor, Rows]
-Ready = tuple[
-    Tensor, dict[int, DataError]
-]  # pictures of a batch, and why those of other rows are not there
-AHEAD = 4  # batches being made ready while one is used
-MOST = 512  # pictures in them, beyond two batches
-PART = 16  # pictures of a batch that a thread copies at a time
+OnItemError = Callable[[DataError], None]
+BeforeDecoding = Callable[[tuple[int, ...]], None]
+Group = TypeVar("Group", bound=Sized)
+Result = TypeVar("Result")
+AHEAD = 4  # batches in preparation while one is used
+MOST = 512  # items in these batches, beyond two batches
+COPIED_AT_ONCE = 16  # pictures that a thread copies from the cache per task
+DECODED_AT_ONCE = 8  # pictures, at most, that a thread decodes per task: each task costs GIL time
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A picture or feature vector to score.
+
+    Attributes:
+        name: name in predictions.
+        path: picture file; None for an array.
+        x: feature vector or uint8 picture (3, H, W); None for a file.
+        where: prefix of messages about the item.
+    """
+
+    name: str
+    path: Path | None = None
+    x: npt.NDArray[Any] | None = None
+    where: str = ""
 
 
 class Feed:
-    """The items of a table as batches: float features (B, D) or uint8 pictures (B, 3, H, W), in memory channels last.
+    """Batches of a table's items: float features (B, D) or uint8 pictures (B, 3, H, W).
 
-    Decoding releases the interpreter's lock, so threads are enough, and no process holds a copy of the labels.
+    Pictures are stored channels last. Decoding releases the GIL, so threads suffice and no process
+    holds a copy of the labels.
 
     Args:
-        table: its `x`, or the files its items name.
-        size: height and width of pictures; None leaves arrays at their own size.
-        upright: turn pictures as their EXIF orientation says.
-        threads: that decode; as many as there are cores when None, up to eight.
-        cache: opened with this table, size and `upright`, to take decoded pictures from; None decodes each time.
+        table: its `x`, or the files of its items.
+        size: height and width of pictures; None keeps arrays at their own size.
+        upright: rotate pictures by their EXIF orientation.
+        threads: decoding threads; one per core up to eight when None.
+        cache: cache of this table, size and `upright`; None decodes pictures at each use.
     """
 
     def __init__(
@@ -63,35 +90,48 @@ class Feed:
     def __len__(self) -> int:
         return len(self.table)
 
-    def batches(self, order: Iterable[Rows], on_error: OnError | None = None) -> Iterator[Batch]:
-        """For each array of rows, the items and the rows.
+    def batches(
+        self, order: Iterable[Rows], on_error: OnError | None = None
+    ) -> Iterator[tuple[Tensor, Rows]]:
+        """Yield the items and the rows of each batch.
 
         Args:
             order: rows of each batch.
-            on_error: told of each picture that cannot be read, which is then left out; without it, it is raised.
+            on_error: receives each picture that cannot be read, which is then left out; without
+                it, the error is raised.
         """
         if self.x is not None:
             for rows in order:
                 x = self.x[torch.from_numpy(rows)]
                 yield (resize(x, self.size) if self.size and x.ndim == 4 else x), rows
         elif self.resident is not None:
-            yield from self._selected(self.resident, order)
+            yield from self._select(self.resident, order)
         else:
-            yield from self._ahead(order, on_error)
+            begin = self._begin_decoding if self.cached is None else self._begin_copying
+            with closing(prefetch(order, begin, self.threads)) as prepared:
+                for rows, (x, errors) in prepared:
+                    for row, error in errors.items():
+                        _report(error, None if on_error is None else partial(on_error, row))
+                    if errors:
+                        rows = rows[[row not in errors for row in rows.tolist()]]
+                    if len(x):
+                        yield x, rows
 
-    def in_order(self, batch_size: int, on_error: OnError | None = None) -> Iterator[Batch]:
-        """All items once, in the table's order."""
+    def in_order(
+        self, batch_size: int, on_error: OnError | None = None
+    ) -> Iterator[tuple[Tensor, Rows]]:
+        """Yield all items once, in the table's order."""
         starts = range(0, len(self.table), batch_size)
         order = (np.arange(start, min(start + batch_size, len(self.table))) for start in starts)
         return self.batches(order, on_error)
 
     @property
     def resident(self) -> Tensor | None:
-        """All pictures on the device, (items, H, W, 3), once they are there: cache mode device, after an epoch."""
+        """All pictures on the device, (items, H, W, 3), after the first epoch in mode device."""
         return self.cached.resident if self.cached is not None and self.cached.complete else None
 
-    def _selected(self, resident: Tensor, order: Iterable[Rows]) -> Iterator[Batch]:
-        """Batches out of the copy on the device, to which the numbers of all rows go at once."""
+    def _select(self, resident: Tensor, order: Iterable[Rows]) -> Iterator[tuple[Tensor, Rows]]:
+        """Select batches from the copy on the device; all row numbers are sent there at once."""
         batches = list(order)
         if self.cached is not None and batches:
             self.cached.wait_for_copies()
@@ -100,73 +140,198 @@ class Feed:
             for rows, index in zip(batches, numbers.tensor_split(ends[:-1]), strict=True):
                 yield channels_first(resident.index_select(0, index)), rows
 
-    def _ahead(self, order: Iterable[Rows], on_error: OnError | None) -> Iterator[Batch]:
-        """Batches that threads make ready while earlier ones are used."""
-        gone = threading.Event()
-        with ThreadPoolExecutor(
-            self.threads
-        ) as pool:  # torch.set_num_threads in them would be for the whole process
-            pending: deque[tuple[Rows, Callable[[], Ready]]] = deque()
-            try:
-                for rows in order:
-                    pending.append((rows, self._begin(pool, rows, gone.is_set)))
-                    while len(pending) > AHEAD or (len(pending) > 2 and _count(pending) > MOST):
-                        yield from _good(*pending.popleft(), on_error)
-                while pending:
-                    yield from _good(*pending.popleft(), on_error)
-            finally:
-                gone.set()
-                pool.shutdown(wait=True, cancel_futures=True)
-
-    def _begin(
-        self, pool: ThreadPoolExecutor, rows: Rows, gone: Callable[[], bool]
-    ) -> Callable[[], Ready]:
-        """Hand the rows to the threads; what it gives waits for them."""
-        if self.cached is None:
-            return partial(_stack, rows, [pool.submit(self._picture, int(row)) for row in rows])
-        staged = self.cached.stage(rows)
-        parts = [slice(start, start + PART) for start in range(0, len(staged.lacking), PART)]
-        out = staged.host.numpy()
-        reading = [
-            pool.submit(self.cached.read, staged.lacking[part], out[part], gone) for part in parts
+    def _begin_decoding(self, pool: Threads, rows: Rows) -> Callable[[], _Ready]:
+        assert self.size is not None
+        items = [
+            Item("", self.table.file(row), where=self.table.where(row)) for row in rows.tolist()
         ]
-        return partial(_sent, self.cached, staged, reading)
+        finish = begin_decoding(pool, items, self.size, upright=self.upright)
+        return lambda: _by_row(rows, *finish())
 
-    def _picture(self, row: int) -> Tensor:
-        try:
-            return decode(self.table.file(row), self.size, upright=self.upright)
-        except DataError as error:
-            raise DataError(f"{self.table.where(row)}{error}") from error.__cause__
+    def _begin_copying(self, pool: Threads, rows: Rows) -> Callable[[], _Ready]:
+        assert self.cached is not None
+        staged = self.cached.stage(rows)
+        out = staged.host.numpy()
+        starts = range(0, len(staged.lacking), COPIED_AT_ONCE)
+        parts = [slice(start, start + COPIED_AT_ONCE) for start in starts]
+        reading = [
+            pool.submit(self.cached.read, staged.lacking[part], out[part], pool.cancelled)
+            for part in parts
+        ]
+        return partial(_send, self.cached, staged, reading)
 
 
-def _count(pending: deque[tuple[Rows, Callable[[], Ready]]]) -> int:
-    return sum(len(rows) for rows, _ in pending)
+_Ready = tuple[Tensor, dict[int, DataError]]  # pictures of a batch, and the errors by row
 
 
-def _sent(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataError]]]) -> Ready:
+def _by_row(rows: Rows, x: Tensor, errors: Sequence[DataError | None]) -> _Ready:
+    named = {int(row): error for row, error in zip(rows, errors, strict=True) if error is not None}
+    return _without_errors(x, errors), named
+
+
+def _send(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataError]]]) -> _Ready:
     for part in reading:
         staged.errors.update(part.result())
     return cached.send(staged), staged.errors
 
 
-def _stack(rows: Rows, pictures: list[Future[Tensor]]) -> Ready:
-    good: list[Tensor] = []
-    errors: dict[int, DataError] = {}
-    for row, picture in zip(rows, pictures, strict=True):
+@dataclass(frozen=True)
+class Stream:
+    """Batches of a stream of items; only the batches of the look-ahead are in memory.
+
+    Attributes:
+        size: height and width of pictures; None for feature vectors.
+        upright: rotate pictures by their EXIF orientation.
+        batch_size: items per batch.
+        threads: decoding threads; one per core up to eight when None.
+        pinned: store pictures in pinned memory, from which a GPU copies asynchronously.
+    """
+
+    size: int | None
+    upright: bool = True
+    batch_size: int = 32
+    threads: int | None = None
+    pinned: bool = False
+
+    def batches(
+        self,
+        items: Iterable[Item],
+        on_error: OnItemError | None = None,
+        before: BeforeDecoding | None = None,
+    ) -> Iterator[tuple[Tensor, list[Item]]]:
+        """Yield the tensors of the readable items, and the items, in order.
+
+        Args:
+            items: read as they are needed.
+            on_error: receives each item that cannot be read, which is then left out; without it,
+                the error is raised.
+            before: called with the shape of a full batch of pictures, if there is one, before any
+                thread decodes.
+        """
+        groups = self._groups(iter(items), before)
+        threads = self.threads or decoders()
+        with closing(prefetch(groups, self._begin, threads)) as prepared:
+            for group, (x, errors) in prepared:
+                for error in filter(None, errors):
+                    _report(error, on_error)
+                readable = [item for item, wrong in zip(group, errors, strict=True) if not wrong]
+                if readable:
+                    yield _without_errors(x, errors), readable
+
+    def _groups(
+        self, source: Iterator[Item], before: BeforeDecoding | None
+    ) -> Iterator[list[Item]]:
+        while group := list(islice(source, self.batch_size)):
+            if before is not None and self.size is not None and len(group) == self.batch_size:
+                before((self.batch_size, 3, self.size, self.size))
+            before = None
+            yield group
+
+    def _begin(
+        self, pool: Threads, group: list[Item]
+    ) -> Callable[[], tuple[Tensor, list[DataError | None]]]:
+        if self.size is None:
+            vectors = np.stack([item.x for item in group if item.x is not None])
+            return lambda: (torch.from_numpy(vectors), [None] * len(group))
+        return begin_decoding(pool, group, self.size, upright=self.upright, pinned=self.pinned)
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool of threads that prepare batches; `cancelled` becomes true when the consumer leaves."""
+
+    def __init__(self, count: int) -> None:
+        # torch.set_num_threads within these threads would change the whole process.
+        super().__init__(count)
+        self.count = count
+        self._cancelled = threading.Event()
+
+    def cancelled(self) -> bool:
+        """Return whether the consumer has left."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """End all tasks: pending ones are dropped, waiting ones stop."""
+        self._cancelled.set()
+        self.shutdown(wait=True, cancel_futures=True)
+
+
+def prefetch(
+    groups: Iterable[Group],
+    begin: Callable[[Threads, Group], Callable[[], Result]],
+    threads: int,
+) -> Generator[tuple[Group, Result]]:
+    """Yield each group with its result, prepared by threads while earlier results are used.
+
+    Args:
+        groups: read as they are needed, `AHEAD` batches or `MOST` items in advance.
+        begin: hands a group to the threads; returns a function that waits for the result.
+        threads: number of threads.
+    """
+    with Threads(threads) as pool:
+        pending: deque[tuple[Group, Callable[[], Result]]] = deque()
         try:
-            good.append(picture.result())
-        except DataError as error:
-            errors[int(row)] = error
-    return channels_first(torch.stack(list(map(channels_last, good)))) if good else torch.empty(
-        0
-    ), errors
+            for group in groups:
+                pending.append((group, begin(pool, group)))
+                while len(pending) > AHEAD or (len(pending) > 2 and _items(pending) > MOST):
+                    done, finish = pending.popleft()
+                    yield done, finish()
+            while pending:
+                done, finish = pending.popleft()
+                yield done, finish()
+        finally:
+            pool.cancel()
 
 
-def _good(rows: Rows, ready: Callable[[], Ready], on_error: OnError | None) -> Iterator[Batch]:
-    x, errors = ready()
-    for row, error in errors.items():
-        if on_error is None:
-            raise error
-        on_error(row, error)
-    if len(x):
-        yield x, rows[[int(row) not in errors for row in rows]] if errors else rows
+def _items(pending: Iterable[tuple[Sized, object]]) -> int:
+    return sum(len(group) for group, _ in pending)
+
+
+def begin_decoding(
+    pool: Threads, items: Sequence[Item], size: int, *, upright: bool, pinned: bool = False
+) -> Callable[[], tuple[Tensor, list[DataError | None]]]:
+    """Start to decode pictures to one buffer (B, 3, size, size), stored channels last.
+
+    Returns:
+        A function that waits for the pictures and returns the buffer, and the error of each item
+        or None.
+    """
+    shape = (len(items), size, size, 3)
+    x = channels_first(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
+    part = max(1, min(DECODED_AT_ONCE, len(items) // pool.count))
+    starts = range(0, len(items), part)
+    filling = [
+        pool.submit(_fill, items[i : i + part], x[i : i + part], size, upright) for i in starts
+    ]
+    return lambda: (x, [error for filled in filling for error in filled.result()])
+
+
+def _fill(items: Sequence[Item], out: Tensor, size: int, upright: bool) -> list[DataError | None]:
+    """Decode items to their places; return the error of each, or None."""
+    return [_fill_one(item, place, size, upright) for item, place in zip(items, out, strict=True)]
+
+
+def _fill_one(item: Item, out: Tensor, size: int, upright: bool) -> DataError | None:
+    try:
+        if item.path is not None:
+            picture = decode(item.path, size, upright=upright)
+        else:
+            picture = resize(torch.from_numpy(np.ascontiguousarray(item.x)), size)
+    except DataError as error:
+        wrong = DataError(f"{item.where}{error}")
+        wrong.__cause__ = error.__cause__
+        return wrong
+    np.copyto(out.numpy(), picture.numpy())  # torch would use threads of its own for the copy
+    return None
+
+
+def _without_errors(x: Tensor, errors: Sequence[DataError | None]) -> Tensor:
+    if not any(errors):
+        return x
+    readable = [i for i, error in enumerate(errors) if error is None]
+    return channels_first(channels_last(x)[readable])
+
+
+def _report(error: DataError, on_error: OnItemError | None) -> None:
+    if on_error is None:
+        raise error
+    on_error(error)

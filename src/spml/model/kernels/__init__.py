@@ -1,1 +1,1 @@
-"""GPU kernels behind one function."""
+"""GPU kernels of the backbone; `fused.our_kernels` is the only way to use them."""

@@ -1,7 +1,7 @@
-"""Convolution of each channel by itself, for pictures in the order of NHWC.
+"""Depthwise convolution of NHWC pictures.
 
-Around a picture there are zeros, as many at each side as are wanted: nothing is copied to put them there. What torch's
-own kernels do as fast is left to these.
+Zeros around a picture are implied, without a padded copy. Cases that torch's own kernels compute as
+fast are left to torch.
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ from torch import Tensor
 
 from spml.model.kernels.stem import Window
 
-ROWS, WIDE, WARPS = 64, 32, 4  # a tile: positions, channels, and the warps that work on it
-FEWER = 32  # positions of a tile of which several are kept
-SUMMED, SUMMING, STAGES = (
-    32,
-    4,
-    2,
-)  # of a loop over tiles: their positions, warps, and how many are loaded ahead
-FEW = 32  # channels up to which our gradient of the weights of stride 1 is the faster one
-PROGRAMS = 528  # that share the sums of a gradient
-GATHERED = 64  # partial sums that are brought together at a time
+ROWS, WIDE, WARPS = 64, 32, 4  # positions, channels and warps of a tile
+FEWER = 32  # positions of a tile in a kernel that holds several tiles
+SUMMED, SUMMING, STAGES = 32, 4, 2  # positions, warps and pipeline stages of a loop over tiles
+FEW = 32  # channels up to which our weight gradient of stride 1 is faster than torch's
+PROGRAMS = 528  # programs that share the sums of a gradient
+GATHERED = 64  # partial sums that are combined at a time
 
 
 @triton.jit
 def _value(x, start, offset, down, along, height, width, there, inside):
-    """Values of the pictures at these places, and zeros outside of them."""
+    """Load the pictures' values at these places, zeros outside of a picture."""
     there = there & (down >= 0) & (down < height) & (along >= 0) & (along < width)
     return tl.load(x + (start + offset), mask=there[:, None] & inside[None, :], other=0).to(
         tl.float32
@@ -46,7 +42,7 @@ def _convolve(
     x, taps, y, rows, channels, height, width, to_height, to_width, top, left,
     SIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """At every second place."""
+    """Convolve with stride 2."""
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     inside, there = c < channels, r < rows
@@ -71,7 +67,7 @@ def _convolve_to_x(
     gradient, taps, to_x, rows, channels, height, width, to_height, to_width, top, left, tall, wide,
     SIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the pictures, four places at a time: all that the same few of the outcome's gradients go to."""
+    """Gradient of the pictures, for the four places that share the same output gradients."""
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     inside, there = c < channels, r < rows
@@ -118,7 +114,7 @@ def _weights_of_3(
     x, gradient, parts, rows, channels, height, width, to_height, to_width, top, left, share,
     STRIDE: tl.constexpr, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a window of 3 x 3, summed over each program's positions: three of its upper line, and so on."""
+    """Sum the gradients of a 3 x 3 window over each program's positions, line by line."""
     p = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < channels
@@ -173,7 +169,7 @@ def _weights_of_5(
     x, gradient, parts, rows, channels, height, width, to_height, to_width, top, left, share,
     STRIDE: tl.constexpr, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """The same of one line of a window of 5 x 5."""
+    """Sum the gradients of one line of a 5 x 5 window over each program's positions."""
     p, line = tl.program_id(0), tl.program_id(2)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < channels
@@ -211,7 +207,7 @@ def _weights_of_5(
 def _weights(
     parts, to_weight, channels, programs, TAPS: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
 ):
-    """Bring the programs' sums together."""
+    """Combine the programs' sums."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     tap = tl.program_id(1)
     inside = c < channels
@@ -226,14 +222,11 @@ def _weights(
 
 
 class Depthwise(torch.autograd.Function):
-    """A convolution of each channel by itself, without bias.
-
-    Of stride 2, or of stride 1 with as many zeros around a picture as keep its size.
-    """
+    """A depthwise convolution without bias, with stride 2, or stride 1 and same-size padding."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, window: Window) -> Tensor:
-        """In the type of x, to which weights are rounded, as under autocast."""
+        """Return the convolution in the type of x; weights are rounded to it, as autocast does."""
         rounded = weight.detach().to(x.dtype)
         ctx.save_for_backward(x, rounded)
         ctx.window = window
@@ -241,7 +234,7 @@ class Depthwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of x and weight."""
+        """Return the gradients of x and weight."""
         x, weight = ctx.saved_tensors
         gradient, window = gradients[0].contiguous(memory_format=torch.channels_last), ctx.window
         if window.stride == 2:
@@ -256,7 +249,7 @@ def _moved(x: Tensor, weight: Tensor, window: Window) -> Tensor:
 
 
 def _torchs(gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """Gradient of the weights where there are as many zeros at all sides."""
+    """Return torch's gradient of the weights, for equal padding on all sides."""
     zeros = (weight.shape[-1] // 2,) * 2
     ways = (None, (1, 1), zeros, (1, 1), False, (0, 0), x.shape[1], (False, True, False))
     to_weight: Tensor = torch.ops.aten.convolution_backward(gradient, x, weight, *ways)[1]
@@ -264,7 +257,7 @@ def _torchs(gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _taps(weight: Tensor) -> Tensor:
-    """One row of channels for each place of the window."""
+    """Return one row of channels for each place of the window."""
     return weight.flatten(1).t().contiguous()
 
 

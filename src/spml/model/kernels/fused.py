@@ -1,6 +1,6 @@
-"""Batch norms with the sum and activation that follow them, and convolutions of each channel by itself, on a GPU.
+"""Run batch norms with their activations, and depthwise convolutions, by our kernels on a GPU.
 
-Our kernels take their place while a training step is recorded, and while pictures are scored.
+The kernels replace torch's while a training step is recorded, and while pictures are scored.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
     nn.ReLU: F.relu,
     nn.ReLU6: F.relu6,
 }
-CODES = {kind: code for code, kind in enumerate(ACTIVATIONS)}  # as norm_kernels numbers them
+CODES = {kind: code for code, kind in enumerate(ACTIVATIONS)}  # indices of norm.BOUNDS
 
 
 _compiling: list[threading.Thread] = []
 
 
 def compile_ahead(dtype: torch.dtype, device: torch.device | str = "cuda") -> None:
-    """Begin to compile our kernels beside the caller; whoever uses them then waits until that is over."""
+    """Start to compile our kernels in a thread; `our_kernels` waits for its end."""
 
     def work() -> None:
-        with suppress(Exception):  # told where the kernels are used
+        with suppress(Exception):  # reported when the kernels are used
             from spml.model.kernels.norm import compile_kernels
 
             compile_kernels(dtype, device)
@@ -44,11 +44,10 @@ def compile_ahead(dtype: torch.dtype, device: torch.device | str = "cuda") -> No
 
 @contextmanager
 def our_kernels(classifier: Classifier) -> Iterator[int]:
-    """Run what our kernels can do of the backbone by these inside of this block; gives how many modules that is.
+    """Run the supported modules of the backbone by our kernels in this block; yield their number.
 
-    Weights, names and results stay what they are, apart from rounding. Launched one by one the kernels would keep the
-    host busy for longer than torch's own, so this is meant for what is recorded once and replayed, and for large
-    batches.
+    Weights, names and results do not change, apart from rounding. Launched one by one, the kernels
+    occupy the host longer than torch's own, so they suit recorded graphs and large batches.
     """
     while _compiling:
         _compiling.pop().join()  # a graph cannot be recorded while another thread uses the device
@@ -78,7 +77,7 @@ def our_kernels(classifier: Classifier) -> Iterator[int]:
 def norm_act(
     norm: Any, x: Tensor, act: nn.Module | None = None, residual: Tensor | None = None
 ) -> Tensor:
-    """act(norm(x) + residual), by our kernels where these fit the case."""
+    """Return act(norm(x) + residual), by our kernels if they support the case."""
     kind = nn.Identity if act is None else type(act)
     if norm.training and norm.momentum is not None and _fits(norm, x, residual):
         from spml.model.kernels.norm import NormAct
@@ -106,11 +105,10 @@ def norm_act(
 
 
 def convolve(conv: Any, x: Tensor) -> Tensor:
-    """A first convolution, or one of each channel by itself, by our kernels where these fit the case."""
+    """Return a first or depthwise convolution, by our kernels if they support the case."""
     x, first = _rounded(x), _is_stem(conv)
-    if not _fits_conv(conv, x) or (
-        first and x.requires_grad
-    ):  # there is no kernel for the gradient of a picture
+    # There is no kernel for the gradient of a picture.
+    if not _fits_conv(conv, x) or (first and x.requires_grad):
         plain: Tensor = type(conv).forward(conv, x)
         return plain
     from spml.model.kernels.depthwise import Depthwise
@@ -122,7 +120,7 @@ def convolve(conv: Any, x: Tensor) -> Tensor:
 
 
 def _rounded(x: Tensor) -> Tensor:
-    """As a convolution takes it under autocast."""
+    """Round to the type that a convolution takes under autocast."""
     kind = x.device.type
     return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
 
@@ -135,23 +133,17 @@ def _fits_conv(conv: Any, x: Tensor) -> bool:
 def _window(conv: Any, x: Tensor) -> Any:
     from spml.model.kernels.stem import Window
 
-    (side, _), (stride, _), sizes, zeros = (
-        conv.kernel_size,
-        conv.stride,
-        x.shape[2:],
-        list(conv.padding),
-    )
+    side, stride = conv.kernel_size[0], conv.stride[0]
+    sizes, zeros = x.shape[2:], list(conv.padding)
     out = [(size + 2 * n - side) // stride + 1 for size, n in zip(sizes, zeros, strict=True)]
-    if (
-        type(conv) is not nn.Conv2d
-    ):  # as many zeros as make the outcome half as large, the odd one at the end
+    if type(conv) is not nn.Conv2d:  # "same" padding for half the size, the odd zero at the end
         out = [(size + 1) // 2 for size in sizes]
         zeros = [max(2 * (n - 1) + side - size, 0) // 2 for size, n in zip(sizes, out, strict=True)]
     return Window(side, stride, *zeros, *out)
 
 
 def _is_plain(module: Any, *sides: int) -> bool:
-    """A convolution without bias, its window one of these squares, with zeros around the picture."""
+    """Return whether a module is a zero-padded convolution without bias of one of these sides."""
     from timm.layers.conv2d_same import Conv2dSame
 
     if (
@@ -165,7 +157,7 @@ def _is_plain(module: Any, *sides: int) -> bool:
 
 
 def _is_stem(module: Any) -> bool:
-    """A convolution of pictures: of stride 2, 3 x 3, from three channels or fewer to some."""
+    """Return whether a module is a 3 x 3 convolution of pictures with stride 2."""
     if not _is_plain(module, 3):
         return False
     few = module.in_channels <= 3 and module.groups == 1 and module.out_channels <= 64
@@ -173,7 +165,7 @@ def _is_stem(module: Any) -> bool:
 
 
 def _is_depthwise(module: Any) -> bool:
-    """A convolution that our kernels can do: of stride 2, or of stride 1 where it keeps a picture's size."""
+    """Return whether our kernels support the depthwise convolution."""
     if not _is_plain(module, 3, 5):
         return False
     alone = module.groups == module.in_channels == module.out_channels
@@ -199,7 +191,7 @@ def _runs_on(device: torch.device) -> bool:
 
 
 def _is_norm_act(module: Any) -> bool:
-    """timm's batch norm that has its activation inside."""
+    """Return whether a module is timm's batch norm with an activation."""
     from timm.layers.norm_act import BatchNormAct2d
 
     return (
@@ -210,7 +202,7 @@ def _is_norm_act(module: Any) -> bool:
 
 
 def _change_block(module: Any, change: Callable[[nn.Module, Callable[..., Tensor]], None]) -> None:
-    """Residual networks have norm, sum and activation side by side in their blocks."""
+    """Fuse norm, sum and activation in the blocks of residual networks."""
     from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 
     if type(module) is ResNet and _plain(module.bn1, module.act1):
@@ -227,7 +219,7 @@ def _plain(norm: nn.Module, act: nn.Module) -> bool:
 
 
 def _simple(block: Any, *acts: str) -> bool:
-    """Whether nothing but norms, activations and the sum stands between a block's convolutions."""
+    """Return whether only norms, activations and the sum separate a block's convolutions."""
     nothing = block.se is None and block.drop_path is None
     between = all(type(part) is nn.Identity for part in (block.drop_block, block.aa))
     norms = (getattr(block, name.replace("act", "bn")) for name in acts)

@@ -1,4 +1,4 @@
-"""Batch norm with what follows it, in few passes over the batch: kernels for pictures in the order of NHWC."""
+"""Batch norm with the sum and activation that follow, in few passes: kernels for NHWC pictures."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, WIDE, WARPS = 64, 64, 4  # a tile: positions, channels, and the warps that work on it
-SUMMED, SUMMING = 64, 8  # positions of a tile and its warps where sums are kept over many tiles
-STAGES, PROGRAMS = (
-    3,
-    264,
-)  # of such a loop: tiles loaded ahead, with the one in hand; and those that share it
-GATHERED, NARROW = 128, 16  # partial sums and channels that are brought together at a time
-BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # of no activation, ReLU and ReLU6
+ROWS, WIDE, WARPS = 64, 64, 4  # positions, channels and warps of a tile
+SUMMED, SUMMING = 64, 8  # positions and warps of a tile in a loop that sums over tiles
+STAGES, PROGRAMS = 3, 264  # pipeline stages of that loop, and programs that share it
+GATHERED, NARROW = 128, 16  # partial sums and channels that are combined at a time
+BOUNDS = ((-math.inf, math.inf), (0.0, math.inf), (0.0, 6.0))  # no activation, ReLU, ReLU6
 
 
 @triton.jit(do_not_specialize=["share"])
 def _moments(
     x, parts, rows, channels, share, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr
 ):
-    """Mean and sum of squared deviations of each program's rows. What is summed is measured from the first row."""
+    """Mean and sum of squared deviations of each program's rows, shifted by the first row."""
     p = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < channels
@@ -57,7 +54,7 @@ def _statistics(
     parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
     BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Bring the parts together: mean, 1 / deviation, and the running statistics."""
+    """Combine the parts: mean, 1 / deviation, and the running statistics."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     inside = c < channels
     total = tl.zeros((BP, BC), tl.float32)
@@ -93,7 +90,7 @@ def _normalise(
     x, residual, y, mean, scale, weight, bias, rows, channels, low, high, eps,
     ADD: tl.constexpr, KEPT: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """By the batch's statistics, or by those that are kept, of which the variance stands in place of the scale."""
+    """Normalise by the batch's statistics, or, if KEPT, by running ones (variance as scale)."""
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = c < channels
@@ -109,16 +106,15 @@ def _normalise(
     z = tl.load(x + at, mask=mask, other=0).to(tl.float32) * factor[None, :] + offset[None, :]
     if ADD:
         z += tl.load(residual + at, mask=mask, other=0).to(tl.float32)
-    z = tl.maximum(
-        z, low, propagate_nan=tl.PropagateNan.ALL
-    )  # what is not a number stays so, and is seen
+    # NaN stays NaN, so that it is noticed.
+    z = tl.maximum(z, low, propagate_nan=tl.PropagateNan.ALL)
     z = tl.minimum(z, high, propagate_nan=tl.PropagateNan.ALL)
     tl.store(y + at, z.to(y.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def _gradient(x, y, gradient, at, mask, mean, scale, weight, bias, low, high, ADD: tl.constexpr):
-    """Gradient before the activation, and the normalised input."""
+    """Return the gradient before the activation, and the normalised input."""
     d = tl.load(gradient + at, mask=mask, other=0).to(tl.float32)
     standard = (tl.load(x + at, mask=mask, other=0).to(tl.float32) - mean[None, :]) * scale[None, :]
     z = standard * weight[None, :] + bias[None, :]
@@ -132,7 +128,7 @@ def _sums(
     x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, low, high,
     ADD: tl.constexpr, STAGES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the gradient, and of its product with the normalised input, over each program's rows."""
+    """Sum the gradient, and its product with the normalised input, over each program's rows."""
     p = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < channels
@@ -196,7 +192,7 @@ def _backward(
 
 
 class NormAct(torch.autograd.Function):
-    """act(batch_norm(x) + residual) of pictures in the order of NHWC, in training: statistics are the batch's."""
+    """act(batch_norm(x) + residual) of NHWC pictures in training, by the batch's statistics."""
 
     @staticmethod
     def forward(
@@ -212,7 +208,7 @@ class NormAct(torch.autograd.Function):
         eps: float,
         act: int,
     ) -> Tensor:
-        """The outcome; the running statistics are moved on."""
+        """Return the result and update the running statistics."""
         rows, channels, share, programs, blocks = _shares(x)
         y, add = torch.empty_like(x), residual is not None
         mean, scale = x.new_empty(2, channels, dtype=torch.float32)
@@ -234,7 +230,7 @@ class NormAct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of x, the residual, weight and bias."""
+        """Return the gradients of x, the residual, weight and bias."""
         x, y, weight, bias, mean, scale = ctx.saved_tensors
         gradient = gradients[0].contiguous(memory_format=torch.channels_last)
         rows, channels, share, programs, blocks = _shares(x)
@@ -267,7 +263,7 @@ def scored(
     eps: float,
     act: int,
 ) -> Tensor:
-    """The same by the statistics that are kept, without gradient."""
+    """Return act(batch_norm(x) + residual) by the running statistics, without gradient."""
     y, add, channels = torch.empty_like(x), residual is not None, x.shape[1]
     rows, wide = x.numel() // channels, min(WIDE, triton.next_power_of_2(channels))
     _normalise[(triton.cdiv(rows, ROWS), triton.cdiv(channels, wide))](
@@ -278,7 +274,7 @@ def scored(
 
 
 def compile_kernels(dtype: torch.dtype, device: torch.device | str) -> None:
-    """Compile what most backbones need, by a small example; what has other shapes is compiled when it is met."""
+    """Compile the kernels that most backbones need; other shapes compile at their first use."""
     x = (
         torch.ones(2, WIDE, 16, 16, dtype=dtype, device=device)
         .to(memory_format=torch.channels_last)
@@ -296,7 +292,7 @@ def _loop(wide: int) -> dict[str, int]:
 
 
 def _shares(x: Tensor) -> tuple[int, int, int, int, int]:
-    """Rows, channels, rows of each program of a reduction, programs, blocks of channels."""
+    """Return rows, channels, rows per program of a reduction, programs, blocks of channels."""
     channels = x.shape[1]
     rows = x.numel() // channels
     blocks = triton.cdiv(channels, WIDE)

@@ -1,4 +1,4 @@
-"""The first convolution of a network, from the few channels of a picture at every second place: a matrix product."""
+"""The first convolution of a network, with stride 2 on few channels, as a matrix product."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, WARPS = 128, 4  # positions of a tile, and the warps that work on it
-PROGRAMS = 528  # that share the sums of a gradient
-TAPS = 32  # values of a window, at most
+ROWS, WARPS = 128, 4  # positions and warps of a tile
+PROGRAMS = 528  # programs that share the sums of a gradient
+TAPS = 32  # maximum number of values in a window
 
 
 class Window(NamedTuple):
-    """A square that moves by a stride; how many zeros there are above and to the left; the size of what comes out."""
+    """Side and stride of a window, zeros above and to the left, and the size of the output."""
 
     side: int
     stride: int
@@ -30,7 +30,7 @@ def _windows(
     x, r, end, height, width, to_height, to_width, top, left, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     TAPS: tl.constexpr,
 ):  # fmt: skip
-    """Each position's window as a row, with zeros for what is outside of the picture."""
+    """Load each position's window as a row, with zeros outside of the picture."""
     k = tl.arange(0, TAPS)
     down = (2 * (r // to_width % to_height) - top)[:, None] + (k // (SIDE * CHANNELS))[None, :]
     along = (2 * (r % to_width) - left)[:, None] + (k // CHANNELS % SIDE)[None, :]
@@ -64,7 +64,7 @@ def _stem_weights(
     x, gradient, parts, rows, out, height, width, to_height, to_width, top, left, share,
     CHANNELS: tl.constexpr, SIDE: tl.constexpr, TAPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the weights, summed over each program's positions."""
+    """Sum the gradients of the weights over each program's positions."""
     p = tl.program_id(0)
     n, k = tl.arange(0, BN), tl.arange(0, TAPS)
     start = p * share
@@ -82,11 +82,11 @@ def _stem_weights(
 
 
 class Stem(torch.autograd.Function):
-    """A convolution of stride 2 without bias, of pictures that need no gradient."""
+    """A convolution with stride 2 and no bias, of pictures that need no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, window: Window) -> Tensor:
-        """In the type of x, to which weights are rounded, as under autocast."""
+        """Return the convolution in the type of x; weights are rounded to it, as autocast does."""
         out, wide = weight.shape[0], _wide(weight)
         taps = weight.detach().to(x.dtype).permute(2, 3, 1, 0).contiguous()
         shape = (x.shape[0], out, window.height, window.width)
@@ -101,7 +101,7 @@ class Stem(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradient of the weights."""
+        """Return the gradient of the weights."""
         (x, weight), window = ctx.saved_tensors, ctx.window
         gradient = gradients[0].contiguous(memory_format=torch.channels_last)
         out, wide = weight.shape[0], _wide(weight)

@@ -146,7 +146,7 @@ def _computed(
 ) -> Any:
     """Logits through the model, from the data."""
     from spml.model import load_model
-    from spml.train.evaluate import predict_logits
+    from spml.model.scoring import predict_logits
     from spml.use.stored_model import feed_for, own_device
 
     experiment = _data(run, "scores of its validation items", config, info, root, same=True)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
-from spml.model.heads import BoostLU
+from spml.model.classifier import BoostLU
 from spml.model.query import QueryHead
 
 EVIDENCE = "evidence in logits above the class's threshold; its mean over the picture is how far the class is above it"

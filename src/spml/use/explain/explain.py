@@ -10,14 +10,16 @@ import numpy as np
 import torch
 
 from spml.data.images.decode import decode, resize
+from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
+from spml.model.scoring import infer
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.explain.gallery import Entry, Sheet, Shown, refuse_other, sheet
 from spml.use.explain.mistakes import Mistake, worst_mistakes
 from spml.use.explain.overlay import overlay, plain, rounded, shown, writable
-from spml.use.predict.inputs import Inputs, Item, Note
+from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column
 from spml.use.stored_model import NOT_NUMBERS, own_device
 
@@ -126,9 +128,8 @@ class _Explained:
     def __init__(self, model: Classifier, info: ModelInfo, picture: _Picture) -> None:
         self.model, self.info, self.picture = model, info, picture.shown
         device = next(model.parameters()).device
-        with torch.inference_mode():
-            logits, maps = class_maps(model, picture.x[None].to(device))
-            calibrated = info.calibrate()(logits.float().cpu())[0]
+        logits, maps = infer(lambda x: class_maps(model, x), picture.x[None], device)
+        calibrated = info.calibrate()(logits.float().cpu())[0]
         if not torch.isfinite(calibrated).all():
             raise UserError(NOT_NUMBERS)
         self.maps = from_threshold(model, info, maps[0].float().cpu())

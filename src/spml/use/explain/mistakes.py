@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
+from spml.model.scoring import score_stream
 from spml.runs.files import read_json
 from spml.use.evaluate import run_data, run_split
-from spml.use.predict.inputs import Item, Note
+from spml.use.predict.inputs import Note
 from spml.use.stored_model import feed_for, none_read
 
 
@@ -71,11 +73,11 @@ def worst_mistakes(
     device, calibrate = next(model.parameters()).device, info.calibrate()
     calibrated = torch.zeros(labels.shape)
     known, read = np.zeros_like(labels), 0
-    for x, rows in feed.in_order(
+    batches = feed.in_order(
         batch_size, None if on_error is None else lambda row, error: on_error(error)
-    ):
-        with torch.inference_mode():
-            calibrated[rows] = calibrate(model(x.to(device)).float().cpu())
+    )
+    for logits, rows in score_stream(lambda x: model(x).float(), batches, device):
+        calibrated[rows] = calibrate(logits)
         known[rows] = labels[rows]  # of the pictures that could be read
         read += len(rows)
         if advance is not None:

@@ -1,4 +1,4 @@
-"""What a model is to look at, one item after another: nothing is read before it is asked for."""
+"""The inputs of a prediction as a stream of items, each read when it is needed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import heapq
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from spml.data.readers.arrays import Array
+from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
 from spml.data.readers.folders import PICTURES
 from spml.data.readers.items_only import bare_arrays, image_column
@@ -19,98 +18,78 @@ from spml.model import ModelInfo
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 ARRAYS = (".npz", ".npy")
-MEANT = PICTURES | {
-    ".heic",
-    ".heif",
-    ".avif",
-}  # phones write these: they are said to be unreadable, not passed over
+# Phones write these formats: they are reported as unreadable, not skipped.
+INTENDED = PICTURES | {".heic", ".heif", ".avif"}
 STANDARD = "-"  # standard input, as an input
-SORTED = 65536  # names of a folder that are held in memory; a larger one is read several times
+SORTED = 65536  # names of a folder in memory; a larger folder is read several times
 PATH_LIMIT = 65536  # bytes of a path on standard input
-CHUNK = 65536  # bytes read from it together
+CHUNK = 65536  # bytes per read of standard input
 
 Note = Callable[[str], None]
 
 
 class Source(Protocol):
-    """A stream of bytes that gives what has come in, without waiting for more."""
+    """A stream of bytes that returns the available bytes without waiting for more."""
 
     def read1(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Something to predict.
-
-    Attributes:
-        name: what predictions call it.
-        path: of the picture file; None where it is an array.
-        x: a feature vector or a uint8 picture (3, H, W); None where it is a file.
-        where: the start of a message about it.
-    """
-
-    name: str
-    path: Path | None = None
-    x: Array | None = None
-    where: str = ""
+        """Return up to `size` bytes; none at the end."""
 
 
 class Inputs:
-    """Pictures, folders of pictures, tables, arrays and paths on standard input, as items in the order given.
+    """Items of pictures, folders of pictures, tables, arrays and paths on standard input, in order.
 
-    Folders are walked in sorted order; a link to a folder is followed once, and not where it leads back to a folder it
-    lies in. Rows of one table that name the same image count once, for which its names are kept in memory; what two
-    inputs both name is given twice.
+    Folders are walked in sorted order. A link to a folder is followed once, and never to a folder
+    that contains it. Rows of one table with the same image count once, so a table's names stay in
+    memory. A picture named by two inputs is an item of each.
 
     Args:
-        given: paths, or "-".
-        info: of the model, which takes pictures or feature vectors.
-        null: paths on standard input end in NUL, not in a line end.
-        on_error: told of each input that cannot be taken, which is then left out; without it, the first is raised.
-        note: told of what is passed over without being an error.
+        inputs: paths, or "-".
+        info: description of the model, which takes pictures or feature vectors.
+        null: paths on standard input end in NUL instead of a line end.
+        on_error: receives each unusable input, which is then left out; without it, the first is
+            raised.
+        note: receives what is skipped without being an error.
     """
 
     def __init__(
         self,
-        given: Sequence[str | Path],
+        inputs: Sequence[str | Path],
         info: ModelInfo,
         *,
         null: bool = False,
         on_error: OnError | None = None,
         note: Note | None = None,
     ) -> None:
-        self.given, self.null, self.on_error = [str(one) for one in given], null, on_error
+        self.inputs = [str(one) for one in inputs]
+        self.null, self.on_error = null, on_error
         self.note: Note = note or (lambda text: None)
-        self.features: int | None = (
-            info.preprocessing["features"] if _takes_features(info) else None
-        )
+        vectors = info.preprocessing["kind"] == "features"
+        self.features: int | None = info.preprocessing["features"] if vectors else None
         self._linked: set[tuple[int, int]] = set()
-        if not self.given:
+        if not self.inputs:
             raise UserError("nothing to predict; give pictures, folders or a table")
-        for one in self.given:
+        for one in self.inputs:
             if self.features is not None and Path(one).suffix.lower() not in ARRAYS:
                 wanted = f".npz or .npy files with x of {self.features} features"
                 raise UserError(f"this model takes {wanted}; {one} is something else")
 
     def __iter__(self) -> Iterator[Item]:
-        for one in self.given:
+        for one in self.inputs:
             try:
                 yield from self._items(one)
-            except DataError as error:  # of the input as a whole
+            except DataError as error:  # concerns the whole input
                 report(error, self.on_error)
             except OSError as error:  # such as a name that is too long
+                reason = error.strerror or error
                 report(
-                    DataError(f"{one}: cannot be read ({error.strerror or error}); check the path"),
-                    self.on_error,
+                    DataError(f"{one}: cannot be read ({reason}); check the path"), self.on_error
                 )
 
     def _items(self, one: str) -> Iterator[Item]:
         path, suffix = Path(one), Path(one).suffix.lower()
         if one == STANDARD:
-            return (
-                Item(text, Path(text)) for text in listed(cast(Source, sys.stdin.buffer), self.null)
-            )
+            paths = listed(cast(Source, sys.stdin.buffer), self.null)
+            return (Item(path, Path(path)) for path in paths)
         if path.is_dir():
             return self._folder(path)
         if suffix in ARRAYS:
@@ -118,16 +97,16 @@ class Inputs:
         return self._table(path) if suffix in TABLES else iter([Item(one, path)])
 
     def _folder(self, path: Path) -> Iterator[Item]:
-        found = False
-        self._linked = set()  # what another input has led to is given again, as other names are
+        empty = True
+        self._linked = set()  # links of other inputs do not count
         for file in self._walk(path, ()):
-            found = True
+            empty = False
             yield Item(str(file), file)
-        if not found:
+        if empty:
             raise DataError(f"{path}: no pictures in this folder ({', '.join(sorted(PICTURES))})")
 
     def _walk(self, folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
-        """Pictures of a folder and of those in it; `above` are the folders it lies in, by device and number."""
+        """Yield the pictures below a folder; `above` are its parents, by device and inode."""
         try:
             status = folder.stat()
             here = (status.st_dev, status.st_ino)
@@ -139,15 +118,13 @@ class Inputs:
                 self._linked.add(here)
             for name in sorted_names(folder):
                 inner = folder / name
-                if inner.suffix.lower() in MEANT and not inner.is_dir():
+                if inner.suffix.lower() in INTENDED and not inner.is_dir():
                     yield inner
                 elif inner.is_dir():
                     yield from self._walk(inner, (*above, here))
         except OSError as error:
-            report(
-                DataError(f"{folder}: cannot be read ({error.strerror}); check its permissions"),
-                self.on_error,
-            )
+            message = f"{folder}: cannot be read ({error.strerror}); check its permissions"
+            report(DataError(message), self.on_error)
 
     def _table(self, path: Path) -> Iterator[Item]:
         seen: set[str] = set()
@@ -168,21 +145,16 @@ class Inputs:
                 yield Item(name, x=x[row], where=f"{path}, row {row}: ")
 
 
-def _takes_features(info: ModelInfo) -> bool:
-    return bool(info.preprocessing["kind"] == "features")
-
-
 def sorted_names(folder: Path, most: int = SORTED) -> Iterator[str]:
-    """The names in a folder in order, with no more than `most` of them in memory; hidden ones are not meant.
+    """Yield the names in a folder in order, without hidden ones and with `most` in memory.
 
-    A folder with more is read once for each `most` names.
+    A larger folder is read once for each `most` names.
     """
     last = ""
     while True:
         with os.scandir(folder) as entries:
-            names = heapq.nsmallest(
-                most, (e.name for e in entries if e.name > last and not e.name.startswith("."))
-            )
+            later = (entry.name for entry in entries if entry.name > last)
+            names = heapq.nsmallest(most, (name for name in later if not name.startswith(".")))
         yield from names
         if len(names) < most:
             return
@@ -190,10 +162,10 @@ def sorted_names(folder: Path, most: int = SORTED) -> Iterator[str]:
 
 
 def listed(stream: Source, null: bool = False) -> Iterator[str]:
-    """Paths as they come in: one a line, or ended by NUL; blank lines are passed over."""
+    """Yield paths as they arrive: one per line, or ended by NUL; skip blank lines."""
     end, rest = b"\0" if null else b"\n", b""
     while chunk := stream.read1(CHUNK):
-        if not null and b"\0" in chunk:  # no path has one within
+        if not null and b"\0" in chunk:  # no path contains NUL
             raise DataError("standard input: the paths end in NUL; use --null (-0)")
         *whole, rest = (rest + chunk).split(end)
         for path in whole:
@@ -202,7 +174,8 @@ def listed(stream: Source, null: bool = False) -> Iterator[str]:
         if len(rest) > PATH_LIMIT:
             ended = "NUL" if null else "a line end"
             raise DataError(
-                f"standard input: {PATH_LIMIT} bytes without {ended}; give one path a line, or use --null"
+                f"standard input: {PATH_LIMIT} bytes without {ended}; "
+                "give one path a line, or use --null"
             )
     if text := os.fsdecode(rest if null else rest.rstrip(b"\r\n")):
         yield text

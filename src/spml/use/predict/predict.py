@@ -1,4 +1,4 @@
-"""Probabilities and tags for new pictures or feature vectors, written as they come."""
+"""Predict probabilities and tags of new pictures or feature vectors, written as they come."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from spml.data.images.loader import Stream
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.machine import decoders
 from spml.model import Classifier, ModelInfo, load_model
+from spml.model.graphs import Replayed
+from spml.model.scoring import score_stream
 from spml.train.guard import out_of_memory
 from spml.use.predict.inputs import Inputs, Note
-from spml.use.predict.prefetch import Ahead, answers
-from spml.use.predict.replay import Replayed
 from spml.use.predict.tagging import Rule, check_classes, parse_thresholds
 from spml.use.predict.writers import Predicted, format_of, writing
 from spml.use.stored_model import NOT_NUMBERS, own_device
 
-AT_ONCE = {"cuda": 64, "cpu": 32}  # items
-STARTING = 2  # cores that are left to what starts the model on a GPU
+BATCH_SIZES = {"cuda": 64, "cpu": 32}
+LAUNCHING = 2  # cores left to the threads that launch the model's kernels on a GPU
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to predict; the defaults write calibrated probabilities and tags by the stored thresholds.
+    """Options of prediction; the defaults write calibrated probabilities and thresholded tags.
 
     Attributes:
-        batch_size: items at a time; when None, 64 on a GPU, 32 on a CPU.
-        threads: that decode; when None, as many as there are cores (two less on a GPU), up to eight.
-        thresholds: 0.3 for all classes, NAME=0.3 for one, or FILE.json; later ones count.
-        top_k: tag so many of the most probable classes, in place of thresholds.
-        at_least: tag so many of the most probable classes where fewer reach their thresholds.
+        batch_size: items per batch; when None, 64 on a GPU, 32 on a CPU.
+        threads: decoding threads; when None, one per core (two less with a GPU), up to eight.
+        thresholds: 0.3 for all classes, NAME=0.3 for one, or FILE.json; later ones override.
+        top_k: tag this many of the most probable classes instead of using thresholds.
+        at_least: tag this many of the most probable classes if fewer reach their thresholds.
         probabilities: write a column for each class.
         raw: write the sigmoid of the model's logits, uncalibrated.
-        format: csv, jsonl or parquet, where the file's name does not say it.
-        classes: that the model must have, in this order: their names joined by commas, or a file with one a line.
+        format: csv, jsonl or parquet; when None, by the file's name.
+        classes: classes the model must have, in this order: names joined by commas, or a file
+            with one name per line.
         null: paths on standard input end in NUL.
     """
 
@@ -64,18 +66,19 @@ def predict(
     note: Note | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> int:
-    """Write `image, tags` and one probability column per class for every input; gives how many were written.
+    """Write `image, tags` and one probability column per class; return the number of rows.
 
-    Inputs are read as they are needed and rows written as they come, so that memory does not grow with their number.
+    Inputs are read as needed and rows are written as they come, so memory stays bounded.
 
     Args:
         run: a run folder or its `best`.
-        inputs: pictures, folders of pictures, tables with an `image` column, arrays, "-" for paths on standard input.
+        inputs: pictures, folders of pictures, tables with an `image` column, arrays, or "-" for
+            paths on standard input.
         out: .csv, .jsonl or .parquet, or "-" for standard output.
-        options: how.
-        on_error: told of each picture that cannot be read; without it the first one ends the work.
-        note: told of what is passed over without being an error.
-        advance: told how many items are done.
+        options: defaults when None.
+        on_error: receives each picture that cannot be read; without it the first one is raised.
+        note: receives what is skipped without being an error.
+        advance: receives the number of items written so far.
     """
     how = options or Options()
     for name, value in (("--batch-size", how.batch_size), ("--threads", how.threads)):
@@ -89,23 +92,22 @@ def predict(
         check_classes(how.classes, info)
     items = Inputs(inputs, info, null=how.null, on_error=on_error, note=note)
     device = own_device()
-    ahead = reader(info, how.batch_size, how.threads, device)
+    stream = reader(info, how.batch_size, how.threads, device)
+
     written = 0
     with writing(out, kind, info.classes, probabilities=how.probabilities) as write:
-        score = Replayed(scorer(model, info, device), device)
-        for group, both in answers(score, ahead.batches(items, on_error, score.prepare), device):
+        score = Replayed(scorer(model, info, device), device, note)
+        batches = stream.batches(items, on_error, score.prepare)
+        for both, group in score_stream(score, batches, device):
             raw, calibrated = both
             if not torch.isfinite(both).all():
                 raise UserError(f"{run}: {NOT_NUMBERS}")
             p = calibrated.sigmoid().numpy()
             shown = raw.sigmoid().numpy() if how.raw else p
-            tags = [
-                [info.classes[i] for i in row]
-                for row in rule.columns(calibrated.numpy(), p, shown, info)
-            ]
-            write(
-                Predicted([item.name for item in group], tags, shown if how.probabilities else None)
-            )
+            columns = rule.columns(calibrated.numpy(), p, shown, info)
+            tags = [[info.classes[i] for i in row] for row in columns]
+            names = [item.name for item in group]
+            write(Predicted(names, tags, shown if how.probabilities else None))
             written += len(group)
             if advance is not None:
                 advance(written)
@@ -114,17 +116,20 @@ def predict(
     return written
 
 
-def reader(info: ModelInfo, batch_size: int | None, threads: int | None, device: str) -> Ahead:
-    """What makes batches ready as the model takes them."""
+def reader(info: ModelInfo, batch_size: int | None, threads: int | None, device: str) -> Stream:
+    """Return the stream of batches that the model takes."""
     how = info.preprocessing
-    size = int(how["size"]) if how["kind"] == "pictures" else None
-    together = batch_size or AT_ONCE[device]
-    threads = threads or decoders(STARTING if device == "cuda" else 0)
-    return Ahead(size, bool(how["upright"]), together, threads, pinned=device == "cuda")
+    return Stream(
+        size=int(how["size"]) if how["kind"] == "pictures" else None,
+        upright=bool(how["upright"]),
+        batch_size=batch_size or BATCH_SIZES[device],
+        threads=threads or decoders(LAUNCHING if device == "cuda" else 0),
+        pinned=device == "cuda",
+    )
 
 
 def scorer(model: Classifier, info: ModelInfo, device: str) -> Callable[[Tensor], Tensor]:
-    """From a batch on the device to logits and calibrated logits, (2, B, classes)."""
+    """Return a function from a batch to (2, B, classes): logits and calibrated logits."""
     model.to(device)
     calibrate = info.calibrate().to(device)
 

@@ -1,11 +1,11 @@
-"""Files of predictions, written as they come: CSV, JSON lines, Parquet, or standard output."""
+"""Write predictions as they come: CSV, JSON lines, Parquet, or standard output."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
@@ -20,7 +20,7 @@ from spml.files import replacing
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "jsonl", "parquet")
 STANDARD = Path("-")  # standard output
-GROUP = 1 << 22  # numbers of a Parquet file's row group: 16 MB
+GROUP = 1 << 22  # numbers per row group of a Parquet file: 16 MB
 
 
 class Predicted(NamedTuple):
@@ -34,9 +34,10 @@ class Predicted(NamedTuple):
 Write = Callable[[Predicted], None]
 
 
-def format_of(out: Path, given: str | None = None) -> Format:
-    """The format that is asked for, or else that of the file's name; CSV on standard output."""
-    named = given or ("csv" if out == STANDARD else out.suffix.lower().removeprefix("."))
+def format_of(out: Path, requested: str | None = None) -> Format:
+    """Return the requested format, or that of the file's name; CSV on standard output."""
+    by_name = "csv" if out == STANDARD else out.suffix.lower().removeprefix(".")
+    named = requested or by_name
     for known in FORMATS:
         if named == known:
             if known == "parquet" and out == STANDARD:
@@ -49,28 +50,28 @@ def format_of(out: Path, given: str | None = None) -> Format:
 
 
 def columns(classes: Sequence[str]) -> list[str]:
-    """Column names of the classes: their own, or class:NAME where that is the name of another column."""
-    taken, found = {*OF_PREDICTIONS, *classes}, []
+    """Return the column names of classes: the class, or class:NAME if another column has it."""
+    taken, names = {*OF_PREDICTIONS, *classes}, []
     for name in classes:
         column = name
         while column in OF_PREDICTIONS or (column != name and column in taken):
             column = f"class:{column}"
         taken.add(column)
-        found.append(column)
-    return found
+        names.append(column)
+    return names
 
 
 @contextmanager
 def writing(
     out: Path, kind: Format, classes: Sequence[str], *, probabilities: bool = True
 ) -> Iterator[Write]:
-    """What takes rows as they come; a file is there when the block has ended well, and only then.
+    """Yield a function that writes rows; the file appears once the block ends without error.
 
     Args:
         out: the file, or "-".
-        kind: of the file.
-        classes: of the model.
-        probabilities: whether rows have them.
+        kind: format of the file.
+        classes: classes of the model.
+        probabilities: rows have probabilities.
     """
     names = columns(classes) if probabilities else []
     if kind == "parquet":
@@ -94,21 +95,21 @@ def _lines(file: TextIO, kind: Format, names: Sequence[str], classes: Sequence[s
 
 
 def _csv_lines(rows: Predicted, numbers: str) -> Iterator[str]:
-    """One format for all numbers of a line takes half the time of a cell each, in which no picture can be decoded."""
-    begun: list[str] = []
-    writer = csv.writer(_Lines(begun))
+    """Format all numbers of a line at once: half the GIL time of one cell at a time."""
+    lines: list[str] = []
+    writer = csv.writer(_Lines(lines))
     writer.writerows(
         [_text(name), "|".join(tags)] for name, tags in zip(rows.names, rows.tags, strict=True)
     )
-    values = (
-        [()] * len(begun) if rows.probabilities is None else map(tuple, rows.probabilities.tolist())
-    )
-    for line, value in zip(begun, values, strict=True):
+    values: Iterable[tuple[float, ...]] = [()] * len(lines)
+    if rows.probabilities is not None:
+        values = map(tuple, rows.probabilities.tolist())
+    for line, value in zip(lines, values, strict=True):
         yield line.removesuffix("\r\n") + numbers % value
 
 
 class _Lines(NamedTuple):
-    """What csv writes to, where its lines are wanted as a list."""
+    """A file for `csv` that collects lines in a list."""
 
     lines: list[str]
 
@@ -117,27 +118,25 @@ class _Lines(NamedTuple):
 
 
 def _json_lines(rows: Predicted, classes: Sequence[str]) -> Iterator[str]:
-    found = (
-        None
-        if rows.probabilities is None
-        else rows.probabilities.astype(np.float64).round(6).tolist()
-    )
+    values = None
+    if rows.probabilities is not None:
+        values = rows.probabilities.astype(np.float64).round(6).tolist()
     for i, (name, tags) in enumerate(zip(rows.names, rows.tags, strict=True)):
         line: dict[str, object] = {"image": _text(name), "tags": list(tags)}
-        if found is not None:
-            line["probabilities"] = dict(zip(classes, found[i], strict=True))
+        if values is not None:
+            line["probabilities"] = dict(zip(classes, values[i], strict=True))
         yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
 @contextmanager
 def _parquet(out: Path, names: Sequence[str]) -> Iterator[Write]:
-    """Rows are collected to groups, as a group for each batch would make a large and slow file."""
+    """Collect rows into groups: one group per batch would make a large and slow file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema(
-        [(n, pa.string()) for n in OF_PREDICTIONS] + [(n, pa.float32()) for n in names]
-    )
+    fields = [(name, pa.string()) for name in OF_PREDICTIONS]
+    fields += [(name, pa.float32()) for name in names]
+    schema = pa.schema(fields)
     most = max(1, GROUP // (len(names) + len(OF_PREDICTIONS)))
     waiting: list[pa.Table] = []
     with replacing(out) as beside, pq.ParquetWriter(beside, schema) as file:
@@ -148,9 +147,9 @@ def _parquet(out: Path, names: Sequence[str]) -> Iterator[Write]:
                 waiting.clear()
 
         def write(rows: Predicted) -> None:
-            values = (
-                [] if rows.probabilities is None else list(rows.probabilities.T.astype(np.float32))
-            )
+            values: list[npt.NDArray[np.float32]] = []
+            if rows.probabilities is not None:
+                values = list(rows.probabilities.T.astype(np.float32))
             tags = ["|".join(one) for one in rows.tags]
             waiting.append(pa.table([list(map(_text, rows.names)), tags, *values], schema=schema))
             if sum(len(table) for table in waiting) >= most:
@@ -161,5 +160,5 @@ def _parquet(out: Path, names: Sequence[str]) -> Iterator[Write]:
 
 
 def _text(name: str) -> str:
-    """A file's name as text; bytes of it that are no UTF-8 are written out."""
+    """Return a file's name as text, with bytes that are not UTF-8 escaped."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -17,6 +17,7 @@ from spml.data import LabelTable
 from spml.data.images.decode import decode, resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
+from spml.model.scoring import infer
 from spml.use.explain.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
 from spml.use.explain.overlay import COVER, STRENGTH, colours
 from spml.use.review.suggest import Suggestion
@@ -149,8 +150,7 @@ def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
     """
     device = next(model.parameters()).device
     try:
-        with torch.inference_mode():
-            _, maps = class_maps(model, resize(picture, size)[None].to(device))
+        _, maps = infer(lambda x: class_maps(model, x), resize(picture, size)[None], device)
     except UserError:
         return None
     heat = maps[0].float().cpu()

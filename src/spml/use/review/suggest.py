@@ -13,6 +13,7 @@ from spml.data.images.cache import Cache
 from spml.data.images.loader import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
+from spml.model.scoring import score_stream
 from spml.use.review.ranking import Labels, Logits, fit_scale, likeliest
 from spml.use.stored_model import NOT_NUMBERS, feed_for, none_read
 
@@ -102,12 +103,11 @@ def score(
     feed = feed_for(table, info, cache)
     device = next(model.parameters()).device
     model.eval()
-    for x, rows in feed.in_order(batch_size, on_error):
-        with torch.inference_mode():
-            found = model(x.to(device, non_blocking=True)).float().cpu().numpy()
-        if not np.isfinite(found).all():
+    batches = feed.in_order(batch_size, on_error)
+    for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
+        if not scores.isfinite().all():
             raise UserError(NOT_NUMBERS)
-        logits[rows] = found
+        logits[rows] = scores.numpy()
         if advance is not None:
             advance(int(rows[-1]) + 1, len(table))
     return logits

@@ -1,4 +1,4 @@
-"""What `spml serve` does with a picture's bytes: limits, decoding, probabilities and class maps."""
+"""Tag a picture for `spml serve`: limits, decoding, probabilities and class maps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from spml.data.images.decode import FORMATS, decode_bytes, resize
+from spml.data.images.decode import count_pixels, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
+from spml.model.scoring import infer
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.explain.overlay import overlay, plain, rounded, shown
 from spml.use.stored_model import NOT_NUMBERS, own_device
@@ -27,7 +28,7 @@ NAME_LENGTH = 80  # characters of a client's file name that messages repeat
 
 
 class RefusedError(DataError):
-    """What a client sent cannot be taken; `status` is HTTP's word for why."""
+    """A client's picture is refused; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,11 +37,11 @@ class RefusedError(DataError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of what a client may send.
+    """Limits of a client's picture.
 
     Attributes:
-        bytes: of a picture file.
-        pixels: of a picture, width times height.
+        bytes: length of the file.
+        pixels: width times height.
     """
 
     bytes: int = 20_000_000
@@ -49,12 +50,12 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the model says of one picture.
+    """Scores of one picture.
 
     Attributes:
-        probabilities: of each class.
-        maps: (classes, h, w), counted from the thresholds of the model.
-        picture: uint8 (3, H, W), as it is shown.
+        probabilities: one per class.
+        maps: (classes, h, w), relative to the model's thresholds.
+        picture: uint8 (3, H, W) for display.
     """
 
     probabilities: npt.NDArray[np.float32]
@@ -63,35 +64,33 @@ class Seen:
 
 
 class Tagger:
-    """A model that tags one picture at a time, so that memory stays bounded however many are sent.
+    """A model that tags one picture at a time, so that memory stays bounded.
 
     Args:
         run: a run folder or its `best`.
-        limits: of what is sent.
+        limits: limits of a client's picture.
     """
 
     def __init__(self, run: Path, limits: Limits) -> None:
         self.model, self.info = load_model(run)
         if self.info.preprocessing["kind"] != "pictures":
             raise UserError(f"{run}: a model of feature vectors; serve shows pictures")
-        at = Path(run).resolve()
-        self.limits, self.name = limits, at.parent.name if at.name == "best" else at.name
+        folder = Path(run).resolve()
+        self.limits = limits
+        self.name = folder.parent.name if folder.name == "best" else folder.name
         self.device = own_device()
         self.model.to(self.device)
         self.calibration = self.info.calibrate()
         self._one_at_a_time = threading.Lock()
-        self.see(
-            _blank()
-        )  # what the model cannot do is told now, not to the first who sends a picture
+        self.see(_blank())  # raises errors of the model now, not at the first request
 
     def see(self, data: bytes, name: str = "picture") -> Seen:
-        """Probabilities and maps of a picture file's bytes; RefusedError where they are none, or too large a one."""
+        """Return probabilities and maps of a picture file; raise RefusedError for other bytes."""
         with self._one_at_a_time:
             picture = self._decode(data, _short(name))
             x = resize(picture, int(self.info.preprocessing["size"]))
-            with torch.inference_mode():
-                logits, maps = class_maps(self.model, x[None].to(self.device))
-                calibrated = self.calibration(logits.float().cpu())[0]
+            logits, maps = infer(lambda x: class_maps(self.model, x), x[None], self.device)
+            calibrated = self.calibration(logits.float().cpu())[0]
             if not torch.isfinite(calibrated).all():
                 raise UserError(NOT_NUMBERS)
             evidence = from_threshold(self.model, self.info, maps[0].float().cpu())
@@ -106,7 +105,7 @@ class Tagger:
         return [self.info.classes[i] for i in order if probabilities[i] >= np.float32(cuts[i])]
 
     def answer(self, seen: Seen) -> dict[str, Any]:
-        """What the HTTP endpoint says of a picture."""
+        """Return the HTTP answer for a picture."""
         values = [round(float(p), 6) for p in seen.probabilities]
         return {
             "classes": self.info.classes,
@@ -116,7 +115,7 @@ class Tagger:
         }
 
     def about(self) -> dict[str, Any]:
-        """What the HTTP endpoint says of the model: no path of the host."""
+        """Return the HTTP description of the model, without paths of the host."""
         info = self.info
         training = {
             name: info.training[name]
@@ -136,21 +135,19 @@ class Tagger:
         }
 
     def heat(self, seen: Seen, column: int) -> str:
-        """A class's map over the picture, as a data address that needs no file."""
+        """Draw a class's map over the picture, as a data URL."""
         values = seen.maps[column]
-        name, said = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
+        name, probability = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
         note = f"map {rounded(values.min())} to {rounded(values.max())}"
-        full = full_colour(
-            self.model, values[None]
-        )  # one class is looked at: its own strongest place
-        return data_address(overlay(seen.picture, values, full, name, said, note))
+        full = full_colour(self.model, values[None])  # scaled to the maximum of this class
+        return data_address(overlay(seen.picture, values, full, name, probability, note))
 
     def view(self, seen: Seen) -> str:
-        """The picture as it is shown, as a data address."""
+        """Return the picture for display, as a data URL."""
         return data_address(plain(seen.picture))
 
     def meaning(self) -> str:
-        """What the maps show, in words."""
+        """Explain what the maps show."""
         return meaning(self.model)
 
     def _decode(self, data: bytes, name: str) -> Tensor:
@@ -160,16 +157,12 @@ class Tagger:
             raise RefusedError(
                 413, f"{name}: above {self.limits.bytes / 1e6:g} MB; send a smaller file"
             )
-        try:
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header alone
-                pixels = image.width * image.height
-        except Image.DecompressionBombError:
-            pixels = self.limits.pixels + 1
-        except Exception:  # Pillow has many errors for what is no picture
+        pixels = count_pixels(data)
+        if pixels is None:
             raise RefusedError(
                 415,
                 f"{name}: not a picture that can be read; send JPEG, PNG, WebP, GIF, BMP or TIFF",
-            ) from None
+            )
         if pixels > self.limits.pixels:
             raise RefusedError(
                 413,
@@ -190,13 +183,14 @@ def _blank() -> bytes:
 
 
 def data_address(image: Image.Image) -> str:
-    """A picture within its own address."""
+    """Encode a picture as a data URL."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _short(name: str) -> str:
-    """A client's file name on one line, without folders."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in name).split())
+    """Shorten a client's file name to one line without folders."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in name)
+    line = " ".join(printable.split())
     return line.replace("\\", "/").rpartition("/")[2][-NAME_LENGTH:] or "picture"

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from spml.use.predict.replay import Replayed, record
+from spml.model.graphs import Replayed, record_scoring
 
 
 def double(x):
@@ -41,7 +41,7 @@ def as_if_on_a_gpu(monkeypatch):
 
 def test_batches_of_the_prepared_shape_are_replayed_and_others_run_as_they_are(as_if_on_a_gpu):
     recorder = Recorder()
-    score = Replayed(double, "cuda", recorder)
+    score = Replayed(double, "cuda", record=recorder)
     assert torch.equal(score(torch.ones(SHAPE)), torch.full(SHAPE, 2.0)) and not recorder.replayed
     score.prepare(SHAPE)
     for count in (4, 3, 4, 1):
@@ -54,15 +54,17 @@ def test_batches_of_the_prepared_shape_are_replayed_and_others_run_as_they_are(a
     "error", [RuntimeError("operation not permitted when stream is capturing"), MemoryError()]
 )
 def test_what_cannot_be_recorded_is_run_as_it_is(as_if_on_a_gpu, error):
-    score = Replayed(double, "cuda", Recorder(error))
+    lines = []
+    score = Replayed(double, "cuda", lines.append, Recorder(error))
     score.prepare(SHAPE)
+    assert lines == [f"no CUDA graph ({type(error).__name__}: {error})"]
     x = torch.rand(SHAPE)
     assert torch.equal(score(x), 2 * x)
 
 
 def test_nothing_is_recorded_on_a_cpu():
     recorder = Recorder()
-    score = Replayed(double, "cpu", recorder)
+    score = Replayed(double, "cpu", record=recorder)
     score.prepare(SHAPE)
     assert score(torch.ones(SHAPE)).eq(2).all() and not recorder.recorded
 
@@ -72,7 +74,7 @@ def test_a_graph_gives_what_the_model_gives():
     model = torch.nn.Linear(3, 5).cuda()
     with torch.inference_mode():
         x = [torch.rand(4, 3, device="cuda") for _ in range(3)]
-        replay = record(model, x[0])
+        replay = record_scoring(model, x[0])
         found = [replay(batch) for batch in x]
         for batch, outcome in zip(x, found, strict=True):
             torch.testing.assert_close(outcome, model(batch))

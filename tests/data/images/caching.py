@@ -5,13 +5,13 @@ import os
 
 import numpy as np
 import torch
+from spml.data.places import Places
 
 from spml.data import LabelTable
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import decode
 from spml.data.images.loader import Feed
-from spml.data.table import Places
-from tests.data.test_pictures import scene
+from tests.data.images.test_decode import scene
 
 SIZE = 24
 FORK = multiprocessing.get_context("forkserver")
@@ -22,7 +22,7 @@ MODES = ["disk", "memory", "device", "resident"]
 
 
 class Lines(list):
-    """Keeps what is told."""
+    """Keeps what is reported."""
 
     begun = 0
 
@@ -56,8 +56,10 @@ def table_of(folder, names):
     return LabelTable(names, ["one"], np.ones((len(names), 1), np.int8), root=folder, places=places)
 
 
-def pixels(table, folder, mode="disk", tell=None):
-    feed = Feed(table, SIZE, cache=open_cache([table], SIZE, mode, folder=folder, tell=tell))
+def pixels(table, folder, mode="disk", progress=None):
+    feed = Feed(
+        table, SIZE, cache=open_cache([table], SIZE, mode, folder=folder, progress=progress)
+    )
     return torch.cat([x for x, _ in feed.in_order(7)])
 
 

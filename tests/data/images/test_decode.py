@@ -127,7 +127,7 @@ def test_values_without_a_range_are_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp"])
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_pictures_are_turned_as_exif_says_unless_told_not_to(tmp_path, name, orientation):
+def test_pictures_are_rotated_by_exif_unless_switched_off(tmp_path, name, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     image = scene(40, 24)
@@ -195,7 +195,7 @@ def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path,
         b"",
         bytes(len(whole) - half),
         bytes(100_000),
-    ):  # a download that had its room already
+    ):  # a download into a preallocated file
         path.write_bytes(whole[:half] + rest)
         with pytest.raises(
             DataError, match=r"a.jpg: not a picture .* \(the file is cut short\); replace"
@@ -203,7 +203,7 @@ def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path,
             decode(path)
 
 
-def test_what_is_not_there_or_no_file_is_said(tmp_path):
+def test_missing_files_and_folders_are_reported(tmp_path):
     with pytest.raises(
         DataError, match=r"a.jpg: cannot be read \(No such file or directory\); check the path"
     ):
@@ -300,13 +300,13 @@ def test_a_header_that_is_unusual_is_left_to_pillow():
     assert decode_bytes(stray, "a.jpg").shape == (3, 21, 37)
 
 
-def test_a_file_that_is_not_as_long_as_it_was_said_to_be_is_read_whole(tmp_path, monkeypatch):
+def test_a_file_with_another_length_than_its_status_is_read_whole(tmp_path, monkeypatch):
     path = tmp_path / "a.jpg"
     path.write_bytes(bytes(range(200)))
     real = os.stat_result
-    for said in (50, 900):
+    for message in (50, 900):
         about = list(path.stat())
-        about[6] = said
+        about[6] = message
         with monkeypatch.context() as patched:
             patched.setattr(type(path), "stat", lambda self, about=about: real(about))
             assert read_file(path) == bytes(range(200))

@@ -13,7 +13,7 @@ from spml.data.images import build as module
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import channels_last
 from spml.errors import DataError, UserError
-from tests.data.caching import MODES, SIZE, batch, direct, feed_of, make, opened
+from tests.data.images.caching import MODES, SIZE, batch, direct, feed_of, make, opened
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -111,9 +111,7 @@ def test_what_is_asked_for_is_decoded_next(tmp_path, gate, settled):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(
-    tmp_path, gate, settled, mode
-):
+def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, gate, settled, mode):
     table = make(tmp_path / "a", 30)
     for i in (12, 9, 25):
         (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
@@ -128,12 +126,12 @@ def test_unreadable_pictures_are_told_when_needed_and_when_all_is_over(
         feed = feed_of(table, cache, mode)
         good = table.take([0, 1, 2, 3])
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(good))
-        told = pool.submit(batch, feed.cached, np.array([25, 2]))
+        reported = pool.submit(batch, feed.cached, np.array([25, 2]))
         time.sleep(0.1)
-        assert not told.done()
+        assert not reported.done()
         gate.open()
         with pytest.raises(DataError) as caught:
-            told.result(30)
+            reported.result(30)
         assert str(caught.value) == str(before.value)
         assert (
             "line 11" in str(caught.value)
@@ -166,7 +164,7 @@ def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, se
 def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
     table = make(tmp_path / "a", 6)
     size = 3 * SIZE * SIZE
-    monkeypatch.setattr("spml.data.images.cached.free_memory", lambda device: 10 * size)
+    monkeypatch.setattr("spml.data.images.cache.free_memory", lambda device: 10 * size)
     with opened([table], tmp_path / "cache", "memory") as cache:
         first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
         assert cache.pictures(table.take(np.arange(6))) is first  # the same files
@@ -180,7 +178,7 @@ def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
 
 
 def test_what_is_not_needed_soon_waits_until_it_is_asked_for(tmp_path, gate, monkeypatch):
-    monkeypatch.setattr(module, "RESTLESS", 0)  # all threads rest
+    monkeypatch.setattr(module, "STEADY", 0)  # all threads rest
     table = make(tmp_path / "a", 12)
     with opened([table], tmp_path / "cache", threads=3, first=[(table, [4, 5])]) as cache:
         feed = feed_of(table, cache)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from spml.data.images import loader
 from spml.data.images.decode import decode
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
-from spml.use.predict import prefetch as ahead
 from spml.use.predict.predict import Options, predict, reader, scorer
 from tests.use.conftest import PICTURES, rows
 
@@ -48,14 +48,14 @@ def test_parquet_holds_the_same(model, pictures, tmp_path):
     assert [row["tags"] for row in table] == [row["tags"] for row in rows(tmp_path / "p.csv")]
 
 
-def test_a_bad_picture_is_told_and_the_rest_go_on(model, pictures, tmp_path):
+def test_a_bad_picture_is_reported_and_the_rest_continue(model, pictures, tmp_path):
     bad = pictures.parent / "photos" / "5.png"
     bad.write_bytes(bad.read_bytes()[:40])
-    told = []
+    reported = []
     written = predict(
-        model, [pictures], tmp_path / "p.csv", on_error=lambda error: told.append(str(error))
+        model, [pictures], tmp_path / "p.csv", on_error=lambda error: reported.append(str(error))
     )
-    assert written == 11 and len(told) == 1 and "5.png" in told[0]
+    assert written == 11 and len(reported) == 1 and "5.png" in reported[0]
     with pytest.raises(DataError):
         predict(model, [pictures], tmp_path / "q.csv")
     assert not (tmp_path / "q.csv").exists()
@@ -162,7 +162,7 @@ def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_pa
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):
     """Python's own objects, of the whole command; the pictures themselves are bounded by the look-ahead."""
     monkeypatch.setattr(
-        ahead, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+        loader, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
     )
 
     def peak(count):
@@ -187,7 +187,7 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "message"),
+    ("error", "expected", "message"),
     [
         (
             torch.OutOfMemoryError("CUDA out of memory"),
@@ -198,7 +198,7 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
     ],
 )
 def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(
-    monkeypatch, error, said, message
+    monkeypatch, error, expected, message
 ):
     model, info = (
         Classifier.build("tiny", 3),
@@ -209,11 +209,11 @@ def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(
         raise error
 
     monkeypatch.setattr(model, "forward", fail)
-    with pytest.raises(said, match=message):
+    with pytest.raises(expected, match=message):
         scorer(model, info, "cpu")(torch.zeros(4, 3, 16, 16, dtype=torch.uint8))
 
 
-def test_a_gpu_is_given_larger_batches_and_is_left_cores_unless_told(monkeypatch):
+def test_a_gpu_has_larger_batches_and_fewer_decoding_threads_by_default(monkeypatch):
     info = ModelInfo(["a"], "tiny", PICTURES, [0.5])
     for cores, on_gpu, on_cpu in ((16, 8, 8), (6, 4, 6), (2, 1, 2), (1, 1, 1)):
         monkeypatch.setattr(

@@ -69,14 +69,14 @@ def test_an_unreadable_picture_is_raised_or_left_out(table):
     feed = Feed(table, 16)
     with pytest.raises(DataError, match=r"photos.csv, line 4: .*2.jpg"):
         list(feed.in_order(4))
-    told = {}
-    batches = list(feed.in_order(4, on_error=told.__setitem__))
-    assert list(told) == [2] and "line 4" in str(told[2])
+    reported = {}
+    batches = list(feed.in_order(4, on_error=reported.__setitem__))
+    assert list(reported) == [2] and "line 4" in str(reported[2])
     assert np.concatenate([rows for _, rows in batches]).tolist() == [
         i for i in range(len(table)) if i != 2
     ]
     assert [len(x) for x, _ in batches] == [len(rows) for _, rows in batches]
-    one = list(feed.batches([np.array([2]), np.array([0])], on_error=told.__setitem__))
+    one = list(feed.batches([np.array([2]), np.array([0])], on_error=reported.__setitem__))
     assert [rows.tolist() for _, rows in one] == [[0]]  # nothing is left of the first
 
 
@@ -112,7 +112,7 @@ def test_training_does_not_depend_on_the_cache(pictures, quick, tmp_path):
         assert outcome(tmp_path / mode) == outcome(tmp_path / "none")
 
 
-def test_a_run_goes_on_with_another_cache(pictures, quick, tmp_path):
+def test_a_run_resumes_with_another_cache(pictures, quick, tmp_path):
     settings = replace(quick, size=16, batch_size=4, epochs=1, cache_dir=tmp_path / "cache")
     fit(load(pictures), settings, tmp_path / "run", quiet=True)
     again = fit(

@@ -119,11 +119,11 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
 
 
 def test_a_name_that_no_file_can_have_does_not_stop_the_rest(info):
-    told = []
-    assert names(["x" * 5000 + ".jpg", "a.jpg"], info, on_error=told.append) == ["a.jpg"]
-    assert len(told) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(
-        told[0]
-    )
+    reported = []
+    assert names(["x" * 5000 + ".jpg", "a.jpg"], info, on_error=reported.append) == ["a.jpg"]
+    assert len(
+        reported
+    ) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(reported[0])
 
 
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):
@@ -183,7 +183,7 @@ def test_paths_of_a_table_from_windows_are_found(info, tmp_path):
     ]
 
 
-def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info, tmp_path):
+def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continues(info, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -203,9 +203,9 @@ def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info
         "null.parquet",
         "gone.csv",
     ]
-    told = []
+    reported = []
     found = names(
-        [tmp_path / name for name in [*given, "nothing", "e.jpg"]], info, on_error=told.append
+        [tmp_path / name for name in [*given, "nothing", "e.jpg"]], info, on_error=reported.append
     )
     assert [name.removeprefix(f"{tmp_path}/") for name in found] == [
         "a.jpg",
@@ -214,7 +214,7 @@ def test_a_row_or_an_input_that_cannot_be_read_is_told_and_the_rest_goes_on(info
         "e.jpg",
     ]
     for error, (name, text) in zip(
-        map(str, told),
+        map(str, reported),
         [
             ("rows.csv, line 3", "image cell is empty"),
             ("rows.csv, line 4", "1 cells, the header has 2"),
@@ -257,14 +257,14 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan
     np.savez(tmp_path / "nan.npz", x=x)
-    told = []
+    reported = []
     assert (
-        names([tmp_path / "nan.npz"], features, on_error=told.append) == ["nan/0", "nan/2"]
-        and len(told) == 1
+        names([tmp_path / "nan.npz"], features, on_error=reported.append) == ["nan/0", "nan/2"]
+        and len(reported) == 1
     )
 
 
-def test_a_folder_that_may_not_be_read_is_told(info, tmp_path, monkeypatch):
+def test_a_folder_without_permission_is_reported(info, tmp_path, monkeypatch):
     tree(tmp_path / "p", "a/1.jpg", "b/2.jpg")
     really = module.os.scandir
 
@@ -274,8 +274,8 @@ def test_a_folder_that_may_not_be_read_is_told(info, tmp_path, monkeypatch):
         return really(folder)
 
     monkeypatch.setattr(module.os, "scandir", guarded)
-    told = []
-    assert names([tmp_path / "p"], info, on_error=told.append) == [
+    reported = []
+    assert names([tmp_path / "p"], info, on_error=reported.append) == [
         str(tmp_path / "p" / "b" / "2.jpg")
     ]
-    assert "p/a: cannot be read (Permission denied)" in str(told[0])
+    assert "p/a: cannot be read (Permission denied)" in str(reported[0])

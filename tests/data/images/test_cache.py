@@ -12,9 +12,9 @@ import torch
 
 from spml.data.images import build as module
 from spml.data.images.cache import open_cache
-from spml.data.images.cached import free_memory, in_words
+from spml.data.images.store import format_bytes, free_memory, stamp_of
 from spml.errors import UserError
-from tests.data.caching import (
+from tests.data.images.caching import (
     FORK,
     SIZE,
     Lines,
@@ -26,7 +26,7 @@ from tests.data.caching import (
     pixels,
     table_of,
 )
-from tests.data.test_pictures import scene
+from tests.data.images.test_decode import scene
 
 
 def test_each_picture_is_decoded_once_for_all_tables_and_runs(tmp_path, decoded, settled):
@@ -68,17 +68,18 @@ def test_a_changed_file_gives_its_new_pixels(tmp_path, settled, seconds):
 def test_a_file_that_has_just_changed_is_not_trusted_by_its_times(tmp_path, decoded, monkeypatch):
     table = make(tmp_path / "a", 3, kind="bmp")
     pixels(table, tmp_path / "cache")
-    stamp = module._stamp(str(tmp_path / "a" / "1.bmp"))
+    stamp = stamp_of(str(tmp_path / "a" / "1.bmp"))
     scene(40, 30, seed=77).save(tmp_path / "a" / "1.bmp")
-    monkeypatch.setattr(module, "_stamp", lambda path: stamp)  # a clock too coarse to show it
+    for place in ("store", "build"):  # as with a clock too coarse to show the change
+        monkeypatch.setattr(f"spml.data.images.{place}.stamp_of", lambda path: stamp)
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
     assert sorted(decoded) == ["0.bmp", "1.bmp", "1.bmp", "2.bmp"]  # the others are only read
 
 
-def test_the_size_is_told_before_anything_is_decoded(tmp_path, settled):
+def test_the_size_is_printed_before_anything_is_decoded(tmp_path, settled):
     table, lines = make(tmp_path / "a", 5), Lines()
     open_cache(
-        [table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", tell=lines
+        [table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", progress=lines
     )
     (line,) = lines
     assert (
@@ -86,15 +87,17 @@ def test_the_size_is_told_before_anything_is_decoded(tmp_path, settled):
         and lines.begun == 3
     )
     lines = Lines()
-    open_cache([table], SIZE, folder=tmp_path / "cache", tell=lines)
+    open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
     assert lines[0].endswith(", 2 to decode") and lines.begun == 2
     lines = Lines()
-    open_cache([table], SIZE, folder=tmp_path / "cache", tell=lines)
+    open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
     assert "to decode" not in lines[0] and lines.begun == 0
-    assert in_words(448 * 448 * 3) == "602 kB" and in_words(11_540 * 448 * 448 * 3) == "6.9 GB"
+    assert (
+        format_bytes(448 * 448 * 3) == "602 kB" and format_bytes(11_540 * 448 * 448 * 3) == "6.9 GB"
+    )
 
 
-def test_too_little_disk_or_memory_is_said_first(tmp_path, decoded, monkeypatch):
+def test_too_little_disk_or_memory_is_reported_first(tmp_path, decoded, monkeypatch):
     table = make(tmp_path / "a", 3)
     with (
         monkeypatch.context() as patch,
@@ -105,7 +108,7 @@ def test_too_little_disk_or_memory_is_said_first(tmp_path, decoded, monkeypatch)
         )
         open_cache([table], SIZE, folder=tmp_path / "cache")
     assert not decoded
-    monkeypatch.setattr("spml.data.images.cached.free_memory", lambda device: 6000)
+    monkeypatch.setattr("spml.data.images.cache.free_memory", lambda device: 6000)
     with pytest.raises(
         UserError, match=r"5 kB do not fit well in the 6 kB that are free; give --cache disk"
     ):
@@ -187,7 +190,7 @@ def test_training_keeps_its_threads(tmp_path):
         from pathlib import Path
         from spml.data.images.cache import open_cache
         from spml.data.images.loader import Feed
-        from tests.data.caching import table_of
+        from tests.data.images.caching import table_of
         table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
         list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))
         print(torch.get_num_threads())"""

@@ -1,22 +1,12 @@
-"""The classifier in a step, with a stand-in for what records it on a GPU."""
+"""The forward pass of a step, with a stand-in for the recording on a GPU."""
 
 import pytest
 import torch
 
 from spml.model import Classifier
-from spml.train.display import Display
-from spml.train.forward import Forward
+from spml.model.graphs import FastForward
 
 X = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
-
-
-class Told(Display):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture
@@ -27,7 +17,7 @@ def model():
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """Runs what it is given once and marks what it returns; fails as often as it is told to."""
+    """Runs what it is given once and marks what it returns; fails as often as asked."""
     seen = {"failures": 0, "ours": []}
 
     def record(step, given, **_):
@@ -44,7 +34,9 @@ def recorder(monkeypatch):
 
 
 def forward(model, how="graphs", **more):
-    return Forward(model, model, how, "32-true", detailed=False, display=Told(), **more)
+    lines = []
+    step = FastForward(model, model, how, "32-true", detailed=False, report=lines.append, **more)
+    return step, lines
 
 
 def changed(model):
@@ -53,18 +45,18 @@ def changed(model):
 
 def test_a_recorded_step_is_replayed_for_batches_of_its_shape_and_leaves_no_trace(model, recorder):
     before = [buffer.clone() for buffer in model.buffers()]
-    step = forward(model)
+    step, lines = forward(model)
     step.prepare(X)
     assert all(
         map(torch.equal, before, model.buffers())
     )  # running statistics of the recording are taken back
     assert all(parameter.grad is None for parameter in model.parameters()) and not changed(model)
     assert step(X)[0] == "replayed" and isinstance(step(X[:1].repeat(3, 1, 1, 1)), torch.Tensor)
-    assert recorder["ours"] == [True] and "recorded in" in step.display.lines[0]
+    assert recorder["ours"] == [True] and "recorded in" in lines[0]
 
 
 def test_scoring_is_by_our_kernels_once_they_are_recorded(model, recorder):
-    step = forward(model)
+    step, _ = forward(model)
     with step.scoring():
         assert not changed(model)
     step.prepare(X)
@@ -73,22 +65,22 @@ def test_scoring_is_by_our_kernels_once_they_are_recorded(model, recorder):
     assert not changed(model)
 
 
-@pytest.mark.parametrize(("failures", "lines"), [(1, 2), (2, 2)])
-def test_where_our_kernels_fail_torchs_are_recorded_and_where_these_do_nothing_is(
-    model, recorder, failures, lines
+@pytest.mark.parametrize(("failures", "count"), [(1, 2), (2, 2)])
+def test_torchs_kernels_are_recorded_if_ours_fail_and_nothing_if_both_do(
+    model, recorder, failures, count
 ):
     recorder["failures"] = failures
-    step = forward(model)
+    step, lines = forward(model)
     outcome = step(X)
-    assert recorder["ours"] == [True, False] and len(step.display.lines) == lines
-    assert step.display.lines[0] == "no CUDA graph with our kernels (RuntimeError: no such kernel)"
+    assert recorder["ours"] == [True, False] and len(lines) == count
+    assert lines[0] == "no CUDA graph with our kernels (RuntimeError: no such kernel)"
     assert isinstance(outcome, torch.Tensor) if failures == 2 else outcome[0] == "replayed"
     with step.scoring():
         assert not changed(model)
 
 
 def test_our_kernels_can_be_left_out(model, recorder):
-    step = forward(model, fused=False)
+    step, _ = forward(model, fused=False)
     step.prepare(X)
     assert recorder["ours"] == [False]
     with step.scoring():
@@ -98,7 +90,7 @@ def test_our_kernels_can_be_left_out(model, recorder):
 @pytest.mark.parametrize("how", ["none", "compile"])
 def test_other_ways_record_nothing(model, recorder, how, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
-    step = forward(model, how)
+    step, _ = forward(model, how)
     assert torch.allclose(step(X), model(X)) and recorder["ours"] == []
     with step.scoring():
         assert not changed(model)
@@ -108,6 +100,6 @@ def test_other_ways_record_nothing(model, recorder, how, monkeypatch):
 @pytest.mark.parametrize("detailed", [False, True])
 def test_what_is_compiled_gives_float32_as_fabric_does(model, monkeypatch, precision, detailed):
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
-    step = Forward(model, model, "compile", precision, detailed=detailed, display=Told())
+    step = FastForward(model, model, "compile", precision, detailed=detailed, report=print)
     given = step(X) if detailed else [step(X)]
     assert [part.dtype for part in given] == [torch.float32] * (2 if detailed else 1)

@@ -9,18 +9,18 @@ import torch
 from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
 from spml.errors import DataError, UserError
-from tests.data.caching import SIZE, Lines, direct, file_in, make, pixels
+from tests.data.images.caching import SIZE, Lines, direct, file_in, make, pixels
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError(28, "No space left on device"), "the disk is full"),
         (OSError(5, "I/O error"), "I/O"),
     ],
 )
 def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(
-    tmp_path, decoded, monkeypatch, settled, error, said
+    tmp_path, decoded, monkeypatch, settled, error, message
 ):
     table = make(tmp_path / "a", 6)
     original, written = os.pwrite, []
@@ -33,7 +33,7 @@ def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(
 
     with (
         monkeypatch.context() as patch,
-        pytest.raises(UserError, match=rf"cache in .*: {said}.*--cache none"),
+        pytest.raises(UserError, match=rf"cache in .*: {message}.*--cache none"),
     ):
         patch.setattr(os, "pwrite", pwrite)
         open_cache([table], SIZE, folder=tmp_path / "cache", threads=1)
@@ -54,14 +54,14 @@ def test_unreadable_pictures_are_one_line_that_names_the_first(tmp_path, decoded
         (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
     with pytest.raises(DataError) as caught:
         pixels(table, tmp_path / "cache")
-    said = str(caught.value)
-    assert said.startswith(
+    message = str(caught.value)
+    assert message.startswith(
         f"{tmp_path / 'a' / 'list.csv'}, line 5: {tmp_path / 'a' / '3.jpg'}: not a picture"
     )
     assert (
-        said.endswith("; and 24 more; `spml check` lists them all")
-        and "\n" not in said
-        and "4.jpg" not in said
+        message.endswith("; and 24 more; `spml check` lists them all")
+        and "\n" not in message
+        and "4.jpg" not in message
     )
     good = table.take([0, 1, 2, 28, 29])
     decoded.clear()
@@ -97,7 +97,7 @@ def test_slots_given_anew_do_not_belong_to_their_old_owners(tmp_path, settled):
     os.truncate(file_in(tmp_path / "cache", "pixels"), 0)
     pixels(new, tmp_path / "cache")
     lines = Lines()
-    assert torch.equal(pixels(old, tmp_path / "cache", tell=lines), direct(old))
+    assert torch.equal(pixels(old, tmp_path / "cache", progress=lines), direct(old))
     assert (
         lines[0].endswith("= 7 kB in " + str(file_in(tmp_path / "cache", "pixels").parent))
         and len(lines) == 1
@@ -118,7 +118,7 @@ def test_damaged_pixels_are_never_given_and_are_mended(tmp_path, settled, mode):
     assert path.read_bytes() == whole
 
 
-def test_a_damaged_picture_that_is_gone_is_told_as_when_decoding(tmp_path, settled):
+def test_a_damaged_picture_that_is_missing_is_reported_as_when_decoding(tmp_path, settled):
     table = make(tmp_path / "a", 3)
     feed = Feed(table, SIZE, cache=open_cache([table], SIZE, folder=tmp_path / "cache", threads=1))
     path = file_in(tmp_path / "cache", "pixels")
@@ -127,9 +127,9 @@ def test_a_damaged_picture_that_is_gone_is_told_as_when_decoding(tmp_path, settl
     (tmp_path / "a" / "0.jpg").unlink()
     with pytest.raises(DataError, match=r"list.csv, line 2: .*0.jpg: cannot be read"):
         list(feed.in_order(2))
-    told = {}
-    batches = list(feed.in_order(2, on_error=told.__setitem__))
-    assert list(told) == [0] and [rows.tolist() for _, rows in batches] == [[1], [2]]
+    reported = {}
+    batches = list(feed.in_order(2, on_error=reported.__setitem__))
+    assert list(reported) == [0] and [rows.tolist() for _, rows in batches] == [[1], [2]]
     assert torch.equal(batches[0][0], direct(table.take([1, 2]))[:1])
 
 

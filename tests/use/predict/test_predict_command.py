@@ -51,7 +51,7 @@ def test_paths_on_standard_input_and_rows_on_standard_output(model, pictures):
     assert b"gone.jpg: cannot be read" in done.stderr and b"1 of 13 inputs" in done.stderr
 
 
-def test_a_reader_that_has_had_enough_is_no_error(model, pictures):
+def test_a_closed_pipe_is_no_error(model, pictures):
     photos = "\n".join([str(pictures.parent / "photos" / "1.png")] * 4000)
     command = [sys.executable, "-m", "spml.cli", "predict", str(model), "-", "--out", "-"]
     pipe = subprocess.PIPE

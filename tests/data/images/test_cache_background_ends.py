@@ -19,7 +19,7 @@ from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
 from spml.data.images.store import Pool
 from spml.errors import UserError
-from tests.data.caching import (
+from tests.data.images.caching import (
     FORK,
     MODES,
     SIZE,
@@ -75,7 +75,7 @@ def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
         gate.open()
 
 
-def test_a_disk_that_is_full_is_said_at_once_and_one_that_becomes_full_when_it_matters(
+def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_matters(
     tmp_path, monkeypatch, settled
 ):
     table = make(tmp_path / "a", 6)
@@ -112,16 +112,16 @@ def test_pictures_that_another_process_decodes_are_used_as_it_goes(
     tmp_path, gate, settled, monkeypatch
 ):
     monkeypatch.setattr(module, "COMMIT_SECONDS", 0.02)
-    table, told = make(tmp_path / "a", 12), Lines()
+    table, reported = make(tmp_path / "a", 12), Lines()
     other = table.take(np.arange(6))
     gate.close("5.jpg")
     with opened([other], tmp_path / "cache") as first:  # holds the right to write
         batch(feed_of(other, first).cached, np.arange(5))
         with (
-            opened([table], tmp_path / "cache", tell=told) as second,
+            opened([table], tmp_path / "cache", progress=reported) as second,
             ThreadPoolExecutor(1) as pool,
         ):
-            assert "waiting for another process" in told[-1]
+            assert "waiting for another process" in reported[-1]
             pictures = feed_of(table, second).cached
             assert torch.equal(batch(pictures, np.arange(5))[0], direct(table)[:5])
             rest = pool.submit(batch, pictures, np.arange(12))
@@ -194,7 +194,7 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
         from spml.data.images import build as cache_build
         from spml.data.images.cache import open_cache
         from spml.data.images.loader import Feed
-        from tests.data.caching import table_of
+        from tests.data.images.caching import table_of
         original, done = cache_build.decode_bytes, []
         def slow(*given, **named):
             done.append(given)
@@ -217,8 +217,8 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
         began = time.monotonic()
         if leaves == "interrupt":
             process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, message = process.communicate(timeout=60)
     assert time.monotonic() - began < 8  # all of it would take 18 seconds
-    assert (b"KeyboardInterrupt" in said) == (leaves == "interrupt")
+    assert (b"KeyboardInterrupt" in message) == (leaves == "interrupt")
     assert process.returncode == {"interrupt": -signal.SIGINT, "end": 0}[leaves]
     assert 3 <= lines(tmp_path / "cache") < 40  # what was done counts

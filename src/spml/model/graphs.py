@@ -1,0 +1,235 @@
+"""CUDA graphs: record a training step or a scoring function for one batch shape, then replay it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from spml.model.classifier import Classifier, Forward, Output
+from spml.model.kernels.fused import our_kernels
+
+DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
+WARM_UPS = 2  # runs of a scoring function before it is recorded
+_PLAIN: AbstractContextManager[Any] = nullcontext()
+
+Report = Callable[[str], None]
+Score = Callable[[Tensor], Tensor]
+Recorded = TypeVar("Recorded")
+
+
+def attempt(
+    record: Callable[[], Recorded],
+    report: Report | None,
+    *,
+    what: str = "",
+    module: nn.Module | None = None,
+) -> Recorded | None:
+    """Return the recording, or None if it fails.
+
+    Args:
+        record: makes the recording.
+        report: receives the reason of a failure.
+        what: describes the recording in that line.
+        module: runs while it is recorded; its buffers are restored, its gradients removed.
+    """
+    buffers = [] if module is None else [buffer.clone() for buffer in module.buffers()]
+    try:
+        return record()
+    except Exception as error:  # compilers of kernels raise many types
+        if report is not None:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            report(f"no CUDA graph {what}({reason})")
+        return None
+    finally:
+        if module is not None:
+            for buffer, value in zip(module.buffers(), buffers, strict=True):
+                buffer.copy_(value)
+            module.zero_grad(set_to_none=True)
+
+
+class FastForward(Forward):
+    """A training step's forward pass, replayed from CUDA graphs or compiled.
+
+    A graph or compiled step serves batches of one shape, that of the first batch. Other batches,
+    such as the last of an epoch, run as they are.
+
+    Args:
+        wrapped: the classifier as Fabric wraps it.
+        classifier: the classifier itself.
+        how: none, graphs or compile.
+        precision: Fabric's name of it.
+        detailed: also return features.
+        report: receives lines on recording.
+        fused: record with our kernels for the layers they support.
+    """
+
+    def __init__(
+        self,
+        wrapped: Any,
+        classifier: Classifier,
+        how: str,
+        precision: str,
+        *,
+        detailed: bool,
+        report: Report,
+        fused: bool = True,
+    ) -> None:
+        super().__init__(wrapped, detailed=detailed)
+        self.classifier, self.report = classifier, report
+        self.how = how if precision in DTYPES else "none"
+        self.dtype = DTYPES.get(precision)
+        self.fused = fused
+        self.shape: torch.Size | None = None
+        self.fast: Any = None
+
+    def __call__(self, x: Tensor) -> Output:
+        """Return logits, or logits and features."""
+        self.prepare(x)
+        if self.fast is None or x.shape != self.shape:
+            return super().__call__(x)
+        if self.how == "compile":
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        outcome: Output = self.fast(x)
+        return outcome
+
+    def prepare(self, x: Tensor) -> None:
+        """Record or compile for batches like this one, once; the classifier is in training mode."""
+        if self.how == "none" or self.shape is not None:
+            return
+        self.shape = x.shape
+        step = _Cast(self.classifier, x.device.type, self.dtype, self.detailed)
+        if self.how == "compile":
+            mode = "reduce-overhead" if x.is_cuda else None
+            self.fast = torch.compile(step, mode=mode, dynamic=False)
+            return
+        if self.fused:
+            kernels = our_kernels(self.classifier)
+            self.fast = self._record(step, x, kernels, "with our kernels ")
+        self.fused = self.fast is not None
+        if self.fast is None:
+            self.fast = self._record(step, x, _PLAIN)
+
+    def scoring(self) -> AbstractContextManager[Any]:
+        """Return the context for scoring: with our kernels once they were recorded."""
+        if self.fused and self.how == "graphs" and self.fast is not None:
+            return our_kernels(self.classifier)
+        return _PLAIN
+
+    def _record(
+        self, step: nn.Module, x: Tensor, kernels: AbstractContextManager[Any], what: str = ""
+    ) -> Any:
+        """Return the step as a graph; None if recording fails."""
+        _silence_warnings()
+
+        def record() -> Any:
+            began = time.perf_counter()
+            with kernels:
+                graph = torch.cuda.make_graphed_callables(
+                    step, (x.clone(),), allow_unused_input=True
+                )
+            self.report(f"CUDA graphs recorded in {time.perf_counter() - began:.1f} s")
+            return graph
+
+        # make_graphed_callables also runs the step, three times.
+        return attempt(record, self.report, what=what, module=self.classifier)
+
+
+class _Cast(nn.Module):
+    """The classifier in its precision, from tensors to float32 tensors as Fabric returns them."""
+
+    def __init__(
+        self, classifier: Classifier, device: str, dtype: torch.dtype | None, detailed: bool
+    ) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.device = device
+        self.dtype = dtype
+        self.detailed = detailed
+
+    def forward(self, x: Tensor) -> Output:
+        """Return logits, or logits and features."""
+        cast: Any = nullcontext()
+        if self.dtype is not None:
+            # A cache of casts would outlive the recording.
+            cast = torch.autocast(self.device, self.dtype, cache_enabled=False)
+        with cast:
+            outcome: Output = self.classifier(x, self.detailed)
+        if isinstance(outcome, Tensor):
+            return outcome.float()
+        return outcome[0].float(), outcome[1].float()
+
+
+def _silence_warnings() -> None:
+    """Silence torch's warnings on graphs whose loss is computed outside, as it is here."""
+    warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
+    mismatch = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
+    if mismatch is not None:
+        mismatch(False)
+
+
+def record_scoring(score: Score, x: Tensor) -> Score:
+    """Record a scoring function as a CUDA graph for batches like `x`."""
+    for _ in range(WARM_UPS):
+        score(x)
+    graph, static = torch.cuda.CUDAGraph(), x.clone()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        outcome = score(static)
+
+    def replay(x: Tensor) -> Tensor:
+        static.copy_(x)
+        graph.replay()
+        return outcome.clone()
+
+    return replay
+
+
+class Replayed:
+    """A scoring function that replays a CUDA graph for batches of the prepared shape.
+
+    Threads that decode compete for the GIL and the processor with the thread that launches the
+    model's kernels, hundreds per batch. A replay is a single launch.
+
+    Args:
+        score: maps a batch on the device to its scores.
+        device: only a GPU records.
+        report: receives the reason if recording fails; the scores are then computed as usual.
+        record: records a function for batches of one shape.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        device: torch.device | str,
+        report: Report | None = None,
+        record: Callable[[Score, Tensor], Score] = record_scoring,
+    ) -> None:
+        self.score, self.device = score, torch.device(device)
+        self.report, self.record = report, record
+        self.shape: torch.Size | None = None
+        self.fast = score
+
+    def prepare(self, shape: Sequence[int]) -> None:
+        """Record for batches of pictures of this shape, before decoding threads start."""
+        if self.device.type != "cuda":
+            return
+
+        @torch.inference_mode()
+        def record() -> tuple[Score, torch.Size]:
+            zeros = torch.zeros(*shape, dtype=torch.uint8, device=self.device)
+            x = zeros.to(memory_format=torch.channels_last)
+            return self.record(self.score, x), x.shape
+
+        # Fails if a backbone waits for the device, or if memory is short.
+        recorded = attempt(record, self.report)
+        if recorded is not None:
+            self.fast, self.shape = recorded
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the scores of a batch."""
+        return self.fast(x) if x.shape == self.shape else self.score(x)

@@ -1,0 +1,60 @@
+import threading
+
+import pytest
+
+from spml.data.images import build as cache_build
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Treat the pictures as old files; the time of a status change cannot be set."""
+    monkeypatch.setattr(cache_build, "RECENT", 0)
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Names of the files that are decoded."""
+    names = []
+
+    def decode_bytes(data, path, *given, **named):
+        names.append(path.name)
+        return original(data, path, *given, **named)
+
+    original = cache_build.decode_bytes
+    monkeypatch.setattr(cache_build, "decode_bytes", decode_bytes)
+    return names
+
+
+class Gate:
+    """Blocks the decoding of named pictures until it opens."""
+
+    def __init__(self):
+        self.shut, self.begun, self.names, self.original = (
+            {},
+            threading.Event(),
+            [],
+            cache_build.decode_bytes,
+        )
+
+    def __call__(self, data, path, *given, **named):
+        self.names.append(path.name)
+        self.begun.set()
+        if path.name in self.shut:
+            assert self.shut[path.name].wait(30)
+        return self.original(data, path, *given, **named)
+
+    def close(self, *names):
+        self.shut |= {name: threading.Event() for name in names}
+
+    def open(self):
+        for event in self.shut.values():
+            event.set()
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """In place of decoding: open, until pictures are named that are to wait."""
+    gate = Gate()
+    monkeypatch.setattr(cache_build, "decode_bytes", gate)
+    yield gate
+    gate.open()
