@@ -28,8 +28,9 @@ from spml.atomic import write_json
 from spml.methods.priors import estimate_priors
 from spml.metrics.draw import draw
 from spml.metrics.reliability import reliability
+from spml.model.calibration import apply_lines
 from spml.use.calibrate.estimates import Evidence, Measure, estimate
-from spml.use.calibrate.fit import apply_lines, fit_lines
+from spml.use.calibrate.fit import fit_lines
 from spml.use.calibrate.targets import Aim, thresholds
 
 RESULTS = Path("benchmarks/results")

@@ -72,13 +72,13 @@ def measure(
     def both() -> None:
         fast = Replayed(score, device)
         with writing(folder / "out.csv", "csv", info.classes) as write:
-            for group, (_, logits) in answers(
+            for group, (logits, calibrated) in answers(
                 fast, ahead.batches(items, before=fast.prepare), device
             ):
-                p = logits.sigmoid().numpy()
+                p = calibrated.sigmoid().numpy()
                 tags = [
                     [info.classes[i] for i in row]
-                    for row in rule.columns(logits.numpy(), p, p, info)
+                    for row in rule.columns(logits.numpy(), calibrated.numpy(), info)
                 ]
                 write(Predicted([item.name for item in group], tags, p))
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from spml.metrics.thresholds import ratio
+from spml.metrics.inputs import sigmoid
+from spml.metrics.thresholds import num_reached, ratio
 from spml.report.model import Array, Model
 from spml.report.run import Run, Scored
 from spml.report.svg import COLOURS, INK, draw
@@ -52,14 +53,12 @@ class Sweep:
         return ratio(self.hits, self.chosen), ratio(self.hits, self.total)
 
 
-def sweep(probabilities: Array, chances: Array) -> Sweep:
-    """At each threshold of GRID, from probabilities and the chance of each label."""
+def sweep(logits: Array, chances: Array) -> Sweep:
+    """Counts at each threshold of GRID, from calibrated logits and the chance of each label."""
     rows = len(GRID) + 1
-    hits, chosen = np.zeros((2, rows, probabilities.shape[1]))
-    for c in range(probabilities.shape[1]):
-        place = np.searchsorted(
-            GRID, probabilities[:, c], side="right"
-        )  # thresholds that it reaches
+    hits, chosen = np.zeros((2, rows, logits.shape[1]))
+    for c in range(logits.shape[1]):
+        place = num_reached(logits[:, c], GRID)
         chosen[:, c] = np.bincount(place, minlength=rows)
         hits[:, c] = np.bincount(place, chances[:, c], minlength=rows)
     above = [np.cumsum(part[::-1], axis=0)[::-1][1:] for part in (hits, chosen)]
@@ -80,11 +79,11 @@ def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
     scored = run.scored
     if scored is None or not scored.usable:
         return None
-    p = model.probabilities(scored.logits)
+    logits = model.rule.logits(scored.logits)
     if not scored.complete and not model.calibrated:
-        return _known_alone(scored, p, model)
-    chances = (scored.truth == 1).astype(np.float64) if scored.complete else p
-    moved, own = sweep(p, chances), at_thresholds(model.tagged(scored.logits), chances)
+        return _known_alone(scored, logits, model)
+    chances = (scored.truth == 1).astype(np.float64) if scored.complete else sigmoid(logits)
+    moved, own = sweep(logits, chances), at_thresholds(model.rule.tagged(scored.logits), chances)
     parts = (
         ("macro", "mean over classes", moved.macro()),
         ("micro", "all tags together", moved.micro()),
@@ -166,10 +165,10 @@ def _range(told: dict[str, float]) -> str:
     return f"{value:.0f} ({low:.0f} to {high:.0f})"
 
 
-def _known_alone(scored: Scored, p: Array, model: Model) -> dict[str, Any]:
+def _known_alone(scored: Scored, logits: Array, model: Model) -> dict[str, Any]:
     """Where nothing tells what unknown labels are: known positives that are tagged, and tags per item."""
-    found = sweep(p, (scored.truth == 1).astype(np.float64))
-    recall, tags = 100 * found.micro()[1], found.chosen.sum(axis=1) / len(p)
+    found = sweep(logits, (scored.truth == 1).astype(np.float64))
+    recall, tags = 100 * found.micro()[1], found.chosen.sum(axis=1) / len(logits)
     half = int(np.argmin(np.abs(GRID - 0.5)))
     return {
         "figures": [

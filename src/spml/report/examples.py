@@ -46,10 +46,10 @@ def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[st
     why_not = pictures.reason(scored.split)
     if why_not:
         return {"why_not": why_not, "cards": [], "complete": scored.complete, "split": scored.split}
-    p, tagged = model.probabilities(scored.logits), model.tagged(scored.logits)
+    p, tagged = model.rule.probabilities(scored.logits), model.rule.tagged(scored.logits)
     cards = []
     for kind, row in choose(
-        surprise(model.logits(scored.logits), scored.truth), scored.truth, number
+        surprise(model.rule.logits(scored.logits), scored.truth), scored.truth, number
     ):
         uri = pictures.uri(scored.split, row)
         if not uri:

@@ -19,7 +19,7 @@ def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
     scored = run.scored
     if scored is None or not scored.usable:
         return None
-    positive, tagged = scored.truth == 1, model.tagged(scored.logits)
+    positive, tagged = scored.truth == 1, model.rule.tagged(scored.logits)
     missed = positive & ~tagged
     counts, total = missed.sum(axis=0), positive.sum(axis=0)
     order = sorted(np.flatnonzero(counts).tolist(), key=lambda c: (-counts[c], total[c], c))[:SHOWN]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import HIGHEST, sigmoid
-from spml.report.run import Logits, Run
+from spml.model.tags import TagRule
+from spml.report.run import Run
 from spml.runs.files import Record, read_json
 
 Array = npt.NDArray[np.float64]
@@ -22,54 +21,35 @@ class Model:
     """What turns logits into tags.
 
     Attributes:
-        thresholds: one per class, on the calibrated probability.
-        knots: of the calibration; None where logits are taken as they are.
+        rule: that decides tags.
         features: whether its items are feature vectors; None where that is not stored.
         record: what `spml calibrate` has found; None where it did not set these thresholds.
     """
 
-    thresholds: Array
-    knots: list[list[list[float]]] | None = None
+    rule: TagRule
     features: bool | None = None
     record: Record | None = None
 
     @property
     def calibrated(self) -> bool:
         """Whether probabilities are those of a calibration."""
-        return self.knots is not None
+        return self.rule.knots is not None
+
+    @property
+    def thresholds(self) -> Array:
+        """One per class, on the calibrated probability."""
+        return self.rule.thresholds
 
     @property
     def chosen(self) -> bool:
         """Whether somebody has set the thresholds."""
         return self.record is not None or bool((self.thresholds != 0.5).any())
 
-    def logits(self, logits: Logits) -> Array:
-        """Calibrated logits."""
-        inside = np.clip(logits.astype(np.float64), -HIGHEST, HIGHEST)
-        if self.knots is None:
-            return inside
-        from spml.use.calibrate.fit import apply_lines
-
-        return apply_lines(inside, self.knots)
-
-    def probabilities(self, logits: Logits) -> Array:
-        """Calibrated probabilities."""
-        return sigmoid(self.logits(logits))
-
-    @cached_property
-    def _cuts(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.thresholds) - np.log1p(-self.thresholds), np.float64)
-
-    def tagged(self, logits: Logits) -> npt.NDArray[np.bool_]:
-        """Which labels the model gives."""
-        return np.asarray(self.logits(logits) >= self._cuts)
-
 
 def read_model(run: Run) -> Model:
     """The model of a run; where none is stored, one that tags from 0.5 on."""
     if not (run.folder / "best" / "model.json").is_file():
-        return Model(np.full(len(run.classes), 0.5))
+        return Model(TagRule(np.full(len(run.classes), 0.5)))
     from spml.model.store import read_info
 
     info = read_info(run.folder)
@@ -81,8 +61,7 @@ def read_model(run: Run) -> Model:
     record = read_json(path, "run spml calibrate again") if path.is_file() else None
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     return Model(
-        np.array(info.thresholds, np.float64),
-        info.calibration,
+        info.tag_rule,
         info.preprocessing.get("kind") == "features",
         _checked(record, path) if record is not None and record.get("after") == now else None,
     )

@@ -48,7 +48,7 @@ def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
         positive = scored.truth == 1
         curves = {RAW: reliability(sigmoid(scored.logits), positive)}
         if model.calibrated:
-            curves[CALIBRATED] = reliability(model.probabilities(scored.logits), positive)
+            curves[CALIBRATED] = reliability(model.rule.probabilities(scored.logits), positive)
         return curves, TRUE.format(split=scored.split)
     if model.record is None:
         return {}, ""

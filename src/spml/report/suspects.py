@@ -40,7 +40,7 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
                 "uri": pictures.uri("validation", row),
                 "item": pictures.name("validation", row),
                 "name": run.classes[column],
-                "probability": float(model.probabilities(logits[row : row + 1])[0, column]),
+                "probability": float(model.rule.probabilities(logits[row : row + 1])[0, column]),
                 "observed": [run.classes[c] for c in np.flatnonzero(held.truth[row] == 1).tolist()],
                 "there": None if known is None else bool(known[row, column] == 1),
             }

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from spml import metrics
@@ -16,6 +15,7 @@ from spml.data import Experiment, load
 from spml.data.names import GIVEN, ClassList
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
+from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
 from spml.runs.files import demand, read_json
 from spml.runs.record import fingerprint, known_share, other_data, rankable
@@ -187,8 +187,7 @@ def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[st
     """mAP, precision, recall and F1 in percent with intervals, as far as observed labels tell them."""
     from spml.use.calibrate.estimates import estimate
 
-    calibrated = info.calibrate()(torch.from_numpy(logits)).sigmoid().numpy()
-    found = estimate(logits, observed, calibrated >= np.array(info.thresholds, np.float32))
+    found = estimate(logits, observed, info.tag_rule.tagged(logits))
     scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in found}
     return {
         name: dict(
@@ -199,15 +198,14 @@ def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[st
 
 
 def _metrics(logits: Any, labels: Any, kind: str, info: ModelInfo) -> dict[str, float]:
-    """Rankings are those of the model's logits; thresholds and probabilities are on the calibrated ones."""
-    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
-    thresholds = np.array(info.thresholds)
+    """Metrics of a split: rankings of the model's logits, tags and calibrated probabilities."""
     if kind != "complete":
         return {"estimated_map": 100 * metrics.estimated_map(logits, labels)}
+    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
     top = min(3, logits.shape[1])
     values = {
         "map": metrics.mean_average_precision(logits, labels),
-        **asdict(metrics.threshold_metrics(calibrated, labels, threshold=thresholds)),
+        **asdict(tag_metrics(info.tag_rule.tagged(logits), labels)),
         "calibration_error": metrics.calibration_error(calibrated, labels),
         **{
             f"{name}_top{top}": v

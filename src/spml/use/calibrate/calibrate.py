@@ -12,11 +12,13 @@ import numpy as np
 from spml.atomic import write_json
 from spml.errors import UserError
 from spml.metrics.inputs import sigmoid
+from spml.model.calibration import apply_lines
 from spml.model.store import ModelInfo, read_info, write_info
+from spml.model.tags import TagRule
 from spml.runs.files import read_json
 from spml.train.card import write_card
 from spml.use.calibrate.estimates import Evidence, Figures, Measure, intervals
-from spml.use.calibrate.fit import Shape, apply_lines, fit_lines, logit, straight, straight_step
+from spml.use.calibrate.fit import Shape, fit_lines, logit, straight, straight_step
 from spml.use.calibrate.report import Found, account
 from spml.use.calibrate.targets import Aim, thresholds
 from spml.use.calibrate.validation import Kind, Validation, read_validation
@@ -114,7 +116,7 @@ def find(
     chosen = thresholds(sigmoid(apply_lines(z, fitted)), aim)
     if knots is None:
         chosen = sigmoid((logit(chosen) - shifts) / slopes)
-    measure = Measure(z, sigmoid(apply_lines(z, knots)) >= chosen)
+    measure = Measure(z, TagRule(chosen, knots).tagged(z))
     figures = measure(w, np.ones(len(z)))
     drawn: list[Figures] = []
     for counts, chances in evidence.resamples(seed, advance):

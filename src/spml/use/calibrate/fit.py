@@ -110,18 +110,6 @@ def _bent(logits: Array, chances: Array, slope: float) -> list[list[float]]:
     ]
 
 
-def apply_lines(logits: Array, knots: Knots | None) -> Array:
-    """Calibrated logits, as `spml.model.Calibration` gives them, in float64."""
-    if knots is None:
-        return logits
-    out = np.empty_like(logits)
-    for c, (x, y) in enumerate(knots):
-        slopes = np.diff(y) / np.diff(x)
-        place = np.clip(np.searchsorted(x, logits[:, c], side="right") - 1, 0, len(slopes) - 1)
-        out[:, c] = np.asarray(y)[place] + slopes[place] * (logits[:, c] - np.asarray(x)[place])
-    return out
-
-
 def logit(p: Array) -> Array:
     """Finite logits of probabilities from 0 to 1."""
     inside = np.clip(p, 1e-12, 1 - 1e-12)

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from spml.metrics.draw import drawn_chance
 from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
 from spml.model import ModelInfo
-from spml.model.calibration import Knots
+from spml.model.calibration import Knots, apply_lines
+from spml.model.tags import TagRule
 from spml.use.calibrate.estimates import Array, Evidence, Figures, Measure
-from spml.use.calibrate.fit import apply_lines
 from spml.use.calibrate.targets import Aim
 from spml.use.calibrate.validation import Validation
 
@@ -64,10 +63,9 @@ def account(
         for c, name in enumerate(given.info.classes)
     ]
     raw, calibrated = sigmoid(evidence.logits), sigmoid(apply_lines(evidence.logits, found.knots))
-    tags = (calibrated >= found.thresholds).any(axis=0)
+    tags = TagRule(found.thresholds, found.knots).tagged(evidence.logits).any(axis=0)
     short = np.zeros_like(tags) if aim.name == "f1" else tags & (figures[aim.name] < aim.least)
-    former = sigmoid(before.calibrate()(torch.from_numpy(evidence.logits)).double().numpy())
-    earlier = Measure(evidence.logits, former >= np.array(before.thresholds))
+    earlier = Measure(evidence.logits, before.tag_rule.tagged(evidence.logits))
     at_start = earlier(evidence.chances, np.ones(len(evidence.logits)))
     whole = [name for name, value in figures.items() if np.ndim(value) == 0]
     curves = {

@@ -22,6 +22,7 @@ from spml.data import Experiment, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.store import write_info
+from spml.model.tags import TagRule
 from spml.train import Settings, fit, predict_logits, randomness
 from spml.train.card import write_card
 from spml.use.estimator import inputs as inputs
@@ -157,8 +158,10 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         return probabilities
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """1 where a class reaches its threshold, 0 elsewhere: (n, C)."""
-        return (self.predict_proba(X) >= self.thresholds_).astype(np.int64)
+        """1 for each class that reaches its threshold, 0 for the others: (n, C)."""
+        logits = self.decision_function(X)
+        rule = TagRule(np.asarray(self.thresholds_, np.float64), self.info_.calibration)
+        return rule.tagged(logits).astype(np.int64)
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision over the classes that y has positives of, in [0, 1].

@@ -128,11 +128,13 @@ class _Explained:
         device = next(model.parameters()).device
         with torch.inference_mode():
             logits, maps = class_maps(model, picture.x[None].to(device))
-            calibrated = info.calibrate()(logits.float().cpu())[0]
+            logits = logits.float().cpu()
+            calibrated = info.calibrate()(logits)[0]
         if not torch.isfinite(calibrated).all():
             raise UserError(NOT_NUMBERS)
         self.maps = from_threshold(model, info, maps[0].float().cpu())
         self.probabilities = calibrated.sigmoid().tolist()
+        self.tagged = info.tag_rule.tagged(logits)[0]
         self.order = calibrated.argsort(descending=True, stable=True).tolist()
 
     def add(
@@ -158,7 +160,7 @@ class _Explained:
                     "" if writable(name) else name,
                 )
             )
-        present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]
+        present = [i for i in self.order if self.tagged[i]]
         said = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
         tags = f"tags: {said}" if said else "no class reaches its threshold"
         wrong = "" if mistake is None else mistake.text(info)

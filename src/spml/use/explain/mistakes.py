@@ -68,23 +68,23 @@ def worst_mistakes(
         run_data(config, info.classes, root, note), split, str(config.get("selection"))
     )
     feed = feed_for(table, info)
-    device, calibrate = next(model.parameters()).device, info.calibrate()
-    calibrated = torch.zeros(labels.shape)
+    device = next(model.parameters()).device
+    logits = torch.zeros(labels.shape)
     known, read = np.zeros_like(labels), 0
     for x, rows in feed.in_order(
         batch_size, None if on_error is None else lambda row, error: on_error(error)
     ):
         with torch.inference_mode():
-            calibrated[rows] = calibrate(model(x.to(device)).float().cpu())
+            logits[rows] = model(x.to(device)).float().cpu()
         known[rows] = labels[rows]  # of the pictures that could be read
         read += len(rows)
         if advance is not None:
             advance(len(rows))
     if not read:
         raise none_read(len(table))
+    calibrated = info.calibrate()(logits)
     probabilities = calibrated.sigmoid().numpy()
-    tagged = probabilities >= np.asarray(info.thresholds, np.float32)
-    found = rank_mistakes(calibrated.numpy(), tagged, known, count)
+    found = rank_mistakes(calibrated.numpy(), info.tag_rule.tagged(logits), known, count)
     return [
         Mistake(
             _item(table, row),

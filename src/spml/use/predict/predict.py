@@ -83,7 +83,7 @@ def predict(
             raise UserError(f"{name} must be above 0, not {value}")
     kind = format_of(out, how.format)
     model, info = load_model(run)
-    rule = Rule(parse_thresholds(how.thresholds, info), how.top_k, how.at_least)
+    rule = Rule(parse_thresholds(how.thresholds, info), how.top_k, how.at_least, how.raw)
     rule.check(info)
     if how.classes is not None:
         check_classes(how.classes, info)
@@ -101,7 +101,7 @@ def predict(
             shown = raw.sigmoid().numpy() if how.raw else p
             tags = [
                 [info.classes[i] for i in row]
-                for row in rule.columns(calibrated.numpy(), p, shown, info)
+                for row in rule.columns(raw.numpy(), calibrated.numpy(), info)
             ]
             write(
                 Predicted([item.name for item in group], tags, shown if how.probabilities else None)
