@@ -13,11 +13,10 @@ import pytest
 
 from spml.model.calibration import Knots
 from spml.model.tags import TagRule
-from spml.report.cutoffs import threshold_effects
-from spml.report.missed import most_missed
-from spml.report.model import Model, read_model
+from spml.report.figures import COLOURS
+from spml.report.measures import most_missed, threshold_effects
+from spml.report.probabilities import Model, read_model
 from spml.report.run import Run, read_run
-from spml.report.svg import COLOURS
 
 TRUTH = np.array([[1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, -1]], np.int8)
 LOGITS = np.array([[2, 2, -2], [2, 0.5, -2], [-2, 2, -2], [2, -2, -2]], np.float16)

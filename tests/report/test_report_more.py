@@ -19,8 +19,8 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.metrics import calibration_error, threshold_metrics
 from spml.report import write_report
-from spml.report.cutoffs import GRID, sweep
 from spml.report.examples import choose, surprise
+from spml.report.measures import GRID, sweep
 from spml.report.run import read_run
 
 Make = Callable[..., Path]

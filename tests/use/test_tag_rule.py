@@ -105,7 +105,7 @@ def test_predict_serve_explain_and_the_estimator_agree(case, run, tmp_path):
 
 
 def test_eval_calibrate_and_report_agree_with_predict(case, run):
-    from spml.report.model import read_model
+    from spml.report.probabilities import read_model
 
     truth = np.where(case.tags, 1, -1).astype(np.int8)[None]
     assert _metrics(case.logits, truth, "complete", case.info)["OF1"] == 100
