@@ -15,8 +15,8 @@ from spml import SinglePositiveClassifier
 from spml.metrics.thresholds import threshold_logits
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.use.calibrate.estimates import Evidence, Measure, intervals
-from spml.use.calibrate.report import Found, account
-from spml.use.calibrate.targets import Aim
+from spml.use.calibrate.report import CalibrationResult, calibration_report
+from spml.use.calibrate.targets import Target
 from spml.use.calibrate.validation import Validation
 from spml.use.evaluate import _metrics
 from spml.use.explain.explain import explain
@@ -113,9 +113,9 @@ def test_eval_calibrate_and_report_agree_with_predict(case, run):
     rule = case.info.tag_rule
     figures = Measure(evidence.logits, rule.tagged(evidence.logits))(evidence.chances, np.ones(1))
     ends = intervals({**figures, "threshold": rule.thresholds}, [{**figures, "threshold": 0.5}])
-    result = Found(evidence, case.info.calibration, rule.thresholds, figures, ends)
+    result = CalibrationResult(evidence, case.info.calibration, rule.thresholds, figures, ends)
     items = Validation(case.info, evidence.logits, truth, "complete", "the test")
-    record = account(items, result, case.info, Aim(), None)
+    record = calibration_report(items, result, case.info, Target(), None)
     assert set(case.info.classes) - set(record["untagged"]) == case.names
     assert record["overall"]["micro_f1"]["value"] == record["overall_before"]["micro_f1"] == 1
     shown = read_model(SimpleNamespace(folder=run.parent / "run", classes=case.info.classes))

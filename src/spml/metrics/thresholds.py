@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of the tags that a threshold or a fixed number per item gives."""
+"""Compare scores with thresholds, and measure precision, recall and F1 of the tags."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import Labels, Mask, Values, as_numpy, scores_and_labels
 from spml.metrics.items import top_k as highest
+from spml.metrics.scores import Labels, Mask, Values, as_numpy, scores_and_labels
 
 PerClass = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ThresholdMetrics:
-    """Scores of predicted tags, each in [0, 1], under the names the literature gives them.
+    """Metrics of predicted tags, each in [0, 1], under their names in the literature.
 
     Attributes:
         CP: precision of each class, averaged over classes.
@@ -42,13 +42,13 @@ def threshold_metrics(
 ) -> ThresholdMetrics:
     """Precision, recall and F1 of the entries whose probability reaches the threshold.
 
-    A ratio with nothing below it is 0, so a class that is never predicted has precision 0.
+    A ratio with denominator 0 is 0: a class that is never predicted has precision 0.
 
     Args:
         logits: scores of (items, classes).
         truth: 1 positive, -1 negative, 0 unknown: left out.
-        threshold: probability from which a tag is predicted, one for all classes or one per class.
-        top_k: predict this many of the highest known entries of each item instead, whatever the threshold.
+        threshold: probability at which a tag is predicted, one for all classes or one per class.
+        top_k: predict this many of the highest known entries of each item instead of using the threshold.
     """
     scores, labels = scores_and_labels(logits, truth)
     if not scores.shape[1]:
@@ -114,7 +114,7 @@ def threshold_logits(thresholds: npt.ArrayLike) -> PerClass:
 
 
 def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
-    """Part / whole, 0 where whole is 0."""
+    """Part / whole, 0 if whole is 0."""
     below = np.asarray(whole, np.float64)
     return np.asarray(
         np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from spml.metrics.inputs import HIGHEST, Mask, Values, as_numpy, sigmoid
+from spml.metrics.scores import HIGHEST, Mask, Values, as_numpy, sigmoid
 from spml.metrics.thresholds import reaches
 from spml.model.calibration import Knots, Lines
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import DataError, UserError
-from spml.metrics.inputs import HIGHEST
+from spml.metrics.scores import HIGHEST
 from spml.report.probabilities import Array, Model
 from spml.report.run import Run, Scored
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from spml.metrics.inputs import sigmoid
+from spml.metrics.scores import sigmoid
 from spml.report.format import count, percent, short
 from spml.report.run import Scored
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from spml.errors import UserError
-from spml.metrics.inputs import sigmoid
+from spml.metrics.scores import sigmoid
 from spml.metrics.thresholds import num_reached, ratio
 from spml.report.figures import COLOURS, INK, draw
 from spml.report.format import NONE, count, percent

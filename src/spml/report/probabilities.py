@@ -12,8 +12,8 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from spml.errors import UserError
-from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
+from spml.metrics.scores import sigmoid
 from spml.report.figures import COLOURS, QUIET, draw
 from spml.report.format import count, percent
 from spml.report.run import Run
