@@ -28,9 +28,10 @@ from spml.files import write_json
 from spml.methods.parts.priors import estimate_priors
 from spml.metrics.draw import draw
 from spml.metrics.reliability import reliability
+from spml.model.calibration import apply_lines
 from spml.use.calibrate.estimates import Evidence, Measure, estimate
-from spml.use.calibrate.fit import apply_lines, fit_lines
-from spml.use.calibrate.targets import Aim, thresholds
+from spml.use.calibrate.fit import fit_lines
+from spml.use.calibrate.targets import Target, thresholds
 
 RESULTS = Path("benchmarks/results")
 METHODS, DATA = ("an", "gr", "em", "full"), ("digits", "digits-many")
@@ -120,7 +121,7 @@ def compared(
     rows: dict[str, dict[str, Any]] = {}
     for name, (probability, priors) in ways.items():
         p = probability(new)
-        rows[name] = judged(p >= thresholds(probability(z), Aim()), new_truth, p)
+        rows[name] = judged(p >= thresholds(probability(z), Target()), new_truth, p)
         rows[name]["prior_error"] = 100 * float(np.abs(priors - prior).mean())
         rows[name]["positives"] = float(priors.sum())
     best = _cuts(z, complete)
@@ -164,7 +165,7 @@ def estimated(z: Array, observed: Array, truth: Array) -> dict[str, Any]:
     """Estimates on the validation items at the thresholds of `draw, temperature`, with what is true of the items."""
     evidence = Evidence.of_observed(z, observed)
     probability = by_lines(z, evidence.chances, "temperature")
-    tags = probability(z) >= thresholds(probability(z), Aim())
+    tags = probability(z) >= thresholds(probability(z), Target())
     found = estimate(z, observed, tags)
     true = Measure(z, tags)((truth == 1).astype(float), np.ones(len(z)))
     return {name: {"true": float(true[name]), "told": list(told)} for name, told in found.items()}

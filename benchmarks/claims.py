@@ -16,7 +16,7 @@ from spml.analysis.figures import study_cases
 from spml.analysis.plots import figure_of
 from spml.analysis.sensitivity import MOVES, STUDIES, Sensitivity, sensitivity
 from spml.bench.tables import Row, by_third
-from spml.report.text import signed
+from spml.report.format import signed
 
 YES, PARTLY, NO, EITHER = "agrees", "agrees in part", "does not agree", "undecided"
 SURE = 0.05

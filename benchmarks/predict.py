@@ -73,11 +73,11 @@ def measure(
         fast = Replayed(score, device)
         with writing(folder / "out.csv", "csv", info.classes) as write:
             batches = ahead.batches(items, before=fast.prepare)
-            for (_, logits), group in score_stream(fast, batches, device):
-                p = logits.sigmoid().numpy()
+            for (logits, calibrated), group in score_stream(fast, batches, device):
+                p = calibrated.sigmoid().numpy()
                 tags = [
                     [info.classes[i] for i in row]
-                    for row in rule.columns(logits.numpy(), p, p, info)
+                    for row in rule.columns(logits.numpy(), calibrated.numpy(), info)
                 ]
                 write(Predicted([item.name for item in group], tags, p))
 

@@ -17,7 +17,7 @@ from spml.bench.tables import Row, Table
 from spml.bench.write import spread, versus
 from spml.cli.commands.train import Train
 from spml.metrics.bootstrap import Comparison
-from spml.report.text import signed
+from spml.report.format import signed
 
 RESULTS = HERE / "results" / "voc2012-lite0"
 LINK = "../benchmarks/results/voc2012-lite0"

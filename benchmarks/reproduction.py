@@ -37,7 +37,7 @@ from spml.analysis.sensitivity import STUDIES
 from spml.bench.plan import Case
 from spml.errors import UserError
 from spml.metrics.bootstrap import Comparison
-from spml.report.text import signed
+from spml.report.format import signed
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 README = PAGE.parents[1] / "README.md"

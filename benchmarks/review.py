@@ -137,7 +137,7 @@ def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
     """Answer 500 labels from the complete ones, and train again."""
     import numpy as np
 
-    from spml.use.review.merge import with_answers
+    from spml.use.review.answers import with_answers
 
     experiment = load_data(given)
     count = given["answers"]

@@ -14,12 +14,12 @@ import pytest
 
 from spml.data import LabelTable
 from spml.errors import UserError
-from spml.report import measures, text
+from spml.report import format, measures
+from spml.report.examples import CHANGED, Pictures, unread
+from spml.report.figures import Look
 from spml.report.groups import Summary, group_runs
-from spml.report.pictures import CHANGED, Pictures, unread
 from spml.report.run import Observed, read_run
 from spml.report.significance import reference, significance
-from spml.report.svg import Look
 
 Make = Callable[..., Path]
 
@@ -28,7 +28,7 @@ def test_label_facts_count_what_training_saw() -> None:
     train = np.array(
         [[1, 0, 0, -1], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]], np.int8
     )
-    facts = dict(measures.label_facts(Observed(train, train[:2], np.arange(2), "ab12")))
+    facts = dict(format.label_facts(Observed(train, train[:2], np.arange(2), "ab12")))
     assert facts == {
         "Items in training": "5",
         "Items held out for validation": "2",
@@ -65,13 +65,13 @@ def test_class_precision_names_the_labels_it_was_measured_on(
 
 def test_numbers_as_they_are_printed() -> None:
     inf = float("inf")
-    assert [text.percent(value) for value in (None, inf, 71.234)] == ["–", "not finite", "71.23"]
-    assert [text.signed(value) for value in (inf, -0.004, -1)] == ["not finite", "0.00", "−1.00"]
-    assert [text.count(value) for value in (None, inf, 3.25, 3.0, 99.96, 100.4, 12345.6)] == [
+    assert [format.percent(value) for value in (None, inf, 71.234)] == ["–", "not finite", "71.23"]
+    assert [format.signed(value) for value in (inf, -0.004, -1)] == ["not finite", "0.00", "−1.00"]
+    assert [format.count(value) for value in (None, inf, 3.25, 3.0, 99.96, 100.4, 12345.6)] == [
         "–", "not finite", "3.2", "3", "100.0", "100", "12,346",
     ]  # fmt: skip
     seconds = (None, 59.9, 60, 200.4, 3599.6, 7500)
-    assert [text.duration(one) for one in seconds] == [
+    assert [format.duration(one) for one in seconds] == [
         "–",
         "59.9 s",
         "1 min 00 s",
@@ -79,19 +79,20 @@ def test_numbers_as_they_are_printed() -> None:
         "1 h 00 min",
         "2 h 05 min",
     ]
-    assert [text.setting(value) for value in (None, "", "a", True, False, 0, [1, "é"])] == [
+    assert [format.setting(value) for value in (None, "", "a", True, False, 0, [1, "é"])] == [
         "none", "none", "a", "yes", "no", "0", '[1, "é"]',
     ]  # fmt: skip
     assert (
-        text.brief({"q3": 1.5, "w": [0, 10]}) == "q3 = 1.5, w = [0, 10]" and text.brief({}) == "–"
+        format._brief({"q3": 1.5, "w": [0, 10]}) == "q3 = 1.5, w = [0, 10]"
+        and format._brief({}) == "–"
     )
-    assert text.short("a" * 26) == "a" * 26 and len(text.short("a" * 27)) == 26
-    assert text.file_name("x" * 18) == "x" * 18 and len(text.file_name("x" * 19)) == 18
+    assert format.short("a" * 26) == "a" * 26 and len(format.short("a" * 27)) == 26
+    assert format.file_name("x" * 18) == "x" * 18 and len(format.file_name("x" * 19)) == 18
     assert (
-        text.chosen_by(["observed", "complete"]) == "figure"
-        and text.chosen_by(["complete"]) == "mAP"
+        format.chosen_by(["observed", "complete"]) == "figure"
+        and format.chosen_by(["complete"]) == "mAP"
     )
-    assert text.selection(None) == "labels not recorded"
+    assert format.selection(None) == "labels not recorded"
 
 
 def test_groups_are_ordered_by_test_and_their_runs_by_seed(

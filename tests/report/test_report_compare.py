@@ -16,7 +16,7 @@ import pytest
 from spml.errors import UserError
 from spml.report import write_report
 from spml.report.compare_figures import dots, spread
-from spml.report.text import file_name, short, signed
+from spml.report.format import file_name, short, signed
 
 Make = Callable[..., Path]
 

@@ -19,8 +19,8 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.metrics import calibration_error, threshold_metrics
 from spml.report import write_report
-from spml.report.cutoffs import GRID, sweep
 from spml.report.examples import choose, surprise
+from spml.report.measures import GRID, sweep
 from spml.report.run import read_run
 
 Make = Callable[..., Path]
@@ -172,7 +172,7 @@ def test_one_threshold_moves_as_the_metrics_do() -> None:
     rng = np.random.default_rng(0)
     truth = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
     logits = rng.normal(size=(300, 4)) + truth
-    found = sweep(1 / (1 + np.exp(-logits)), (truth == 1).astype(float))
+    found = sweep(logits, (truth == 1).astype(float))
     for place in (0, 20, 49, 98):
         metrics = threshold_metrics(logits, truth, threshold=GRID[place])
         assert [part[place] for part in found.macro()] == pytest.approx(

@@ -56,7 +56,7 @@ def test_thresholds_and_calibration_of_the_model_count(tmp_path):
         and tagger.about()["calibrated"]
         and tagger.name == "run"
     )
-    assert tagger.tags([0.2, 0.9], [0.1, 0.1]) == ["b", "a"]
+    assert tagger.tags(seen, [0.0, 0.1]) == ["b", "a"]
 
 
 def test_the_model_is_described_without_paths(site, small_model):

@@ -4,11 +4,12 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from spml.errors import UserError
 from spml.use.predict.predict import predict
-from spml.use.serve.tagger import Limits, RefusedError, Tagger
+from spml.use.serve.tagger import Limits, RefusedError, Seen, Tagger
 
 
 def png(width=10, height=6, colour="red"):
@@ -56,9 +57,14 @@ def test_names_of_clients_are_one_short_line(tagger):
 
 
 def test_tags_are_those_at_or_above_their_thresholds_the_most_probable_first(tagger):
-    assert tagger.tags([0.2, 0.7, 0.49]) == ["green", "red"]
-    assert tagger.tags([0.5, 0.5, 0.9], [0.5, 0.6, 0.0]) == ["blue", "red"]
-    assert tagger.tags([np.float32(0.1)] * 3, [0.1, 0.1, 0.2]) == ["red", "green"]
+    def seen(*probabilities):
+        p = np.array(probabilities)
+        logits = (np.log(p) - np.log1p(-p)).astype(np.float32)
+        return Seen(logits, p.astype(np.float32), torch.zeros(3, 1, 1), torch.zeros(3, 1, 1))
+
+    assert tagger.tags(seen(0.21, 0.7, 0.49)) == ["green", "red"]
+    assert tagger.tags(seen(0.5, 0.5, 0.9), [0.5, 0.6, 0.0]) == ["blue", "red"]
+    assert tagger.tags(seen(0.1, 0.1, 0.1), [0.1 - 1e-7, 0.0, 0.2]) == ["red", "green"]
 
 
 def test_it_says_what_predict_says_and_no_path(tagger, make_model, tmp_path):

@@ -11,19 +11,20 @@ from tests.use.conftest import PICTURES
 
 INFO = ModelInfo(["dog", "cat", "a=b"], "tiny", PICTURES, [0.5, 0.6, 0.7])
 LOGITS = np.array([[1.0, 0.2, -3.0], [-1.0, -0.5, -2.0], [3.0, 2.0, 4.0]], np.float32)
-P = 1 / (1 + np.exp(-LOGITS))
 
 
-def tagged(*thresholds, shown=P, **rule):
-    return Rule(parse_thresholds(thresholds, INFO), **rule).columns(LOGITS, P, shown, INFO)
+def tagged(*thresholds, info=INFO, logits=LOGITS, **rule):
+    return Rule(parse_thresholds(thresholds, info), **rule).columns(logits, LOGITS, info)
 
 
-def test_stored_thresholds_are_for_calibrated_probabilities_and_given_ones_for_those_shown():
+def test_stored_thresholds_are_for_calibrated_logits_and_others_for_the_logits_written():
     assert tagged() == [[0], [], [0, 1, 2]]
-    raw = np.full_like(P, 0.1)
-    assert tagged(shown=raw) == [[0], [], [0, 1, 2]]
-    assert tagged("cat=0.1", shown=raw) == [[0, 1], [1], [0, 1, 2]]
-    assert tagged("0.2", shown=raw) == [[], [], []]
+    shift = [[[0.0, 1.0], [5.0, 6.0]]] * 3  # calibrated logits are 5 above the model's own
+    how = {"info": replace(INFO, calibration=shift), "logits": LOGITS - 5}
+    assert tagged(**how) == tagged(raw=True, **how) == [[0], [], [0, 1, 2]]
+    assert tagged("cat=0.001", raw=True, **how) == [[0, 1], [1], [0, 1, 2]]
+    assert tagged("0.3", raw=True, **how) == [[], [], []]
+    assert tagged("0.3", **how) == [[0, 1], [1], [0, 1, 2]]
     assert tagged("dog=0.0") == [[0], [0], [0, 1, 2]]
 
 
@@ -90,7 +91,7 @@ def test_the_most_probable_classes_by_number():
 
 def test_a_probability_that_is_the_threshold_reaches_it():
     even = np.zeros((1, 3), np.float32)
-    assert Rule({}).columns(even, even + 0.5, even + 0.5, INFO) == [[0]]
+    assert Rule({}).columns(even, even, INFO) == [[0]]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +101,12 @@ def test_a_probability_that_is_the_threshold_reaches_it():
         {"top_k": 1},
         {"top_k": 3},
         {"at_least": 3},
-        {"given": {0: 0.5}},
-        {"given": {0: 0.5}, "at_least": 1},
+        {"thresholds": {0: 0.5}},
+        {"thresholds": {0: 0.5}, "at_least": 1},
     ],
 )
 def test_rules_that_can_be_meant_are_taken(rule):
-    Rule(**{"given": {}, **rule}).check(INFO)
+    Rule(**{"thresholds": {}, **rule}).check(INFO)
 
 
 def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch):
@@ -127,12 +128,12 @@ def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch
         {"at_least": -1},
         {"at_least": 4},
         {"top_k": 1, "at_least": 1},
-        {"top_k": 1, "given": {0: 1}},
+        {"top_k": 1, "thresholds": {0: 1}},
     ],
 )
 def test_rules_that_cannot_be_meant_are_refused(rule):
     with pytest.raises(UserError, match=r"--top-k|--at-least"):
-        Rule(**{"given": {}, **rule}).check(INFO)
+        Rule(**{"thresholds": {}, **rule}).check(INFO)
 
 
 @pytest.mark.parametrize(

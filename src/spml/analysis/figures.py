@@ -94,7 +94,7 @@ def _gradients(source: Source, files: Sequence[Path]) -> Drawn:
 def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
     from spml.analysis import plots
     from spml.analysis.sensitivity import sensitivity
-    from spml.report.text import chosen_by
+    from spml.report.format import chosen_by
 
     group = comparable(source.made, study_cases(source.studies), source.given)
     found = sensitivity(group, source.studies)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from spml.analysis.gradients import Curve
 from spml.analysis.sensitivity import MOVES, Found, Sensitivity
 from spml.report.compare_figures import spread
+from spml.report.figures import INK, QUIET, Look, whole_epochs
 from spml.report.printed import printed
-from spml.report.svg import INK, QUIET, Look, whole_epochs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

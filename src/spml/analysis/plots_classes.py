@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spml.data.statistics import Statistics
+from spml.report.figures import COLOURS, INK, QUIET
 from spml.report.printed import printed
-from spml.report.svg import COLOURS, INK, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

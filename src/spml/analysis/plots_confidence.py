@@ -12,9 +12,9 @@ import numpy.typing as npt
 from spml.analysis.assumptions import FEWEST, Assumptions, Ratios, posterior
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import FONT, PAGE, name_ends
+from spml.report.figures import COLOURS, INK, QUIET, Look, whole_epochs
+from spml.report.format import count
 from spml.report.printed import printed
-from spml.report.svg import COLOURS, INK, QUIET, Look, whole_epochs
-from spml.report.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import sigmoid
+from spml.metrics.scores import sigmoid
 from spml.runs.files import read_arrays, read_history, read_json
 
 Floats = npt.NDArray[np.float64]

@@ -12,8 +12,8 @@ import numpy as np
 from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
 from spml.bench.published import COLUMNS, Quote, other_quotes, paper_quote
 from spml.metrics.bootstrap import Comparison, compare
+from spml.report.format import chosen_by
 from spml.report.groups import Summary
-from spml.report.text import chosen_by
 
 THIRDS = ("head", "middle", "tail")
 

@@ -11,8 +11,8 @@ from spml.bench.plan import benchmark
 from spml.bench.published import COLUMNS, PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
 from spml.data.benchmarks import BENCHMARKS
+from spml.report.format import NONE, signed
 from spml.report.groups import Summary
-from spml.report.text import NONE, signed
 
 Column = tuple[str, Callable[[Row], str]]  # its head, and the cell of a row
 
@@ -252,7 +252,7 @@ def _tex(text: str) -> str:
 
 def page(tables: Sequence[Table]) -> str:
     """One HTML page of all tables, nothing to load from elsewhere."""
-    from spml.report.page import render
+    from spml.report.format import render
 
     values = {
         "title": ", ".join(dict.fromkeys(table.title for table in tables)),

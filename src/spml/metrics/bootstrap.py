@@ -1,7 +1,7 @@
-"""How sure a difference is: mAP in resamples of the test images, the same resamples for every run.
+"""Uncertainty of a difference: mAP in resamples of the test images, the same resamples for every run.
 
-A run keeps its mAP in each resample. Two runs on the same images are then compared resample by resample, which needs
-their scores no more: what is hard about some images is hard for both, and cancels.
+A run stores its mAP in each resample. Two runs on the same images are compared resample by resample, without their
+scores: images that are hard are hard for both, and their effect cancels.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spml.metrics.inputs import Values, scores_and_labels
+from spml.metrics.scores import Values, scores_and_labels
 
 RESAMPLES = 1000
 SEED = 1200
-BLOCK = 2**24  # entries of resampled weights worked on at once
+BLOCK = 2**24  # entries of resampled weights processed at once
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,18 +24,18 @@ Floats = npt.NDArray[np.float64]
 def resampled_map(
     logits: Values, truth: Values, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Floats:
-    """mAP in percent of resamples of the items, drawn with replacement; as `metrics`, a class without positives is 0.
+    """mAP in percent in resamples of the items, drawn with replacement; a class without positives counts 0.
 
     Args:
         logits: scores of (items, classes).
         truth: 1 positive, -1 negative, 0 unknown: left out of its class.
-        resamples: how many.
-        seed: of the draws; with the same seed, runs on the same items are resampled alike.
+        resamples: number of resamples.
+        seed: seed of the draws; the same seed resamples the same items alike in every run.
     """
     scores, labels = scores_and_labels(logits, truth)
     items, classes = scores.shape
     orders = [_groups(scores[:, column], labels[:, column]) for column in range(classes)]
-    rng = np.random.RandomState(seed)  # whose stream is the same in every version of numpy
+    rng = np.random.RandomState(seed)  # its stream is the same in every version of numpy
     parts = []
     step = max(1, BLOCK // max(items, 1))
     for start in range(0, resamples, step):
@@ -50,13 +50,13 @@ def resampled_map(
 
 @dataclass(frozen=True)
 class _Groups:
-    """A class's items, the highest scores first, cut where a score that some positive has ends.
+    """A class's items by falling score, grouped by the scores of its positives.
 
     Attributes:
-        order: known items up to the lowest positive.
-        starts: of the cuts in `order`.
-        positives: items, in the order of their scores.
-        positive_starts: of the same cuts in `positives`.
+        order: known items down to the lowest positive.
+        starts: start of each group in `order`.
+        positives: positive items in the same order.
+        positive_starts: start of each group in `positives`.
     """
 
     order: npt.NDArray[np.int64]
@@ -82,9 +82,9 @@ def _precision(weights: npt.NDArray[np.float32], groups: _Groups) -> Floats:
         return np.zeros(weights.shape[1])
     reached = np.add.reduceat(weights[groups.order], groups.starts, axis=0).cumsum(axis=0)
     hits = np.add.reduceat(weights[groups.positives], groups.positive_starts, axis=0)
-    found = hits.cumsum(axis=0)
-    precision = np.divide(found, reached, out=np.zeros_like(found), where=reached > 0)
-    total = found[-1].astype(np.float64)
+    ranked = hits.cumsum(axis=0)
+    precision = np.divide(ranked, reached, out=np.zeros_like(ranked), where=reached > 0)
+    total = ranked[-1].astype(np.float64)
     summed = (hits * precision).sum(axis=0, dtype=np.float64)
     values: Floats = np.divide(summed, total, out=np.zeros_like(total), where=total > 0)
     return values
@@ -92,14 +92,14 @@ def _precision(weights: npt.NDArray[np.float32], groups: _Groups) -> Floats:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a row has over another, in points of mAP.
+    """The difference of two rows, in points of mAP.
 
     Attributes:
-        difference: of the means over the seeds that both have.
-        low: of the interval that holds 95 % of the resampled differences.
-        high: likewise.
-        p: twice the share of resamples in which the difference has the other sign, or none.
-        seeds: that both have.
+        difference: difference of the means over the common seeds.
+        low: low end of the interval with 95 % of the resampled differences.
+        high: high end of that interval.
+        p: twice the share of resamples in which the difference is 0 or has the other sign.
+        seeds: number of common seeds.
     """
 
     difference: float
@@ -115,13 +115,13 @@ def compare(
     figures: Sequence[float],
     rivals: Sequence[float],
 ) -> Comparison:
-    """Paired over images and seeds: the uncertainty is that of the test images, not that of training.
+    """Compare two rows, paired over images and seeds: the uncertainty of the test images, not of training.
 
     Args:
         own: resampled mAPs, a list for each seed.
-        others: those of the other row, for the same seeds.
+        others: resampled mAPs of the other row, for the same seeds.
         figures: mAP of each seed.
-        rivals: those of the other row.
+        rivals: mAP of each seed of the other row.
     """
     differences = np.mean(np.asarray(own, float) - np.asarray(others, float), axis=0)
     low, high = np.quantile(differences, (0.025, 0.975))

@@ -1,4 +1,4 @@
-"""Mean average precision gathered batch by batch, over any number of processes."""
+"""Mean average precision accumulated over batches and processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from spml.errors import UserError
-from spml.metrics.inputs import Values, as_labels, as_numpy
-from spml.metrics.precision import average_precision
+from spml.metrics.scores import Values, as_labels, as_numpy, average_precision
 
 
 class PrecisionResult(TypedDict):
@@ -24,10 +23,10 @@ class PrecisionResult(TypedDict):
 
 
 class MeanAveragePrecision(Metric):
-    """Average precision of all items that any process has seen, each counted once.
+    """Average precision of the items of all processes, each item once.
 
-    A distributed sampler pads its shards with items of other shards: give `index`, and an item that comes twice counts
-    once. Logits are kept in float32 (`set_dtype(torch.float64)` before the first update keeps float64).
+    A distributed sampler pads its shards with items of other shards: with `index`, a repeated item counts once. Logits
+    are stored as float32; call `set_dtype(torch.float64)` before the first update to store float64.
 
     Example:
         >>> metric = MeanAveragePrecision()
@@ -46,7 +45,7 @@ class MeanAveragePrecision(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Flat tensors: a process without items cannot know the number of classes, yet must gather with the others.
+        # Flat tensors: a process without items does not know the number of classes but must gather too.
         for name in ("logits", "truth", "index"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
         self._classes: int | None = None
@@ -57,7 +56,7 @@ class MeanAveragePrecision(Metric):
         Args:
             logits: scores of (items, classes).
             truth: 1 positive, -1 negative, 0 unknown: left out of its class.
-            index: number of each item in the data set; without it every item counts, even if it comes again.
+            index: number of each item in the data set; without it every item counts, even a repeated one.
         """
         scores, labels = torch.as_tensor(logits), as_numpy(truth)
         if scores.ndim != 2 or scores.shape != labels.shape:
@@ -74,7 +73,7 @@ class MeanAveragePrecision(Metric):
         self.index.append(rows.to(self.device))
 
     def compute(self) -> PrecisionResult:
-        """`map` and `per_class`, the same on every process."""
+        """`map` and `per_class`, equal on every process."""
         index = dim_zero_cat(self.index).cpu().numpy() if len(self.index) else np.zeros(0, np.int64)
         if not len(index):
             raise UserError("there are no items; call update before compute")
@@ -93,7 +92,7 @@ class MeanAveragePrecision(Metric):
         self._classes = None
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """Gather the items of all processes; one that has none takes part with empty tensors of the right type."""
+        """Gather the items of all processes; a process without items adds empty tensors of the right type."""
         for name, dtype in (("logits", self.dtype), ("truth", torch.int8), ("index", torch.int64)):
             if isinstance(getattr(self, name), list) and not getattr(self, name):
                 setattr(self, name, [torch.empty(0, dtype=dtype, device=self.device)])

@@ -1,14 +1,14 @@
-"""What one observed positive per item tells about the others: the likelihood of the draw.
+"""Likelihood of the draw: what one observed positive per item tells about the unknown labels.
 
-An item has the labels Y, of which one positive is drawn uniformly and seen. If class c is present with probability p_c,
-independently of the others given the scores, the chance that c is the one drawn is
+One positive of an item's labels Y is drawn uniformly and observed. If class c is present with probability p_c,
+independently of the others given the scores, the chance that c is drawn is
 
     p_c E[1 / (1 + number of other positives)] / (1 - prod_j (1 - p_j))
 
-where the last factor says that an item with nothing to draw would not be there. The expectation is the integral over t
+where the denominator excludes items without positives, which cannot be observed. The expectation is the integral over t
 from 0 to 1 of prod_{j != c} (1 - p_j + p_j t), a polynomial, which Gauss-Legendre nodes integrate. With
-p_c = sigmoid(slope z_c + shift_c), the slope and the shifts that make the observed draws likeliest need no label that
-was not seen. A known negative is an item's p_j = 0, and m observed positives are a draw of m.
+p_c = sigmoid(slope z_c + shift_c), fitting the slope and the shifts to the observed draws needs no other label.
+A known negative has p_j = 0, and m observed positives are a draw of m.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import Labels, Values, blocks, scores_and_labels, sigmoid
+from spml.metrics.scores import Labels, Values, blocks, scores_and_labels, sigmoid
 
 Array = npt.NDArray[np.float64]
 
-NODES = 16  # exact up to 31 other positives of an item, and close beyond
-SLOPE_SD = (
-    1.0  # of the logarithm of the slope, around 0: logits are taken to be nearly of the right size
-)
+NODES = 16  # exact for up to 31 other positives of an item, close for more
+SLOPE_SD = 1.0  # of the logarithm of the slope, around 0: logits are nearly of the right scale
 LEVEL_SD = 3.0  # of the shift that all classes share, around 0
 CLASS_SD = 1.0  # of each class's own shift, around the shared one
 LIMIT = 8.0  # of the logarithm of the slope
 TOLERATED = 0.05
-GIVEN_SD = 0.003  # by which a number of positives that is given may be missed
+GIVEN_SD = 0.003  # tolerance of a number of positives set by the user
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What a draw says of each label, given the chances of all.
+    """Likelihood of a draw and the chances of labels after it.
 
     Attributes:
-        log_likelihood: of each item's observed positives.
+        log_likelihood: log likelihood of each item's observed positives.
         present: chance of each label, given that the item has a positive.
-        seen: the same, given also which of its positives were observed.
+        seen: chance of each label, given also which of its positives were observed.
     """
 
     log_likelihood: Array
@@ -51,14 +49,14 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class DrawFit:
-    """Logits on the scale on which the observed draws are likeliest.
+    """The scale of logits on which the observed draws are most likely.
 
     Attributes:
-        slope: by which all logits are multiplied.
-        shifts: added to each class's.
-        scores: how much each item pulls at (log slope, shared shift, own shifts), for resampling items.
-        information: of the same parameters, prior included; its inverse is their covariance.
-        rows: of the items that were used: those with an observed positive.
+        slope: factor of all logits.
+        shifts: shift of each class.
+        scores: each item's gradient by (log slope, shared shift, own shifts), for resampling items.
+        information: information matrix of these parameters with their prior; its inverse is their covariance.
+        rows: rows that were used: those with an observed positive.
     """
 
     slope: float
@@ -68,12 +66,12 @@ class DrawFit:
     rows: npt.NDArray[np.int64]
 
     def logits(self, logits: Values) -> Array:
-        """Logits whose sigmoid is the chance of a label before it is known that the item has one."""
+        """Logits whose sigmoid is the chance of a label, not yet conditioned on the item having one."""
         return self.slope * np.asarray(logits, np.float64) + self.shifts
 
 
 def draw(logits: Array, observed: Labels) -> Draw:
-    """The likelihood of what was observed and the chance of each label.
+    """Likelihood of the observed labels and the chance of each label.
 
     Args:
         logits: (items, classes), calibrated: their sigmoid is the chance of a label.
@@ -91,7 +89,7 @@ def draw(logits: Array, observed: Labels) -> Draw:
 
 
 def drawn_chance(logits: Array) -> Array:
-    """Chance that each class is the one that is drawn from its item, whatever was observed; rows sum to 1."""
+    """Chance that each class is the one drawn from its item, before observation; rows sum to 1."""
     t, weight = np.polynomial.legendre.leggauss(NODES)
     chances = np.zeros(logits.shape)
     for rows in blocks(*logits.shape):
@@ -121,9 +119,8 @@ def _draw(z: Array, observed: Labels) -> Draw:
     seen = np.where(positive, 1.0, 0.0)
     for k, node in enumerate(t):
         seen += shares[:, k : k + 1] * (others * node / (1 - others * (1 - node)))
-    absent = np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(
-        axis=1
-    )  # log of the chance of no positive
+    # log of the chance of no positive
+    absent = np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1)
     some = np.maximum(-np.expm1(absent), 1e-300)
     log_p = np.where(positive, -np.logaddexp(0, -z), 0.0).sum(axis=1)
     likelihood = log_p + np.log(drawn) + highest[:, 0] + np.log(whole[:, 0]) - np.log(some)
@@ -131,12 +128,12 @@ def _draw(z: Array, observed: Labels) -> Draw:
 
 
 def fit_draw(logits: Values, observed: Values, *, positives: float | None = None) -> DrawFit:
-    """The slope and shifts under which the observed draws are likeliest.
+    """The slope and shifts under which the observed draws are most likely.
 
     Args:
-        logits: scores of (items, classes) of items that were not trained on.
+        logits: scores of (items, classes) of items that were not used in training.
         observed: 1 known positive, 0 unknown, -1 known negative. Items without a positive are left out.
-        positives: mean number of positives of an item, where it is known; else it is part of what is fitted.
+        positives: mean number of positives of an item if it is known; otherwise it is fitted too.
     """
     scores, labels = scores_and_labels(logits, observed, "observed")
     rows = np.flatnonzero((labels == 1).any(axis=1))
@@ -165,9 +162,8 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
     found = draw(moved, labels)
     pulls = _by_parameter(z, fitted, found.seen - found.present)
     information = pulls.T @ pulls + np.diag(_precision(z.shape[1]))
-    if (
-        positives is not None
-    ):  # which holds in a resample too: what it adds to the number of positives is taken back
+    if positives is not None:
+        # a resample keeps this number too, so its own change of the number is taken back
         number = found.present.sum(axis=1)
         moves = _by_parameter(z, fitted, _per_logit(moved, labels, found.present)).mean(axis=0)
         pulls -= np.outer(number - positives, moves) / (len(z) * GIVEN_SD**2)
@@ -184,14 +180,14 @@ def _moved(z: Array, parameters: Array) -> Array:
 
 
 def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
-    """Each item's gradient with respect to (log slope, shared shift, own shifts), from that by its moved logits."""
+    """Each item's gradient by (log slope, shared shift, own shifts), from its gradient by the moved logits."""
     return np.column_stack(
         [np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit]
     )
 
 
 def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
-    """Parameters (log slope, shared shift, own shifts) of the highest posterior, at a number of positives if given."""
+    """Parameters (log slope, shared shift, own shifts) of the highest posterior, at a set number of positives."""
     from scipy.optimize import minimize
 
     precision = _precision(z.shape[1])
@@ -199,7 +195,7 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
     def cost(parameters: Array) -> tuple[float, Array]:
         moved = _moved(z, parameters)
         found = draw(moved, labels)
-        rest = found.seen - found.present  # 0 where a negative is known
+        rest = found.seen - found.present  # 0 for known negatives
         value = -found.log_likelihood.sum() + (precision * parameters**2).sum() / 2
         if positives is not None:
             off = found.present.sum(axis=1).mean() - positives
@@ -211,15 +207,14 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
     how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": 500}}
     best = minimize(cost, start, **how)
     level = np.where(np.arange(len(start)) == 1, -z.mean(), start)
-    if (
-        cost(level)[0] < best.fun
-    ):  # where all logits are so high that all classes seem sure, no slope leads down
+    if cost(level)[0] < best.fun:
+        # logits that are all high make every class seem certain, and the gradient vanishes
         best = minimize(cost, level, **how)
     return np.asarray(best.x, np.float64)
 
 
 def _per_logit(z: Array, labels: Labels, present: Array) -> Array:
-    """How an item's expected number of positives moves with each of its logits."""
+    """Derivative of an item's expected number of positives by each of its logits."""
     p = np.where(labels == -1, 0.0, sigmoid(z))
     absent = np.where(labels == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1, keepdims=True)
     return np.asarray(

@@ -1,7 +1,6 @@
-"""Metrics of each item's own ranking of the classes, averaged over items.
+"""Metrics of each item's ranking of the classes, averaged over items.
 
-An unknown label is removed from its item before the classes are ranked, and an item without any known label does not
-count.
+Unknown labels are removed from an item before its classes are ranked. Items without a known label are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import Floats, Labels, Mask, Values, blocks, scores_and_labels
+from spml.metrics.scores import Floats, Labels, Mask, Values, blocks, scores_and_labels
 
 Counts = npt.NDArray[np.int64]
 
@@ -18,7 +17,7 @@ Counts = npt.NDArray[np.int64]
 def precision_at_k(logits: Values, truth: Values, k: int) -> float:
     """Share of positives among the k classes ranked highest, averaged over items.
 
-    Equal logits rank in the order of the classes. An item with fewer than k known labels is judged by those it has.
+    Equal logits rank in the order of the classes. An item with fewer than k known labels uses all of them.
     """
     scores, labels = scores_and_labels(logits, truth)
     hits = (top_k(scores, labels, k) & (labels == 1)).sum(axis=1)
@@ -38,9 +37,9 @@ def recall_at_k(logits: Values, truth: Values, k: int) -> float:
 
 
 def coverage(logits: Values, truth: Values) -> float:
-    """How many classes must be taken from the top to have all positives of an item, averaged over items.
+    """Number of top classes that include all positives of an item, averaged over items.
 
-    Classes that tie with the lowest positive are all taken; an item without positives needs 0. The best value is the
+    Classes that tie with the lowest positive are all counted; an item without positives needs 0. The best value is the
     mean number of positives.
     """
     scores, labels = scores_and_labels(logits, truth)
@@ -64,7 +63,7 @@ def ranking_loss(logits: Values, truth: Values) -> float:
 
 
 def top_k(scores: Floats, labels: Labels, k: int) -> Mask:
-    """Where an entry is among the k highest known entries of its item; equal scores rank in the order of classes."""
+    """Mask of the k highest known entries of each item; equal scores rank in the order of the classes."""
     if not 1 <= k <= scores.shape[1]:
         raise UserError(f"k is {k}; it must be from 1 to the number of classes, {scores.shape[1]}")
     chosen = np.zeros(scores.shape, np.bool_)
@@ -83,7 +82,7 @@ def _wrong_pairs(scores: Floats, labels: Labels) -> tuple[Counts, Counts]:
         np.take_along_axis(labels, order, axis=1),
     )
     above = (marks == -1).cumsum(axis=1)
-    # Entries that tie see the count at the end of their run: the least later count that ends a run.
+    # Tied entries use the count at the end of their run, which is the least later count that ends a run.
     above[:, :-1][ranked[:, :-1] == ranked[:, 1:]] = scores.shape[1]
     above = np.minimum.accumulate(above[:, ::-1], axis=1)[:, ::-1]
     positive = marks == 1

@@ -1,4 +1,4 @@
-"""How far probabilities are from the shares that come true."""
+"""Reliability of probabilities: how far they are from the observed shares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import Values, scores_and_labels, sigmoid
+from spml.metrics.scores import Values, scores_and_labels, sigmoid
 
 Array = npt.NDArray[np.float64]
 BINS = 15
@@ -16,12 +16,12 @@ BINS = 15
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Entries in bins of equal width of their probability, empty bins left out.
+    """Entries in bins of equal width of probability, without empty bins.
 
     Attributes:
-        probability: mean of each bin.
-        share: of each bin that came true.
-        entries: in each bin.
+        probability: mean probability of each bin.
+        share: share of positives in each bin.
+        entries: number of entries in each bin.
     """
 
     probability: Array
@@ -37,12 +37,12 @@ class Reliability:
 def reliability(
     probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, bins: int = BINS
 ) -> Reliability:
-    """Probabilities against what came true.
+    """Bin probabilities with their outcomes.
 
     Args:
         probabilities: from 0 to 1, of any shape.
-        outcomes: of the same shape: 1 or 0, or a chance between.
-        bins: of equal width.
+        outcomes: 1 or 0, or a chance between, in the same shape.
+        bins: number of bins of equal width.
     """
     p, y = np.asarray(probabilities, np.float64).ravel(), np.asarray(outcomes, np.float64).ravel()
     place = np.minimum((p * bins).astype(np.int64), bins - 1)
@@ -58,7 +58,7 @@ def calibration_error(logits: Values, truth: Values, bins: int = BINS) -> float:
     Args:
         logits: (items, classes).
         truth: 1 positive, -1 negative, 0 unknown: left out.
-        bins: of equal width.
+        bins: number of bins of equal width.
     """
     scores, labels = scores_and_labels(logits, truth)
     known = labels != 0

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of the tags that a threshold or a fixed number per item gives."""
+"""Compare scores with thresholds, and measure precision, recall and F1 of the tags."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
-from spml.metrics.inputs import Values, scores_and_labels
 from spml.metrics.items import top_k as highest
+from spml.metrics.scores import Labels, Mask, Values, as_numpy, scores_and_labels
 
 PerClass = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ThresholdMetrics:
-    """Scores of predicted tags, each in [0, 1], under the names the literature gives them.
+    """Metrics of predicted tags, each in [0, 1], under their names in the literature.
 
     Attributes:
         CP: precision of each class, averaged over classes.
@@ -42,22 +42,26 @@ def threshold_metrics(
 ) -> ThresholdMetrics:
     """Precision, recall and F1 of the entries whose probability reaches the threshold.
 
-    A ratio with nothing below it is 0, so a class that is never predicted has precision 0.
+    A ratio with denominator 0 is 0: a class that is never predicted has precision 0.
 
     Args:
         logits: scores of (items, classes).
         truth: 1 positive, -1 negative, 0 unknown: left out.
-        threshold: probability from which a tag is predicted, one for all classes or one per class.
-        top_k: predict this many of the highest known entries of each item instead, whatever the threshold.
+        threshold: probability at which a tag is predicted, one for all classes or one per class.
+        top_k: predict this many of the highest known entries of each item instead of using the threshold.
     """
     scores, labels = scores_and_labels(logits, truth)
     if not scores.shape[1]:
         raise UserError("there are no classes to average over")
-    reaches = scores >= _logit(threshold, scores.shape[1])
-    predicted = reaches if top_k is None else highest(scores, labels, top_k)
+    predicted = reaches(scores, threshold) if top_k is None else highest(scores, labels, top_k)
+    return tag_metrics(predicted, labels)
+
+
+def tag_metrics(tags: Mask, labels: Labels) -> ThresholdMetrics:
+    """Precision, recall and F1 of tags that were decided before; labels are 1, -1 and 0 (left out)."""
     positive = labels == 1
-    hits = (predicted & positive).sum(axis=0)
-    chosen = (predicted & (labels != 0)).sum(axis=0)
+    hits = (tags & positive).sum(axis=0)
+    chosen = (tags & (labels != 0)).sum(axis=0)
     actual = positive.sum(axis=0)
     precision, recall = ratio(hits, chosen), ratio(hits, actual)
     overall = float(ratio(hits.sum(), chosen.sum())), float(ratio(hits.sum(), actual.sum()))
@@ -72,23 +76,45 @@ def threshold_metrics(
     )
 
 
-def _logit(threshold: npt.ArrayLike, classes: int) -> PerClass:
-    """Thresholds on the logits, in float64: a float32 sigmoid cannot tell high scores apart."""
-    p = np.asarray(threshold, np.float64)
-    if p.shape not in ((), (classes,)):
+def reaches(logits: Values, thresholds: npt.ArrayLike) -> Mask:
+    """Whether the probability of each logit (..., classes) reaches its class's threshold.
+
+    This is the only comparison of scores with thresholds. It compares logits in float64, because a float32 sigmoid
+    merges high scores. Every logit reaches threshold 0, and only an infinite one reaches 1.
+
+    Args:
+        logits: scores, calibrated if the thresholds are for calibrated probabilities.
+        thresholds: probabilities from 0 to 1, one for all classes or one per class.
+    """
+    scores = as_numpy(logits).astype(np.float64, copy=False)
+    cuts = threshold_logits(thresholds)
+    if cuts.shape not in ((), scores.shape[-1:]):
+        classes = scores.shape[-1]
         raise UserError(
-            f"thresholds have shape {p.shape}; give one number or one for each of {classes} classes"
+            f"thresholds have shape {cuts.shape}; give one number or one for each of {classes} classes"
         )
+    return np.asarray(scores >= cuts)
+
+
+def num_reached(logits: Values, thresholds: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """How many of the rising thresholds each logit reaches: `reaches` for a whole grid at once."""
+    scores = as_numpy(logits).astype(np.float64, copy=False)
+    return np.searchsorted(threshold_logits(thresholds), scores, side="right")
+
+
+def threshold_logits(thresholds: npt.ArrayLike) -> PerClass:
+    """Logits of probabilities from 0 to 1, in float64; infinite at both ends."""
+    p = np.asarray(thresholds, np.float64)
     if not ((p >= 0) & (p <= 1)).all():
         raise UserError(
             f"thresholds are probabilities from 0 to 1; got {p[~((p >= 0) & (p <= 1))].flat[0]}"
         )
     with np.errstate(divide="ignore"):
-        return np.broadcast_to(np.log(p) - np.log1p(-p), classes)
+        return np.asarray(np.log(p) - np.log1p(-p), np.float64)
 
 
 def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
-    """Part / whole, 0 where whole is 0."""
+    """Part / whole, 0 if whole is 0."""
     below = np.asarray(whole, np.float64)
     return np.asarray(
         np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64

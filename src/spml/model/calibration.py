@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -70,6 +71,40 @@ class Calibration(nn.Module):
             rise = (y[place + 1] - y[place]) / (x[place + 1] - x[place])
             found.append(x[place] + (wanted - y[place]) / rise if rise > 0 else x[place])
         return torch.tensor(found, dtype=torch.float32)
+
+
+class Lines:
+    """`Calibration` for numpy arrays, in float64.
+
+    Args:
+        knots: as `Calibration` takes them.
+    """
+
+    def __init__(self, knots: Knots) -> None:
+        most = max(len(x) for x, _ in knots)
+        padding = [[0.0] * (most - len(x)) for x, _ in knots]
+        slopes = [np.diff(y) / np.diff(x) for x, y in knots]
+        self.x = np.array([[*x, *pad] for (x, _), pad in zip(knots, padding, strict=True)])
+        self.y = np.array([[*y, *pad] for (_, y), pad in zip(knots, padding, strict=True)])
+        self.slopes = np.array([[*s, *pad] for s, pad in zip(slopes, padding, strict=True)])
+        # the last segment of a class goes on, so its last knot starts no other
+        self.bends = np.full((len(knots), most - 2), np.inf)
+        for row, (x, _) in zip(self.bends, knots, strict=True):
+            row[: len(x) - 2] = x[1:-1]
+
+    def __call__(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Calibrated logits (items, classes)."""
+        segment = np.zeros(logits.shape, np.intp)
+        for bend in self.bends.T:
+            segment += logits >= bend
+        column = np.arange(len(self.x))
+        start, base = self.x[column, segment], self.y[column, segment]
+        return np.asarray(base + self.slopes[column, segment] * (logits - start), np.float64)
+
+
+def apply_lines(logits: npt.NDArray[np.float64], knots: Knots | None) -> npt.NDArray[np.float64]:
+    """Calibrated logits (items, classes) in float64; the logits themselves without knots."""
+    return logits if knots is None else Lines(knots)(logits)
 
 
 def calibration_problem(lines: Any, classes: int) -> str | None:

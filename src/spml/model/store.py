@@ -6,21 +6,24 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from spml.errors import DAMAGED, UserError
 from spml.files import replacing, write_json
+from spml.metrics.thresholds import threshold_logits
 from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier
+from spml.model.tags import SURE, TagRule
 
 FORMAT = 1
-LOWEST = 1e-12  # threshold that has a cut of its own
-SURE = 1 - 2**-25  # from here on a probability is 1 in float32
+LOWEST = 1e-12  # threshold with a finite logit of its own
 CHECKSUM = "sha256"  # in the file of weights, so that one file is moved into place, not two
 
 
@@ -55,8 +58,13 @@ class ModelInfo:
 
     def cuts(self) -> Tensor:
         """The model's own logit at which each class reaches its threshold."""
-        thresholds = torch.tensor(self.thresholds, dtype=torch.float64)
-        return self.calibrate().inverse(thresholds.clamp(LOWEST, SURE).logit())
+        inside = threshold_logits(np.clip(self.thresholds, LOWEST, SURE))
+        return self.calibrate().inverse(torch.from_numpy(inside))
+
+    @cached_property
+    def tag_rule(self) -> TagRule:
+        """The rule that decides which classes an item is tagged with."""
+        return TagRule(np.array(self.thresholds, np.float64), self.calibration)
 
 
 def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: ModelInfo) -> None:

@@ -8,13 +8,24 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from spml.report import compare_figures, figures, settings
+from spml.report import compare_figures, figures, format
+from spml.report.format import (
+    NONE,
+    chosen_by,
+    count,
+    duration,
+    label_facts,
+    missing,
+    percent,
+    selection,
+    setting,
+    signed,
+)
 from spml.report.groups import Group, Summary, group_runs, seeds
-from spml.report.measures import class_precision, label_facts, missing
+from spml.report.measures import class_precision
 from spml.report.run import Run
+from spml.report.run_page import MANY, class_table, label_figure, observed_counts
 from spml.report.significance import Advance, significance
-from spml.report.single import MANY, class_table, label_figure, observed_counts
-from spml.report.text import NONE, chosen_by, count, duration, percent, selection, setting, signed
 
 SHOWN = 30  # classes in the figure where there are more than MANY
 BASELINE, BOUND = "an", "full"
@@ -37,7 +48,7 @@ def compare_page(
     groups = group_runs(runs)
     data = _distinct(runs, "data")
     ordered = [run for group in groups for run in group.runs]
-    names, rows = settings.differing(ordered)
+    names, rows = format.differing_settings(ordered)
     kinds = _distinct(runs, "selection")
     same = len({run.observed.sha256 if run.observed else None for run in runs}) == 1
     words = f"{len(groups)} {'methods' if len({group.method for group in groups}) == len(groups) else 'variants'}"
@@ -63,12 +74,12 @@ def compare_page(
         "same_labels": same,
         "labels": label_facts(runs[0].observed) if same and runs[0].observed else [],
         "label_figure": label_figure(runs[0]) if same else None,
-        "settings": settings.tables(settings.shared(runs)),
+        "settings": format.setting_tables(format.shared_settings(runs)),
         "differing": {
             "names": names,
             "rows": list(zip([run.name for run in ordered], rows, strict=True)),
         },
-        "commands": [(run.name, line) for run in ordered if (line := settings.command(run))],
+        "commands": [(run.name, line) for run in ordered if (line := format.train_command(run))],
     }
 
 

@@ -9,10 +9,9 @@ import numpy as np
 from markupsafe import Markup
 
 from spml.metrics.bootstrap import Comparison
-from spml.report.figures import class_axis, epoch_axis
+from spml.report.figures import GRID, QUIET, Look, class_axis, draw, epoch_axis
+from spml.report.format import short
 from spml.report.groups import Band, Group
-from spml.report.svg import GRID, QUIET, Look, draw
-from spml.report.text import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,31 +1,155 @@
-"""Items with what the model says of them: the best, typical ones and the worst."""
+"""Items of a run with their pictures: examples of predictions, and labels that may be missing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import base64
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spml.report.model import Array, Model
-from spml.report.pictures import Pictures
+from spml.errors import DataError, UserError
+from spml.metrics.scores import HIGHEST
+from spml.report.probabilities import Array, Model
 from spml.report.run import Run, Scored
+
+if TYPE_CHECKING:
+    from spml.data import Experiment, LabelTable
+
+SIDE = 224  # the longer side of a picture in the page, in pixels
+SMALL = 112  # a smaller picture is enlarged by a whole factor
+QUALITY = 80  # of the JPEG data
+CHANGED = "The data have changed since training, so that no picture is sure to be the one that was scored."
+FEATURES = "The items are feature vectors: there are no pictures to show."
+NOT_ASKED = "Pictures were not asked for."
 
 SHARES = {"best": 0.25, "typical": 0.25, "worst": 0.5}  # of the pictures
 TAGS = 6  # lines below a picture
 RIGHT, WRONG, UNKNOWN, MISSED = "right", "wrong", "unknown", "missed"
 MARKS = {RIGHT: "✓", WRONG: "✗", UNKNOWN: "?", MISSED: "–"}
+SUSPECTS = 12  # labels shown as possibly missing
+SUSPECT_SHARE = 0.25  # of the unknown labels at most, so that few items have few suspects
+PER_CLASS = 3  # suspects at most, so that one class does not fill the page
+
+
+@dataclass
+class Pictures:
+    """The run's items by split, and their pictures as far as they can still be read.
+
+    Attributes:
+        why_not: a sentence on why there are none; empty if there are some.
+        tables: by split, "validation" and "test", with the rows of the stored scores.
+        unread: messages on files that could not be read.
+    """
+
+    why_not: str = ""
+    tables: dict[str, LabelTable] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+    def name(self, split: str, row: int) -> str:
+        """Name of an item; its row number if the data cannot be read."""
+        table = self.tables.get(split)
+        return f"row {row}" if table is None or table.x is not None else str(table.items[row])
+
+    def reason(self, split: str) -> str:
+        """Why a split has no pictures; empty if it may have some."""
+        return "" if split in self.tables else self.why_not or CHANGED
+
+    def uri(self, split: str, row: int) -> str:
+        """A picture as a data URI; empty if there is none."""
+        table = self.tables.get(split)
+        if table is None:
+            return ""
+        try:
+            return _uri(table, row)
+        except (DataError, OSError) as error:
+            self.unread.append(" ".join(str(error).split()))
+            return ""
+
+
+def find_pictures(
+    run: Run, model: Model, data: Experiment | None = None, root: Path | None = None
+) -> Pictures:
+    """Load the items of a run again; never raises, because the page can do without pictures.
+
+    Args:
+        run: the run to show.
+        model: its model.
+        data: its data if they are loaded already.
+        root: folder of the data's files; default: the folder used in training.
+    """
+    if model.features:
+        return Pictures(FEATURES)
+    try:
+        if data is None:
+            from spml.use.evaluate import run_data
+
+            data = run_data(run.config, list(run.classes), root)
+        if data.observed.x is not None and data.observed.x.ndim != 4:
+            return Pictures(FEATURES)
+        return Pictures(tables=_same_rows(run, data))
+    except (UserError, OSError, KeyError, TypeError, ValueError) as error:
+        return Pictures(f"The pictures cannot be read again: {' '.join(str(error).split())}")
+
+
+def _same_rows(run: Run, data: Experiment) -> dict[str, LabelTable]:
+    """Tables whose rows are those that were scored, by the data's hash and, in older runs, the labels."""
+    from spml.runs.record import fingerprint, other_data
+
+    tables: dict[str, LabelTable] = {}
+    if other_data(run.config, fingerprint(data)):
+        return tables
+    if run.observed is not None and np.array_equal(data.val_rows, run.observed.val_rows):
+        held = data.observed.take(data.val_rows)
+        if _alike(held, run.observed.val):
+            tables["validation"] = held
+    if run.test_truth is not None and data.test is not None and _alike(data.test, run.test_truth):
+        tables["test"] = data.test
+    return tables
+
+
+def _alike(table: LabelTable, labels: Any) -> bool:
+    return (len(table), len(table.classes)) == labels.shape and np.array_equal(table.labels, labels)
+
+
+def _uri(table: LabelTable, row: int) -> str:
+    from PIL import Image
+
+    from spml.data.images.decode import decode
+
+    pixels = table.x[row] if table.x is not None else decode(table.file(row)).numpy()
+    image = Image.fromarray(np.ascontiguousarray(np.moveaxis(np.asarray(pixels, np.uint8), 0, -1)))
+    longer = max(image.size)
+    whole = -(-SMALL // longer) if longer < SMALL else 0  # factor of enlargement
+    scale = whole or min(1.0, SIDE / longer)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    image = image.resize(
+        (width, height), Image.Resampling.NEAREST if whole else Image.Resampling.LANCZOS
+    )
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+
+
+def unread(pictures: Pictures) -> str | None:
+    """A sentence on pictures that could not be read; None if all could."""
+    if not pictures.unread:
+        return None
+    more = f", and {len(pictures.unread) - 1} more" if len(pictures.unread) > 1 else ""
+    return f"Not every picture could be read: {pictures.unread[0]}{more}."
 
 
 @dataclass(frozen=True)
 class Tag:
-    """A class that an item was given, or should have been.
+    """A tag of an item, or a label that the model missed.
 
     Attributes:
         kind: "right", "wrong", "unknown" or "missed".
-        name: of the class.
-        probability: that the model gives.
+        name: name of the class.
+        probability: the model's probability.
     """
 
     kind: str
@@ -39,17 +163,17 @@ class Tag:
 
 
 def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[str, Any] | None:
-    """Cards of so many items; None without scores or items to judge them by."""
+    """Cards of `number` items; None without usable scores."""
     scored = run.scored
     if scored is None or not scored.usable or number < 1:
         return None
     why_not = pictures.reason(scored.split)
     if why_not:
         return {"why_not": why_not, "cards": [], "complete": scored.complete, "split": scored.split}
-    p, tagged = model.probabilities(scored.logits), model.tagged(scored.logits)
+    p, tagged = model.rule.probabilities(scored.logits), model.rule.tagged(scored.logits)
     cards = []
     for kind, row in choose(
-        surprise(model.logits(scored.logits), scored.truth), scored.truth, number
+        surprise(model.rule.logits(scored.logits), scored.truth), scored.truth, number
     ):
         uri = pictures.uri(scored.split, row)
         if not uri:
@@ -69,7 +193,7 @@ def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[st
 
 
 def surprise(logits: Array, truth: npt.NDArray[np.int8]) -> Array:
-    """Mean negative log likelihood of an item's known labels; not a number where none is known."""
+    """Mean negative log likelihood of each item's known labels; NaN if none is known."""
     known = truth != 0
     losses = np.logaddexp(0, -truth.astype(np.float64) * logits) * known
     with np.errstate(invalid="ignore"):
@@ -77,7 +201,7 @@ def surprise(logits: Array, truth: npt.NDArray[np.int8]) -> Array:
 
 
 def choose(surprises: Array, truth: npt.NDArray[np.int8], number: int) -> list[tuple[str, int]]:
-    """Kinds and rows: least, middle and most surprising, of each set of labels one as long as there are others."""
+    """Kinds and rows of the least, middle and most surprising items, with as many label sets as possible."""
     judged = np.flatnonzero((truth == 1).any(axis=1) & np.isfinite(surprises))
     order = judged[np.argsort(surprises[judged], kind="stable")]
     middle = order[np.argsort(np.abs(np.arange(len(order)) - len(order) // 2), kind="stable")]
@@ -109,11 +233,51 @@ def _shared(number: int) -> dict[str, int]:
 
 
 def _tags(run: Run, scored: Scored, p: Array, tagged: npt.NDArray[np.bool_], row: int) -> list[Tag]:
-    """Given tags, then missed ones, each with the likeliest first."""
+    """Tags, then missed labels, the most probable first."""
     kinds = {1: RIGHT, 0: UNKNOWN, -1: WRONG}
     truth = scored.truth[row]
     order = np.argsort(-p, kind="stable")
-    given = [Tag(kinds[int(truth[c])], run.classes[c], float(p[c])) for c in order if tagged[c]]
-    return given + [
+    tags = [Tag(kinds[int(truth[c])], run.classes[c], float(p[c])) for c in order if tagged[c]]
+    return tags + [
         Tag(MISSED, run.classes[c], float(p[c])) for c in order if truth[c] == 1 and not tagged[c]
     ]
+
+
+def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | None:
+    """The unknown validation labels that are most likely positive, ranked as `spml review` ranks them.
+
+    Only observed labels are read to rank them. If complete labels chose the epoch, they confirm the suspects. None
+    without scores of validation rows.
+    """
+    held = run.held_out
+    if held is None or not held.usable:
+        return None
+    from spml.use.review.ranking import fit_scale, likeliest
+
+    logits = np.clip(held.logits, -HIGHEST, HIGHEST)
+    wanted = min(SUSPECTS, int((held.truth == 0).sum() * SUSPECT_SHARE))
+    rows, columns = likeliest(
+        fit_scale(logits, held.truth), logits, held.truth, wanted, per_class=PER_CLASS
+    )
+    known = run.val_truth if run.fact("selection") == "complete" else None
+    known = known if known is not None and known.shape == logits.shape and known.all() else None
+    cards = []
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        cards.append(
+            {
+                "uri": pictures.uri("validation", row),
+                "item": pictures.name("validation", row),
+                "name": run.classes[column],
+                "probability": float(model.rule.probabilities(logits[row : row + 1])[0, column]),
+                "observed": [run.classes[c] for c in np.flatnonzero(held.truth[row] == 1).tolist()],
+                "there": None if known is None else bool(known[row, column] == 1),
+            }
+        )
+    return {
+        "cards": cards,
+        "per_class": PER_CLASS,
+        "pictured": any(card["uri"] for card in cards),
+        "confirmed": None if known is None else sum(card["there"] for card in cards),
+        "num_items": len(logits),
+        "folder": str(run.folder),
+    }

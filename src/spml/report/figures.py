@@ -1,29 +1,71 @@
-"""The figures of one run."""
+"""The figures of one run, drawn with matplotlib as small SVG text that takes its font from the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from spml.metrics.inputs import sigmoid
+from spml.metrics.scores import sigmoid
+from spml.report.format import count, percent, short
 from spml.report.run import Scored
-from spml.report.svg import COLOURS, INK, QUIET, draw, whole_epochs
-from spml.report.text import count, percent, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Counts = npt.NDArray[np.int64]
+INK, QUIET, GRID = "#1f2328", "#5b6470", "#dfe3e8"
+COLOURS = ("#0072b2", "#d55e00", "#00855f", "#9c4f86", "#2a2a2a", "#b07800", "#3f9bd1")
+_LINES = ("-", "--", "-.", ":")  # coprime to the seven colours: 28 methods before a pair repeats
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.sans-serif": [
+        "DejaVu Sans"
+    ],  # ships with matplotlib, so the layout is the same everywhere
+    "font.size": 12,
+    "axes.titlesize": 12,
+    "axes.labelsize": 12,
+    "legend.fontsize": 12,
+    "text.color": INK,
+    "axes.labelcolor": QUIET,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.major.pad": 7,  # keeps the first label clear of the other axis's
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "axes.edgecolor": GRID,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "hatch.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+}
 BINS = 25
 _KINDS = {
     True: ("positive", "unknown", "negative"),
     False: ("observed positive", "unknown", "observed negative"),
 }
-# edge, line, face, hatch of the first, second and third kind
+# edge, line, face and hatch of each kind
 _LOOKS = (
     (COLOURS[0], "-", "#cfe3f1", "////"),
     (COLOURS[1], "--", "none", None),
@@ -34,7 +76,7 @@ _LOOKS = (
 def curve(
     values: Mapping[int, float], title: str, *, name: str, chosen: int | None = None
 ) -> Markup:
-    """One quantity by epoch, the chosen epoch marked."""
+    """One quantity by epoch, with the chosen epoch marked."""
 
     def paint(ax: Axes) -> None:
         epochs = list(values)
@@ -100,7 +142,7 @@ def class_axis(ax: Axes, names: Sequence[str], counts: Sequence[int] | None) -> 
 
 
 def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
-    """Observed positives per class: bars with names, or a ranked curve where there are many classes."""
+    """Observed positives per class: named bars, or a ranked curve of many classes."""
     from matplotlib.ticker import FuncFormatter
 
     order = np.argsort(-counts, kind="stable")
@@ -128,7 +170,7 @@ def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
 
 
 def confidences(scored: Scored) -> dict[str, Counts]:
-    """How often each confidence occurs, by kind of label."""
+    """Histogram of the confidences for each kind of label."""
     confidence = sigmoid(scored.logits)
     known = np.isfinite(confidence)
     kinds = dict(zip((1, 0, -1), _KINDS[scored.complete], strict=True))
@@ -175,3 +217,80 @@ def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: flo
 def peak(counts: Mapping[str, Counts]) -> float:
     """The highest bar of a set of histograms."""
     return float(max((values.max() for values in counts.values()), default=1))
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, line and marker of the n-th method in every figure."""
+
+    number: int
+
+    @property
+    def colour(self) -> str:
+        """A colour of Okabe and Ito's palette, darkened if it is faint on white."""
+        return COLOURS[self.number % len(COLOURS)]
+
+    @property
+    def line(self) -> str:
+        """Line style."""
+        return _LINES[self.number % len(_LINES)]
+
+    @property
+    def marker(self) -> str:
+        """Marker."""
+        return _MARKERS[self.number % len(_MARKERS)]
+
+
+def whole_epochs(ax: Axes) -> None:
+    """A few whole numbers as ticks, also for a single epoch."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+
+
+def draw(
+    paint: Callable[[Axes], None], *, name: str, label: str, width: float = 460, height: float = 280
+) -> Markup:
+    """Draw one pair of axes as an SVG element.
+
+    Args:
+        paint: draws on the axes.
+        name: unique on the page, so that identifiers of two figures differ.
+        label: description for screen readers.
+        width: in pixels; the page scales the figure.
+        height: in pixels.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    text = io.StringIO()
+    with ExitStack() as stack:
+        stack.enter_context(matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}))
+        stack.enter_context(warnings.catch_warnings())
+        # the browser has glyphs that matplotlib's font lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+        paint(figure.subplots())
+        figure.savefig(
+            text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
+    return _inline(text.getvalue(), label)
+
+
+def _inline(svg: str, label: str) -> Markup:
+    """The <svg> element without font names, fixed size, unused identifiers and needless digits."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<style.*?</style>", "", svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r"<defs>\s*</defs>", "", svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r"""(<text style="[^"]*?) font-family: [^;"]*;?""", r"\1", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r'<path[^>]* d="[^"]*"', lambda path: _fewer_digits(path[0]), svg)
+    svg = re.sub(r">\s+<", "><", svg)
+    svg = re.sub(r"<g></g>", "", svg)
+    head = Markup('<svg role="img" aria-label="{}" ').format(label)
+    return head + Markup(re.sub(r'^<svg (.*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1))
+
+
+def _fewer_digits(path: str) -> str:
+    return re.sub(r"\s*\n\s*", " ", re.sub(r"(\.\d\d)\d+", r"\1", path))

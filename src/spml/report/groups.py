@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from spml.report.format import setting
 from spml.report.run import Run
-from spml.report.text import setting
 from spml.runs.settings import UNNAMED, without_folder
 
 _TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spml.files import replacing
-from spml.report.svg import GRID, INK, QUIET
+from spml.report.figures import GRID, INK, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

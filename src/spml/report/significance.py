@@ -11,10 +11,10 @@ import numpy as np
 from spml.errors import UserError
 from spml.metrics.bootstrap import RESAMPLES, Comparison, Floats, compare, resampled_map
 from spml.report import compare_figures
+from spml.report.format import NONE, signed
 from spml.report.groups import Group, seeds
 from spml.report.measures import class_precision
 from spml.report.run import Run
-from spml.report.text import NONE, signed
 
 MOST = 2e9  # scores times resamples, above which fewer are drawn
 FEWEST = 200

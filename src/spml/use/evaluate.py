@@ -1,31 +1,35 @@
-"""Evaluation of a finished run on one of its splits."""
+"""Evaluate a finished run on one of its splits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from spml import metrics
-from spml.data import Experiment, load
+from spml.data import Experiment, LabelTable, load
 from spml.data.names import GIVEN, ClassList
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
 from spml.files import write_json
+from spml.metrics.scores import Labels
+from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
 from spml.model.scoring import predict_logits
 from spml.runs.files import demand, read_json
 from spml.runs.record import fingerprint, known_share, other_data, rankable
 from spml.use.stored_model import feed_for, own_device
 
+Logits = npt.NDArray[np.float32]
 CHANGED = "other rows or labels than the run was trained with"
-ARRAYS, PICTURES = "arrays", "pictures"  # what the estimator calls its data, which no file holds
-FEWEST_ITEMS = 20  # with a positive, below which nothing is fitted or estimated
-MOST_ESTIMATED = 20_000_000  # entries: larger tables are left without estimates
+ARRAYS, PICTURES = "arrays", "pictures"  # the estimator's names for data that no file holds
+FEWEST_ITEMS = 20  # items with a positive that a fit or an estimate needs
+MOST_ESTIMATED = 20_000_000  # entries; larger tables get no estimates
 
 
 def assess(
@@ -36,16 +40,16 @@ def assess(
     batch_size: int = 64,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Metrics of the chosen model on a split, in percent; written to eval-<split>.json in the run folder.
+    """Metrics of the chosen model on a split, in percent; also written to eval-<split>.json in the run folder.
 
-    Validation is measured with the labels that chose the epoch, so a run that saw single positives stays honest.
+    Validation uses the labels that chose the epoch: a run trained on single positives is not measured on others.
 
     Args:
         run: a finished run.
         split: "val" or "test".
-        root: folder of the data's files; where they were at training when None.
-        batch_size: items at a time.
-        advance: told how many items are done, and of how many.
+        root: folder of the data's files; default: the folder used in training.
+        batch_size: items per batch.
+        advance: called with the number of items done and their total.
     """
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
@@ -56,22 +60,23 @@ def assess(
     changed = other_data(config, fingerprint(experiment))
     if changed and split == "val":
         raise not_validated_on(experiment)
-    table, labels, kind = run_split(experiment, split, str(config["selection"]))
-    device, feed = own_device(), feed_for(table, info)
+    part = run_split(experiment, split, str(config["selection"]))
+    labels, kind = part.labels, part.kind
+    device, feed = own_device(), feed_for(part.table, info)
     done = 0
 
     def count(items: int) -> None:
         nonlocal done
         done += items
         if advance is not None:
-            advance(done, len(table))
+            advance(done, len(part.table))
 
     logits = predict_logits(model.to(device), feed, batch_size, device, count)
     result = {
         "split": split,
         "labels": kind,
         "known": known_share(labels),
-        "items": len(table),
+        "items": len(part.table),
         "data_changed": changed,
         "metrics": _metrics(logits, labels, kind, info),
     }
@@ -92,7 +97,7 @@ def run_data(
     root: Path | None,
     note: Callable[[str], None] | None = None,
 ) -> Experiment:
-    """The data that a run was trained on, in the classes of its model; `note` is told where they have changed."""
+    """Load the data that a run was trained on; `note` is called with a message if they have changed."""
     demand(
         config,
         ("data", "labels", "selection", "observe_seed", "split_seed"),
@@ -140,7 +145,7 @@ def run_data(
 
 
 def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
-    """How the classes of the data are not those of the model, and what to do."""
+    """Message on how the classes of the data differ from the model's, and the remedy."""
     if sorted(there) == sorted(classes):
         how = "the model's classes in another order"
     else:
@@ -151,63 +156,73 @@ def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
 
 
 def not_validated_on(experiment: Experiment) -> UserError:
-    """What is raised where changed data would be taken for those that a run was validated on."""
+    """The error for data that have changed since a run was validated on them."""
     return UserError(
         f"{experiment.name} has {CHANGED}, and may now have it validated on what it learned from; "
         "put the file back as it was, or train again"
     )
 
 
-def run_split(experiment: Experiment, split: str, selection: str) -> tuple[Any, Any, str]:
-    """The items of a split, their labels, and whether these are complete or observed."""
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The items of a split.
+
+    Attributes:
+        table: the items.
+        labels: their labels (items, classes).
+        kind: "complete" or "observed".
+    """
+
+    table: LabelTable
+    labels: Labels
+    kind: str
+
+
+def run_split(experiment: Experiment, split: str, selection: str) -> Split:
+    """The validation or test split of a run's data."""
     if split == "test":
         if experiment.test is None:
             raise UserError(f"{experiment.name} has no test split; give --split val")
         labels = experiment.test.labels
-        return experiment.test, labels, "complete" if rankable(labels) else "observed"
-    return (
-        experiment.observed.take(experiment.val_rows),
-        experiment.validation_labels(selection),
-        selection,
-    )
+        return Split(experiment.test, labels, "complete" if rankable(labels) else "observed")
+    table = experiment.observed.take(experiment.val_rows)
+    return Split(table, experiment.validation_labels(selection), selection)
 
 
-def _not_estimated(labels: Any) -> str | None:
-    """Why observed labels tell no mAP, precision and recall, where they do not."""
+def _not_estimated(labels: Labels) -> str | None:
+    """Why observed labels give no estimates of mAP, precision and recall; None if they do."""
     if labels.shape[1] == 1:
         return "with one class there is nothing to draw from"
     if labels.size > MOST_ESTIMATED:
         return f"{labels.size:,} labels are more than {MOST_ESTIMATED:,}"
     counted = int((labels == 1).any(axis=1).sum())
     few = f"{counted} items have a positive, and a range needs {FEWEST_ITEMS} at least"
-    return few if counted < FEWEST_ITEMS else None  # resamples of so few are all alike
+    return few if counted < FEWEST_ITEMS else None  # resamples of fewer items are all alike
 
 
-def _estimates(logits: Any, observed: Any, info: ModelInfo) -> dict[str, dict[str, float]]:
-    """mAP, precision, recall and F1 in percent with intervals, as far as observed labels tell them."""
+def _estimates(logits: Logits, observed: Labels, info: ModelInfo) -> dict[str, dict[str, float]]:
+    """Estimates of mAP, precision, recall and F1 in percent, with intervals, from observed labels."""
     from spml.use.calibrate.estimates import estimate
 
-    calibrated = info.calibrate()(torch.from_numpy(logits)).sigmoid().numpy()
-    found = estimate(logits, observed, calibrated >= np.array(info.thresholds, np.float32))
-    scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in found}
+    figures = estimate(logits, observed, info.tag_rule.tagged(logits))
+    scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in figures}
     return {
         name: dict(
             zip(("value", "low", "high"), (scale[name] * value for value in values), strict=True)
         )
-        for name, values in found.items()
+        for name, values in figures.items()
     }
 
 
-def _metrics(logits: Any, labels: Any, kind: str, info: ModelInfo) -> dict[str, float]:
-    """Rankings are those of the model's logits; thresholds and probabilities are on the calibrated ones."""
-    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
-    thresholds = np.array(info.thresholds)
+def _metrics(logits: Logits, labels: Labels, kind: str, info: ModelInfo) -> dict[str, float]:
+    """Metrics of a split: rankings of the model's logits, tags and calibrated probabilities."""
     if kind != "complete":
         return {"estimated_map": 100 * metrics.estimated_map(logits, labels)}
+    calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
     top = min(3, logits.shape[1])
     values = {
         "map": metrics.mean_average_precision(logits, labels),
-        **asdict(metrics.threshold_metrics(calibrated, labels, threshold=thresholds)),
+        **asdict(tag_metrics(info.tag_rule.tagged(logits), labels)),
         "calibration_error": metrics.calibration_error(calibrated, labels),
         **{
             f"{name}_top{top}": v

@@ -11,14 +11,16 @@ import numpy as np
 
 from spml.errors import UserError
 from spml.files import write_json
-from spml.metrics.inputs import sigmoid
+from spml.metrics.scores import sigmoid
+from spml.model.calibration import apply_lines
 from spml.model.store import ModelInfo, read_info, write_info
+from spml.model.tags import TagRule
 from spml.runs.files import read_json
 from spml.train.card import write_card
 from spml.use.calibrate.estimates import Evidence, Figures, Measure, intervals
-from spml.use.calibrate.fit import Shape, apply_lines, fit_lines, logit, straight, straight_step
-from spml.use.calibrate.report import Found, account
-from spml.use.calibrate.targets import Aim, thresholds
+from spml.use.calibrate.fit import Shape, fit_lines, logit, straight, straight_step
+from spml.use.calibrate.report import CalibrationResult, calibration_report
+from spml.use.calibrate.targets import Target, thresholds
 from spml.use.calibrate.validation import Kind, Validation, read_validation
 from spml.use.evaluate import FEWEST_ITEMS
 
@@ -37,50 +39,51 @@ def calibrate(
     batch_size: int = 64,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Put a calibration and thresholds into a run's model.json and card; calibration.json says how they came about.
+    """Write a calibration and thresholds to a run's model.json and card, and their record to calibration.json.
 
     Args:
         run: a finished run.
-        aim: "f1", or the least "precision=0.9" or "recall=0.9" that each class is to have.
-        labels: "complete" or "observed"; default: those that chose the run's epoch.
-        method: "temperature" scales and shifts logits, "isotonic" also bends, "none" leaves them and sets thresholds.
-        positives_per_item: mean number of positives of an item, where it is known, for observed labels.
-        seed: of the resamples that intervals come from.
-        root: folder of the data's files, where they are needed.
-        batch_size: items at a time, where scores must be computed.
-        advance: told how many resamples are done, and of how many.
+        aim: "f1", or a least value for each class such as "precision=0.9" or "recall=0.9".
+        labels: "complete" or "observed"; default: the labels that chose the run's epoch.
+        method: "temperature" scales and shifts logits, "isotonic" also bends them, "none" only sets thresholds.
+        positives_per_item: mean number of positives of an item if it is known, for observed labels.
+        seed: seed of the resamples behind the intervals.
+        root: folder of the data's files, if they must be read.
+        batch_size: items per batch, if scores must be computed.
+        advance: called with the number of resamples done and their total.
     """
-    wanted = Aim.parse(aim)
+    target = Target.parse(aim)
     if method not in ("temperature", "isotonic", "none"):
         raise UserError(f"--method {method}: there are temperature, isotonic and none")
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
     if seed < 0:
         raise UserError(f"--seed must not be negative, not {seed}")
-    given = read_validation(run, labels, root=root, batch_size=batch_size)
-    if given.kind == "complete" and positives_per_item is not None:
+    validation = read_validation(run, labels, root=root, batch_size=batch_size)
+    if validation.kind == "complete" and positives_per_item is not None:
         raise UserError("--positives-per-item is for observed labels; complete ones tell it")
-    found = find(given, wanted, method, positives_per_item, seed, advance)
-    before = _before(run, given.info)
-    after = {"thresholds": found.thresholds.tolist(), "calibration": found.knots}
+    result = fit_calibration(validation, target, method, positives_per_item, seed, advance)
+    before = _before(run, validation.info)
+    after = {"thresholds": result.thresholds.tolist(), "calibration": result.knots}
+    former = replace(validation.info, **before)
     record = {
-        "labels": given.kind,
-        "aim": str(wanted),
+        "labels": validation.kind,
+        "aim": str(target),
         "method": method,
         "seed": seed,
-        "scores": given.source,
-        **account(given, found, replace(given.info, **before), wanted, positives_per_item),
+        "scores": validation.source,
+        **calibration_report(validation, result, former, target, positives_per_item),
         "before": before,
         "after": after,
     }
     write_json(run / FILE, record)
-    write_info(run, replace(given.info, **after))
+    write_info(run, replace(validation.info, **after))
     write_card(run)
     return record
 
 
 def undo(run: Path) -> None:
-    """Give the model the thresholds and calibration back that it had before, and remove calibration.json."""
+    """Restore the thresholds and calibration from before `calibrate`, and remove calibration.json."""
     if not (run / FILE).is_file():
         raise UserError(f"{run}: no {FILE} here, so there is nothing to undo")
     write_info(run, replace(read_info(run), **_stored(run)["before"]))
@@ -88,47 +91,45 @@ def undo(run: Path) -> None:
     write_card(run)
 
 
-def find(
-    given: Validation,
-    aim: Aim,
+def fit_calibration(
+    validation: Validation,
+    target: Target,
     shape: Shape,
     positives: float | None = None,
     seed: int = 0,
     advance: Callable[[int, int], None] | None = None,
-) -> Found:
-    """Fit the lines, choose the thresholds, and resample the items for the intervals."""
-    counted = int((given.labels == 1).any(axis=1).sum())
+) -> CalibrationResult:
+    """Fit the calibration, choose the thresholds, and resample the items for the intervals."""
+    counted = int((validation.labels == 1).any(axis=1).sum())
     if counted < FEWEST_ITEMS:
         least = f"calibration needs {FEWEST_ITEMS} at least; train with more rows in split val"
         raise UserError(f"{counted} validation items have a positive; {least}")
-    complete = given.kind == "complete"
-    evidence = (
-        Evidence.of_complete(given.logits, given.labels)
-        if complete
-        else Evidence.of_observed(given.logits, given.labels, positives)
-    )
+    if validation.kind == "complete":
+        evidence = Evidence.of_complete(validation.logits, validation.labels)
+    else:
+        evidence = Evidence.of_observed(validation.logits, validation.labels, positives)
     z, w = evidence.logits, evidence.chances
     slopes, shifts = straight(z, w)
     knots = fit_lines(z, w, shape)
     fitted = fit_lines(z, w, "temperature") if knots is None else knots
-    chosen = thresholds(sigmoid(apply_lines(z, fitted)), aim)
+    chosen = thresholds(sigmoid(apply_lines(z, fitted)), target)
     if knots is None:
         chosen = sigmoid((logit(chosen) - shifts) / slopes)
-    measure = Measure(z, sigmoid(apply_lines(z, knots)) >= chosen)
+    measure = Measure(z, TagRule(chosen, knots).tagged(z))
     figures = measure(w, np.ones(len(z)))
     drawn: list[Figures] = []
     for counts, chances in evidence.resamples(seed, advance):
         slope, shift = straight_step(z, chances, counts, slopes, shifts)
-        cuts = (logit(thresholds(sigmoid(slope * z + shift), aim, counts)) - shift) / slope
+        cuts = (logit(thresholds(sigmoid(slope * z + shift), target, counts)) - shift) / slope
         moved = sigmoid(apply_lines(cuts[None], knots)[0])
         drawn.append({**measure(chances, counts), "threshold": moved})
-    return Found(
+    return CalibrationResult(
         evidence, knots, chosen, figures, intervals({**figures, "threshold": chosen}, drawn)
     )
 
 
 def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
-    """What the model had before it was first calibrated."""
+    """Thresholds and calibration of the model before it was first calibrated."""
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     if not (run / FILE).is_file():
         return now

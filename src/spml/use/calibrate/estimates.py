@@ -1,8 +1,8 @@
-"""mAP, precision, recall and F1 where the labels of the items are complete, or known by their chances alone.
+"""mAP, precision, recall and F1 from complete labels, or from the chances of labels that are not known.
 
-With a chance w of each label the expected number of right tags among items is the sum of w. Chances come from complete
+If each label has a chance w, the expected number of right tags among items is the sum of w. Chances come from complete
 labels (0 or 1), or from the draw of the observed positives (`spml.metrics.draw`), which reads no other label. Intervals
-are those of a bootstrap over items; with observed labels the fit moves along, by one Newton step a resample.
+come from a bootstrap over items; with observed labels each resample moves the fit by one Newton step.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.metrics.draw import DrawFit, draw, fit_draw
-from spml.metrics.inputs import Labels, Values, scores_and_labels
+from spml.metrics.scores import Labels, Values, scores_and_labels
 from spml.metrics.thresholds import ratio
 
 Array = npt.NDArray[np.float64]
 Figures = dict[str, Array]
 
 RESAMPLES = 200
-FEWER = 50  # where there are more entries than MANY
+FEWER = 50  # resamples of more entries than MANY
 MANY = 100_000
 CENTRAL = (2.5, 97.5)  # percentiles of an interval
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Logits of items with what is known of their labels.
+    """Logits of items with the chances of their labels.
 
     Attributes:
-        logits: (items, classes), as the model gives them.
-        chances: of each label.
-        observed: 1, 0 or -1 of the same items; None where labels are complete.
-        fit: of the draw; None where labels are complete.
-        given: whether the mean number of positives of an item was given.
+        logits: the model's own, (items, classes).
+        chances: chance of each label to be positive.
+        observed: 1, 0 or -1 for each label; None if labels are complete.
+        fit: fit of the draw; None if labels are complete.
+        fixed_positives: whether the mean number of positives of an item was set by the user.
     """
 
     logits: Array
     chances: Array
     observed: Labels | None = None
     fit: DrawFit | None = None
-    given: bool = False
+    fixed_positives: bool = False
 
     @classmethod
     def of_complete(cls, logits: Values, truth: Values) -> Evidence:
@@ -59,20 +59,19 @@ class Evidence:
         Args:
             logits: (items, classes).
             observed: labels.
-            positives: mean number of positives of an item, where it is known.
+            positives: mean number of positives of an item, if it is known.
         """
         scores, labels = scores_and_labels(logits, observed, "observed")
         fit = fit_draw(scores, labels, positives=positives)
         z, kept = scores[fit.rows].astype(np.float64), labels[fit.rows]
-        found = draw(fit.logits(z), kept)
-        return cls(
-            z, found.seen if positives is None else found.present, kept, fit, positives is not None
-        )
+        labels_drawn = draw(fit.logits(z), kept)
+        chances = labels_drawn.seen if positives is None else labels_drawn.present
+        return cls(z, chances, kept, fit, positives is not None)
 
     def resamples(
         self, seed: int, advance: Callable[[int, int], None] | None = None
     ) -> Iterator[tuple[Array, Array]]:
-        """How often each item counts, and the chances of its labels, resample by resample."""
+        """For each resample, how often each item counts and the chances of its labels."""
         rng = np.random.default_rng(seed)
         items, times = len(self.logits), RESAMPLES if self.logits.size <= MANY else FEWER
         for time in range(times):
@@ -85,12 +84,12 @@ class Evidence:
         assert self.fit is not None and self.observed is not None
         step = np.clip(np.linalg.solve(self.fit.information, self.fit.scores.T @ change), -2, 2)
         slope, shifts = self.fit.slope * np.exp(step[0]), self.fit.shifts + step[1] + step[2:]
-        found = draw(slope * self.logits + shifts, self.observed)
-        return found.present if self.given else found.seen
+        moved = draw(slope * self.logits + shifts, self.observed)
+        return moved.present if self.fixed_positives else moved.seen
 
 
 class Measure:
-    """Figures of fixed tags and of a fixed ranking, for any chances of the labels.
+    """Metrics of fixed tags and a fixed ranking, for any chances of the labels.
 
     Args:
         logits: (items, classes): what ranks.
@@ -103,12 +102,11 @@ class Measure:
         ranked = np.take_along_axis(logits, self.order, axis=0)
         places = np.broadcast_to(np.arange(len(logits))[:, None], logits.shape).copy()
         places[:-1][ranked[:-1] == ranked[1:]] = len(logits)
-        self.ends = np.minimum.accumulate(places[::-1], axis=0)[
-            ::-1
-        ]  # items with equal scores share one threshold
+        # items with equal scores share one threshold
+        self.ends = np.minimum.accumulate(places[::-1], axis=0)[::-1]
 
     def __call__(self, chances: Array, counts: Array) -> Figures:
-        """Priors and average precision of each class and mAP; with tags also precision, recall and F1."""
+        """Prior and average precision of each class, and mAP; with tags also precision, recall and F1."""
         right = chances * counts[:, None]
         total = right.sum(axis=0)
         ranked = np.take_along_axis(right, self.order, axis=0)
@@ -116,30 +114,29 @@ class Measure:
         taken = np.maximum(
             np.take_along_axis(np.cumsum(counts[self.order], axis=0), self.ends, axis=0), 1e-300
         )
-        own = 1 - np.take_along_axis(
-            chances, self.order, axis=0
-        )  # an item that counts as positive is one
+        # an item that counts as a positive is one with certainty
+        own = 1 - np.take_along_axis(chances, self.order, axis=0)
         precision = np.minimum((sums + own) / taken, 1.0)
         ap = ratio((ranked * precision).sum(axis=0), total)
-        found = {"prior": total / counts.sum(), "ap": ap, "map": np.array(ap.mean())}
-        found["positives_per_item"] = np.array(total.sum() / counts.sum())
+        figures = {"prior": total / counts.sum(), "ap": ap, "map": np.array(ap.mean())}
+        figures["positives_per_item"] = np.array(total.sum() / counts.sum())
         if self.tagged is None:
-            return found
+            return figures
         hits, chosen = (
             (right * self.tagged).sum(axis=0),
             (counts[:, None] * self.tagged).sum(axis=0),
         )
-        found |= {"precision": ratio(hits, chosen), "recall": ratio(hits, total)}
-        found["f1"] = ratio(2 * hits, chosen + total)
-        found["macro_precision"], found["macro_recall"] = (
-            found["precision"].mean(),
-            found["recall"].mean(),
+        figures |= {"precision": ratio(hits, chosen), "recall": ratio(hits, total)}
+        figures["f1"] = ratio(2 * hits, chosen + total)
+        figures["macro_precision"], figures["macro_recall"] = (
+            figures["precision"].mean(),
+            figures["recall"].mean(),
         )
-        found["macro_f1"] = found["f1"].mean()
-        found["micro_precision"] = ratio(hits.sum(), chosen.sum())
-        found["micro_recall"] = ratio(hits.sum(), total.sum())
-        found["micro_f1"] = ratio(2 * hits.sum(), chosen.sum() + total.sum())
-        return found
+        figures["macro_f1"] = figures["f1"].mean()
+        figures["micro_precision"] = ratio(hits.sum(), chosen.sum())
+        figures["micro_recall"] = ratio(hits.sum(), total.sum())
+        figures["micro_f1"] = ratio(2 * hits.sum(), chosen.sum() + total.sum())
+        return figures
 
 
 def estimate(
@@ -153,11 +150,11 @@ def estimate(
     """mAP, and precision, recall and F1 of tags, from observed labels alone: (value, low, high), each in [0, 1].
 
     Args:
-        logits: (items, classes) of items that were not trained on.
+        logits: (items, classes) of items that were not used in training.
         observed: 1 known positive, 0 unknown, -1 known negative.
         tagged: which entries are predicted.
-        positives: mean number of positives of an item, where it is known.
-        seed: of the resamples.
+        positives: mean number of positives of an item, if it is known.
+        seed: seed of the resamples.
     """
     evidence = Evidence.of_observed(logits, observed, positives)
     tags = None if tagged is None or evidence.fit is None else np.asarray(tagged)[evidence.fit.rows]
@@ -173,7 +170,7 @@ def estimate(
 
 
 def intervals(value: Figures, drawn: list[Figures]) -> dict[str, tuple[Array, Array]]:
-    """Low and high ends of every figure over resamples; the value itself is never outside."""
+    """Low and high end of every figure over resamples, widened to include the value itself."""
     ends = {}
     for name, middle in value.items():
         low, high = np.percentile([figures[name] for figures in drawn], CENTRAL, axis=0)

@@ -1,4 +1,4 @@
-"""Lines that turn logits into calibrated ones, fitted to the chance of each label."""
+"""Fit the calibration: a rising line per class from logits to calibrated logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shape = Literal["temperature", "isotonic", "none"]
 SLOPE_SD = 0.3  # of the logarithm of a class's slope, around the shared one
 SHIFT_SD = 1.0  # of a class's shift, around the shared one
 KNOTS = 24  # of an isotonic line, at most
-FEWEST = 20  # chances that add up to less than this many positives, or negatives, have no isotonic line of their own
+FEWEST = 20  # expected positives, and negatives, that an isotonic line of its own needs
 
 
 def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
@@ -23,7 +23,7 @@ def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
 
     Args:
         logits: (items, classes).
-        chances: of each label, from 0 to 1: complete labels, or what the observed ones tell of the others.
+        chances: chance of each label: 0 or 1 for complete labels, an estimate from observed ones.
         shape: "temperature" scales and shifts; "isotonic" bends that line where the class has enough positives.
     """
     if shape == "none":
@@ -44,16 +44,14 @@ def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
 
 
 def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
-    """Slope and shift of each class by logistic regression; both are drawn towards those that classes share."""
+    """Slope and shift of each class by logistic regression, shrunk towards those that classes share."""
     from scipy.optimize import minimize
 
     classes = logits.shape[1]
     pull = np.concatenate(
         [[0.0, 0.0], np.full(classes, SHIFT_SD**-2), np.full(classes, SLOPE_SD**-2)]
     )
-    pull[:2] = (
-        1e-4  # so that classes that are told apart without error do not ask for an endless slope
-    )
+    pull[:2] = 1e-4  # keeps the slope finite if logits separate the labels without error
 
     def cost(x: Array) -> tuple[float, Array]:
         slopes = np.exp(x[0] + x[2 + classes :])
@@ -72,19 +70,19 @@ def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
 def straight_step(
     logits: Array, chances: Array, counts: Array, slopes: Array, shifts: Array
 ) -> tuple[Array, Array]:
-    """Slopes and shifts for other chances and weights of the items, by one Newton step of each class from those given.
+    """Slopes and shifts for slightly different chances and weights, by one Newton step of each class.
 
     Args:
         logits: (items, classes).
-        chances: of each label.
+        chances: chance of each label.
         counts: how often each item counts.
-        slopes: fitted to chances that are near.
-        shifts: of the same.
+        slopes: slopes to start from.
+        shifts: shifts to start from.
     """
     with np.errstate(over="ignore"):
         p = 1 / (1 + np.exp(-(slopes * logits + shifts)))
     rest, spread = (chances - p) * counts[:, None], p * (1 - p) * counts[:, None]
-    turn = slopes * logits  # what a change of the slope's logarithm moves
+    turn = slopes * logits  # derivative by the logarithm of the slope
     by = np.stack([(rest * turn).sum(axis=0), rest.sum(axis=0)])
     a, b, c = ((spread * part).sum(axis=0) for part in (turn**2, turn, 1.0))
     a, c = a + SLOPE_SD**-2, c + SHIFT_SD**-2
@@ -94,7 +92,7 @@ def straight_step(
 
 
 def _bent(logits: Array, chances: Array, slope: float) -> list[list[float]]:
-    """An isotonic line through at most KNOTS points, which goes on beyond its ends as the straight one does."""
+    """An isotonic line through at most KNOTS points, extended beyond its ends by the straight line's slope."""
     from sklearn.isotonic import IsotonicRegression
 
     least = 0.5 / len(logits)
@@ -108,18 +106,6 @@ def _bent(logits: Array, chances: Array, slope: float) -> list[list[float]]:
         [float(x[0]) - 1, *x.tolist(), float(x[-1]) + 1],
         [float(y[0] - slope), *y.tolist(), float(y[-1] + slope)],
     ]
-
-
-def apply_lines(logits: Array, knots: Knots | None) -> Array:
-    """Calibrated logits, as `spml.model.Calibration` gives them, in float64."""
-    if knots is None:
-        return logits
-    out = np.empty_like(logits)
-    for c, (x, y) in enumerate(knots):
-        slopes = np.diff(y) / np.diff(x)
-        place = np.clip(np.searchsorted(x, logits[:, c], side="right") - 1, 0, len(slopes) - 1)
-        out[:, c] = np.asarray(y)[place] + slopes[place] * (logits[:, c] - np.asarray(x)[place])
-    return out
 
 
 def logit(p: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What calibration found, as calibration.json says it."""
+"""The record of a calibration that calibration.json holds."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from spml.metrics.draw import drawn_chance
-from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
+from spml.metrics.scores import sigmoid
 from spml.model import ModelInfo
-from spml.model.calibration import Knots
+from spml.model.calibration import Knots, apply_lines
+from spml.model.tags import TagRule
 from spml.use.calibrate.estimates import Array, Evidence, Figures, Measure
-from spml.use.calibrate.fit import apply_lines
-from spml.use.calibrate.targets import Aim
+from spml.use.calibrate.targets import Target
 from spml.use.calibrate.validation import Validation
 
-FEW = 5  # positives of a class, below which its figures lean on the other classes
+FEW = 5  # positives of a class, below which its figures depend on the other classes
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What calibration comes to, before it is written.
+class CalibrationResult:
+    """A fitted calibration with its thresholds and figures.
 
     Attributes:
-        evidence: items with what is known of their labels.
-        knots: of the calibration; None for none.
+        evidence: validation items with the chances of their labels.
+        knots: of the calibration; None if logits stay as they are.
         thresholds: one per class, on the calibrated probability.
-        figures: of the validation items at these thresholds.
-        ends: low and high of each figure, and of the thresholds.
+        figures: metrics of the validation items at these thresholds.
+        ends: low and high end of each figure, and of the thresholds.
     """
 
     evidence: Evidence
@@ -40,15 +39,27 @@ class Found:
     ends: dict[str, tuple[Array, Array]]
 
 
-def account(
-    given: Validation, found: Found, before: ModelInfo, aim: Aim, positives: float | None
+def calibration_report(
+    validation: Validation,
+    result: CalibrationResult,
+    before: ModelInfo,
+    target: Target,
+    positives: float | None,
 ) -> dict[str, Any]:
-    """Everything that was found, for people and for the report; `before` is the model as it was."""
-    evidence, figures = found.evidence, {**found.figures, "threshold": found.thresholds}
-    seen = (given.labels == 1).sum(axis=0)
+    """The record of a calibration, for readers and for the report page.
 
-    def told(name: str, column: int | None = None) -> dict[str, float]:
-        value, (low, high) = figures[name], found.ends[name]
+    Args:
+        validation: the items it was fitted to.
+        result: the calibration.
+        before: the model before it was calibrated.
+        target: what thresholds were chosen for.
+        positives: mean number of positives of an item, if the user gave it.
+    """
+    evidence, figures = result.evidence, {**result.figures, "threshold": result.thresholds}
+    seen = (validation.labels == 1).sum(axis=0)
+
+    def interval(name: str, column: int | None = None) -> dict[str, float]:
+        value, (low, high) = figures[name], result.ends[name]
         parts = [value, low, high] if column is None else [value[column], low[column], high[column]]
         return dict(zip(("value", "low", "high"), map(float, parts), strict=True))
 
@@ -58,16 +69,17 @@ def account(
         {
             "name": name,
             "known_positives": int(seen[c]),
-            **{key: told(key, c) for key in per_class},
+            **{key: interval(key, c) for key in per_class},
             "propensity": float(min(share[c] / max(figures["prior"][c], 1e-12), 1)),
         }
-        for c, name in enumerate(given.info.classes)
+        for c, name in enumerate(validation.info.classes)
     ]
-    raw, calibrated = sigmoid(evidence.logits), sigmoid(apply_lines(evidence.logits, found.knots))
-    tags = (calibrated >= found.thresholds).any(axis=0)
-    short = np.zeros_like(tags) if aim.name == "f1" else tags & (figures[aim.name] < aim.least)
-    former = sigmoid(before.calibrate()(torch.from_numpy(evidence.logits)).double().numpy())
-    earlier = Measure(evidence.logits, former >= np.array(before.thresholds))
+    raw, calibrated = sigmoid(evidence.logits), sigmoid(apply_lines(evidence.logits, result.knots))
+    tags = TagRule(result.thresholds, result.knots).tagged(evidence.logits).any(axis=0)
+    short = (
+        np.zeros_like(tags) if target.name == "f1" else tags & (figures[target.name] < target.least)
+    )
+    earlier = Measure(evidence.logits, before.tag_rule.tagged(evidence.logits))
     at_start = earlier(evidence.chances, np.ones(len(evidence.logits)))
     whole = [name for name, value in figures.items() if np.ndim(value) == 0]
     curves = {
@@ -79,16 +91,16 @@ def account(
         curves["drawn"] = reliability(chance, np.asarray(evidence.observed) == 1)
 
     def named(chosen: Any) -> list[str]:
-        return [name for name, one in zip(given.info.classes, chosen, strict=True) if one]
+        return [name for name, one in zip(validation.info.classes, chosen, strict=True) if one]
 
     return {
         "items": len(evidence.logits),
-        "items_left_out": len(given.logits) - len(evidence.logits),
+        "items_left_out": len(validation.logits) - len(evidence.logits),
         "positives_per_item_given": positives,
         "few_positives": named(seen < FEW),
         "untagged": named(~tags),
         "below_aim": named(short),
-        "overall": {name: told(name) for name in whole},
+        "overall": {name: interval(name) for name in whole},
         "overall_before": {name: float(at_start[name]) for name in whole},
         "classes": rows,
         "reliability": {name: _curve(curve) for name, curve in curves.items()},

@@ -1,4 +1,4 @@
-"""Which threshold serves an aim, where probabilities are calibrated."""
+"""The threshold of a class that meets a target, from calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NAMES = ("f1", "precision", "recall")
 
 
 @dataclass(frozen=True)
-class Aim:
-    """What thresholds are for: the highest F1 of each class, or at least so much precision or recall."""
+class Target:
+    """What thresholds are chosen for: the highest F1, or a least precision or recall, of each class."""
 
     name: str = "f1"
     least: float = 0.0
@@ -24,7 +24,7 @@ class Aim:
         return self.name if self.name == "f1" else f"{self.name}={self.least:g}"
 
     @classmethod
-    def parse(cls, text: str) -> Aim:
+    def parse(cls, text: str) -> Target:
         """From "f1", "precision=0.9" or "recall=0.9"."""
         name, equals, number = text.partition("=")
         if name == "f1" and not equals:
@@ -40,42 +40,41 @@ class Aim:
         return cls(name, least)
 
 
-def threshold(probabilities: Array, aim: Aim, weights: Array | None = None) -> float:
-    """The probability from which a class is to be tagged, half-way between the last item taken and the next.
+def threshold(probabilities: Array, target: Target, weights: Array | None = None) -> float:
+    """The threshold of one class, half-way between the last tagged item and the next.
 
-    With calibrated probabilities the expected number of right tags among the items taken is the sum of theirs. Where no
-    item is sure enough for the precision asked for, the threshold is that precision: an item that reaches it is.
-    Predictions are float32, in which the highest probabilities are all 1: what it cannot tell apart is taken together.
+    The expected number of right tags among items is the sum of their calibrated probabilities. If no item is sure
+    enough for the least precision, the threshold is that precision: an item that reaches it is sure enough.
+    Probabilities are written as float32, in which the highest are all 1: items that float32 merges are tagged together.
 
     Args:
-        probabilities: calibrated, of one class, over items like those to come.
-        aim: what for.
+        probabilities: calibrated, of one class.
+        target: what the threshold is chosen for.
         weights: how often each item counts.
     """
     order = np.argsort(-probabilities, kind="stable")
     p = probabilities[order]
     w = np.ones(len(p)) if weights is None else weights[order]
     right, taken = np.cumsum(w * p), np.cumsum(w)
-    told = p.astype(np.float32)
-    lower = told[1:] < np.nextafter(told[:-1], np.float32(0))  # with room for a number between
-    last = np.append(lower, True) & (
-        taken > 0
-    )  # only where the next item scores lower can a line be drawn
-    if aim.name == "f1":
+    written = p.astype(np.float32)
+    # a threshold needs a float32 between an item and the next
+    lower = written[1:] < np.nextafter(written[:-1], np.float32(0))
+    last = np.append(lower, True) & (taken > 0)
+    if target.name == "f1":
         good = 2 * right / np.maximum(taken + right[-1], 1e-300)
         place = int(np.where(last, good, -1.0).argmax())
-    elif aim.name == "precision":
-        enough = last & (right >= aim.least * taken)
+    elif target.name == "precision":
+        enough = last & (right >= target.least * taken)
         if not enough.any():
-            return aim.least
+            return target.least
         place = int(np.flatnonzero(enough)[-1])
     else:
-        enough = last & (right >= aim.least * right[-1] * (1 - 1e-12))
+        enough = last & (right >= target.least * right[-1] * (1 - 1e-12))
         place = int(np.flatnonzero(enough)[0])
-    below = told[place + 1] if place + 1 < len(p) else np.float32(0)
-    return float((told[place] + below) / 2)
+    below = written[place + 1] if place + 1 < len(p) else np.float32(0)
+    return float((written[place] + below) / 2)
 
 
-def thresholds(probabilities: Array, aim: Aim, weights: Array | None = None) -> Array:
-    """The same for every class."""
-    return np.array([threshold(column, aim, weights) for column in probabilities.T])
+def thresholds(probabilities: Array, target: Target, weights: Array | None = None) -> Array:
+    """The threshold of every class."""
+    return np.array([threshold(column, target, weights) for column in probabilities.T])

@@ -1,4 +1,4 @@
-"""The validation items of a finished run: logits of its chosen model, with complete or with observed labels."""
+"""Validation items of a finished run: logits of its chosen model, and complete or observed labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from spml.data import Experiment
 from spml.errors import UserError
-from spml.metrics.inputs import HIGHEST, Labels
+from spml.metrics.scores import HIGHEST, Labels
 from spml.model import ModelInfo
 from spml.model.store import check_weights, read_info
 from spml.runs.files import demand, read_json
@@ -31,14 +31,14 @@ AGAIN = "it is damaged: move it away, and the data and the model are asked inste
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What calibration is given.
+    """The items that a calibration is fitted to.
 
     Attributes:
         info: description of the chosen model.
         logits: (items, classes).
         labels: 1, 0 or -1 of the same items.
-        kind: of labels.
-        source: where the logits come from, in words.
+        kind: kind of labels.
+        source: where the logits come from, as text.
     """
 
     info: ModelInfo
@@ -51,16 +51,16 @@ class Validation:
 def read_validation(
     run: Path, labels: Kind | None = None, *, root: Path | None = None, batch_size: int = 64
 ) -> Validation:
-    """Scores and labels of the rows that a run validated on.
+    """Scores and labels of a run's validation rows.
 
-    With observed labels no other label is read. Scores come from the run's own file, or from the model and the data
-    where that is missing.
+    With observed labels no other label is read. Scores come from the run's own file, or are computed with the model if
+    that file is missing.
 
     Args:
         run: a finished run.
-        labels: "complete" or "observed"; default: those that chose the epoch.
-        root: folder of the data's files, where they are needed; default: where they were at training.
-        batch_size: items at a time, where scores are computed.
+        labels: "complete" or "observed"; default: the labels that chose the epoch.
+        root: folder of the data's files, if they must be read; default: the folder used in training.
+        batch_size: items per batch, if scores are computed.
     """
     config = read_json(run / "config.json")
     read_json(run / "result.json")  # a run that goes on would write another model over this one
@@ -144,7 +144,7 @@ def _complete(
 def _computed(
     run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int
 ) -> Any:
-    """Logits through the model, from the data."""
+    """Logits computed with the model from the data."""
     from spml.model import load_model
     from spml.model.scoring import predict_logits
     from spml.use.stored_model import feed_for, own_device
@@ -164,7 +164,7 @@ def _data(
     *,
     same: bool = False,
 ) -> Experiment:
-    """The run's data, in place of what it lacks; `same` refuses data that have changed in anything."""
+    """The run's data, in place of the file it lacks; `same` raises if the data have changed."""
     try:
         experiment = run_data(config, info.classes, root)
         if same and other_data(config, fingerprint(experiment)):
@@ -175,7 +175,7 @@ def _data(
 
 
 def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]] | None:
-    """Arrays of a file, None where there is no file."""
+    """Arrays of a file; None if there is no file."""
     if not path.is_file():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The scikit-learn way: an estimator that learns many labels per item from one known label per item."""
+"""A scikit-learn estimator that learns many labels per item from one known label per item."""
 
 from __future__ import annotations
 
@@ -22,48 +22,49 @@ from spml.data import Experiment, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.store import write_info
+from spml.model.tags import TagRule
 from spml.train import Settings, fit, predict_logits, randomness
 from spml.train.card import write_card
-from spml.use.estimator import inputs as inputs
+from spml.use.estimator import inputs
 from spml.use.evaluate import ARRAYS, PICTURES
 from spml.use.stored_model import feed_for, own_device
 
 Probabilities = npt.NDArray[np.float32]
-TURN = threading.RLock()  # to train: all threads of a process draw from the same random numbers
+TURN = threading.RLock()  # held in training: threads of a process share the random state
 FEATURES_LR = 3e-4
-FEATURES_BATCH = 16, 128  # with steps of 50 an epoch in between: benchmarks/estimator.py
+FEATURES_BATCH = 16, 128  # bounds; between them 50 steps an epoch (benchmarks/estimator.py)
 
 
 class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A multi-label classifier that is trained from items of which one label is known.
+    """A multi-label classifier trained on items with one known label.
 
     X is an array or tensor of features (n, d), a list of paths of pictures, or uint8 pictures (n, 3, h, w) or
     (n, h, w, 3). y is a class per item (the usual case), a list of classes per item, or (n, C) of 1 (positive), 0
     (unknown) and -1 (negative), dense or sparse. Items without any label are allowed among others.
 
     Args:
-        method: by name, see `spml.losses.names()`; or package.module:function.
-        options: of the method; what is not given has its default.
+        method: a name of `spml.losses.names()`, or package.module:function.
+        options: options of the method; the others keep their defaults.
         backbone: "tiny", "linear" or any timm model; None: "linear" for features, "resnet50" for pictures.
-        weights: "none", "pretrained" or a file; None: pretrained where there are such.
+        weights: "none", "pretrained" or a file; None: pretrained if the backbone has such weights.
         size: height and width pictures are resized to; None: 448, arrays keep theirs, or take the longer side.
         epochs: None: 30 for features, 10 for pictures.
         batch_size: None: for features a fiftieth of the rows, from 16 to 128; 16 for pictures.
         lr: learning rate of the backbone, a tenth of a linear head's; None: 3e-4 for features, 5e-5 for pictures.
-        validation: share of the rows that choose the epoch; None trains on all rows and takes the last epoch.
-        selection: labels that choose it, "observed" or "complete"; None: complete where all of them are known.
-        classes: all classes in order, where y may lack some; None: those of y, or its columns.
-        thresholds: probability from which a class is predicted: a number, or one per class; None: 0.5.
-        random_state: of split, initialisation and order.
+        validation: share of the rows that choose the epoch; None trains on all rows and keeps the last epoch.
+        selection: labels that choose it, "observed" or "complete"; None: complete if all of them are known.
+        classes: all classes in order, if y may lack some; None: the classes or columns of y.
+        thresholds: probability at which a class is predicted: a number, or one per class; None: 0.5.
+        random_state: seed of split, initialisation and order.
         device: "auto", "cpu", "cuda" or "mps".
-        folder: where the run is kept, with history and model card; None: nowhere.
-        overwrite: replace the run that is in the folder.
+        folder: run folder to keep, with history and model card; None keeps none.
+        overwrite: replace an existing run in the folder.
         verbose: show progress.
 
     Attributes:
-        classes_: names or numbers, in the order of the columns of all that is predicted.
+        classes_: names or numbers, in the order of the predicted columns.
         thresholds_: one per class.
-        result_: what result.json of the run holds.
+        result_: content of the run's result.json.
         model_: the network.
     """
 
@@ -96,7 +97,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         self.device, self.folder, self.overwrite, self.verbose = device, folder, overwrite, verbose
 
     def fit(self, X: Any, y: Any) -> SinglePositiveClassifier:
-        """Train; every entry of y that is 0 is taken as unknown, and by the method "full" as absent."""
+        """Train; a 0 in y is an unknown label, and an absent one for the method "full"."""
         names, known = inputs.labels(y, self.classes)
         items = self._items(X, reset=True)
         if len(items) != known.shape[0]:
@@ -123,7 +124,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
             self.result_ = fit(experiment, settings, folder, **how)
             self.model_, self.info_ = load_model(folder)
-            if self.thresholds is not None:  # what reads the folder tags as `predict` does
+            if self.thresholds is not None:  # commands on the folder tag as `predict` does
                 self.info_ = replace(self.info_, thresholds=thresholds.tolist())
                 write_info(folder, self.info_)
                 write_card(folder)
@@ -131,7 +132,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         return self
 
     def decision_function(self, X: Any) -> Probabilities:
-        """Logits (n, C); their order is what average precision ranks."""
+        """Logits (n, C), which average precision ranks."""
         check_is_fitted(self)
         items = self._items(X, reset=False)
         features = self.info_.preprocessing["features"]
@@ -151,20 +152,22 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         return logits
 
     def predict_proba(self, X: Any) -> Probabilities:
-        """Probabilities (n, C), of each class by itself: rows do not sum to 1."""
+        """Probabilities (n, C) of each class on its own: rows do not sum to 1."""
         logits = torch.from_numpy(self.decision_function(X))
         probabilities: Probabilities = self.info_.calibrate()(logits).sigmoid().numpy()
         return probabilities
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """1 where a class reaches its threshold, 0 elsewhere: (n, C)."""
-        return (self.predict_proba(X) >= self.thresholds_).astype(np.int64)
+        """1 for each class that reaches its threshold, 0 for the others: (n, C)."""
+        logits = self.decision_function(X)
+        rule = TagRule(np.asarray(self.thresholds_, np.float64), self.info_.calibration)
+        return rule.tagged(logits).astype(np.int64)
 
     def score(self, X: Any, y: Any) -> float:
-        """Mean average precision over the classes that y has positives of, in [0, 1].
+        """Mean average precision over the classes with positives in y, in [0, 1].
 
-        Entries of y that are 0 count as absent, or are left out as unknown where y also holds -1. Given single
-        positives, as in cross-validation on one's training labels, it is an estimate for comparing models only.
+        A 0 in y counts as absent, or as unknown and left out if y also holds -1. With single positives, as in
+        cross-validation on training labels, the score only serves to compare models.
         """
         logits = self.decision_function(X)
         _, known = inputs.labels(y, self.classes_)
@@ -178,14 +181,14 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _items(self, X: Any, *, reset: bool) -> list[str] | npt.NDArray[Any]:
         """Paths, uint8 pictures or float32 features."""
-        given = inputs.plain(X)
-        listed = inputs.paths(given)
+        items = inputs.plain(X)
+        listed = inputs.paths(items)
         if listed is not None:
             return listed
-        found = inputs.pictures(given)
-        if found is None:
-            found = validate_data(self, X=given, reset=reset, dtype=np.float32, order="C")
-        return found
+        array = inputs.pictures(items)
+        if array is None:
+            array = validate_data(self, X=items, reset=reset, dtype=np.float32, order="C")
+        return array
 
     def _check_labels(self, names: npt.NDArray[Any], known: SparseLabels) -> None:
         if not known.counts(1).any():
@@ -198,16 +201,13 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             )
 
     def _thresholds(self, count: int) -> npt.NDArray[np.float32]:
-        given = np.asarray(0.5 if self.thresholds is None else self.thresholds, np.float32)
-        if (
-            given.ndim > 1
-            or (given.ndim == 1 and len(given) != count)
-            or not ((given >= 0) & (given <= 1)).all()
-        ):
+        values = np.asarray(0.5 if self.thresholds is None else self.thresholds, np.float32)
+        one_each = values.ndim == 0 or (values.ndim == 1 and len(values) == count)
+        if not one_each or not ((values >= 0) & (values <= 1)).all():
             raise UserError(
                 f"thresholds={self.thresholds!r}: give a probability, or one for each of {count} classes"
             )
-        return np.broadcast_to(given, (count,)).copy()
+        return np.broadcast_to(values, (count,)).copy()
 
     def _experiment(self, observed: LabelTable, seed: int) -> Experiment:
         train_rows, val_rows = inputs.set_aside(observed.sparse, self.validation, seed)

@@ -1,4 +1,4 @@
-"""What `SinglePositiveClassifier` is given, as tables: items as features, pictures or paths, labels in many forms."""
+"""Inputs of `SinglePositiveClassifier` as tables: features, pictures or paths, and labels in many forms."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy.typing as npt
 from spml.data import LabelTable, SparseLabels
 from spml.data.experiment import Rows, split, unlabelled
 from spml.errors import DataError, UserError
-from spml.metrics.inputs import as_numpy
+from spml.metrics.scores import as_numpy
 
 Array = npt.NDArray[Any]
-NAMED = 5  # classes that a message lists
+NAMED = 5  # classes listed in a message
 NO_LABEL = "y has no label at all; give at least one item a label"
 
 
 def plain(values: Any) -> Any:
-    """Torch tensors as numpy; everything else as it is."""
+    """Torch tensors as numpy arrays; other values unchanged."""
     return as_numpy(values) if type(values).__module__.partition(".")[0] == "torch" else values
 
 
 def paths(items: Any) -> list[str] | None:
-    """Paths of pictures, or None where the items are something else."""
+    """Paths of pictures; None if the items are something else."""
     if isinstance(items, (str, Path)):
         raise DataError(f"X is one path, {str(items)!r}; give a list of paths")
     given = np.asarray(items, object) if _is_list_of_text(items) else items
@@ -54,7 +54,7 @@ def _is_list_of_text(items: Any) -> bool:
 
 
 def pictures(items: Any) -> Array | None:
-    """uint8 pictures as (N, 3, H, W), or None where the items are no pictures."""
+    """uint8 pictures as (N, 3, H, W); None if the items are no pictures."""
     array = items if isinstance(items, np.ndarray) else None
     if array is None or array.ndim != 4:
         return None
@@ -66,11 +66,11 @@ def pictures(items: Any) -> Array | None:
 
 
 def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
-    """Classes and known labels, from any of the forms that y may have.
+    """Classes and known labels from any supported form of y.
 
     Args:
         y: (n, C) of 1, 0, -1, dense or sparse; a class per item; or a list of classes per item.
-        classes: their names in order; None takes the columns' numbers or names, or the sorted classes of y.
+        classes: their names in order; None uses the columns' numbers or names, or the sorted classes of y.
     """
     if y is None:
         raise UserError("requires y to be passed, but the target y is None")
@@ -98,13 +98,13 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
 
 
 def _is_nested(y: Any) -> bool:
-    """Whether y holds lists: itself a list, or a column of a data frame."""
+    """Whether y is a list, or a column of a data frame, that holds lists."""
     listed = isinstance(y, (list, tuple)) or (getattr(y, "ndim", 0) == 1 and y.dtype == object)
     return listed and any(isinstance(row, (list, tuple, set, frozenset, np.ndarray)) for row in y)
 
 
 def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:
-    """Whether lists are rows of 1, 0 and -1 rather than classes: all as long as there are classes, at least two."""
+    """Whether lists are rows of 1, 0 and -1, one for each of two or more classes, and not class names."""
     lengths = {len(row) if isinstance(row, (list, tuple)) else 0 for row in rows}
     right = min(lengths) > 1 if classes is None else lengths == {len(list(classes))}
     return len(lengths) == 1 and right and all(value in (1, 0, -1) for row in rows for value in row)
@@ -115,7 +115,7 @@ def _as_list(row: Any) -> list[Any]:
 
 
 def _order(columns: list[Any], classes: list[Any]) -> list[int]:
-    """Where each class stands among a frame's columns; columns without names are in the order of the classes."""
+    """Column of each class in a data frame; columns without names follow the order of the classes."""
     place = {name: i for i, name in enumerate(columns)}
     if len(place) == len(columns) == len(classes) and all(name in place for name in classes):
         return [place[name] for name in classes]
@@ -154,7 +154,7 @@ def _from_sparse(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLa
 def _from_lists(
     rows: list[list[Any]], classes: Iterable[Any] | None, array: Array | None = None
 ) -> tuple[Array, SparseLabels]:
-    """Positives by class; the classes are the sorted ones of y where none are given."""
+    """Positives by class; default classes are the sorted ones of y."""
     flat = [value for row in rows for value in row]
     if not flat:
         raise DataError(NO_LABEL if rows else "y is empty; give a label per item")
@@ -192,7 +192,7 @@ def _from_lists(
 
 
 def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[Rows, Rows]:
-    """Rows to train on, and rows to choose the epoch with: none where the fraction is None."""
+    """Training rows, and rows that choose the epoch: none if the fraction is None."""
     count = known.shape[0]
     if fraction is None:
         train_rows, val_rows = np.arange(count), np.arange(0)
@@ -217,7 +217,7 @@ def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[R
 
 
 def table(items: list[str] | Array, names: Array, known: SparseLabels) -> LabelTable:
-    """Items with their labels; a class is called by its text."""
+    """A table of items with their labels; class names are text."""
     x = None if isinstance(items, list) else items
     listed = items if isinstance(items, list) else [str(row) for row in range(len(items))]
     return LabelTable(listed, [str(name) for name in names.tolist()], known, x=x)

@@ -1,4 +1,4 @@
-"""Where in a picture the evidence for each class lies."""
+"""Class maps: where in a picture the evidence for each class lies."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from spml.model.query import QueryHead
 
 EVIDENCE = "evidence in logits above the class's threshold; its mean over the picture is how far the class is above it"
 ATTENTION = "attention of the last layer: where the class looks, not what it finds there"
-LEAST = 1.0  # logits that full colour stands for at least, so that a trace of evidence does not look like much of it
+LEAST = 1.0  # logits: full colour means at least this much, so that weak evidence looks weak
 
 
 def is_evidence(model: Classifier) -> bool:
-    """Whether the values of a model's class maps are logits, whose mean is the class's own; else they are attention."""
+    """Whether class maps hold logits, whose mean is the class's logit, and not attention."""
     return not isinstance(model.head, QueryHead)
 
 
 def meaning(model: Classifier) -> str:
-    """What the values of a model's class maps are, in words, once they are counted from the threshold."""
+    """Meaning of the values that `from_threshold` returns, as text."""
     return EVIDENCE if is_evidence(model) else ATTENTION
 
 
 def full_colour(model: Classifier, maps: Tensor) -> float:
-    """The value that full colour stands for in all maps (classes, h, w) of one picture; no colour stands for 0."""
+    """The value drawn in full colour in all maps (classes, h, w) of one picture; 0 has no colour."""
     least = LEAST if is_evidence(model) else 1 / maps[0].numel()
     return max(least, float(maps.max()))
 
@@ -40,7 +40,7 @@ def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
     mixes positions before it reads them and has no such sum; its map is the attention of each class in the last layer.
 
     Args:
-        model: of pictures; one of feature vectors has no positions and is refused.
+        model: a model of pictures; feature vectors have no positions and raise UserError.
         x: uint8 pictures (B, 3, H, W), or floats in 0..255.
     """
     if x.ndim != 4:
@@ -64,15 +64,15 @@ def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def from_threshold(model: Classifier, info: ModelInfo, maps: Tensor) -> Tensor:
-    """Maps (classes, h, w) less the logit from which their class is a tag; attention stays as it is.
+    """Maps (classes, h, w) minus the logit at which their class becomes a tag; attention stays as it is.
 
-    Where a calibration says that a class is there at logits below 0, its evidence lies below 0 too.
+    A calibration may put that logit below 0: evidence below 0 then speaks for the class too.
     """
     return maps - info.cuts()[:, None, None] if is_evidence(model) else maps
 
 
 def enlarged(maps: Tensor, height: int, width: int) -> Tensor:
-    """Maps (..., h, w) at the size of the picture, smoothly, without values beyond those of the map."""
+    """Maps (..., h, w) interpolated to the picture's size, without values beyond those of the map."""
     flat = maps.float().reshape(1, -1, *maps.shape[-2:])
     large = F.interpolate(flat, size=(height, width), mode="bicubic", align_corners=False)
     low, high = flat.amin(dim=(2, 3), keepdim=True), flat.amax(dim=(2, 3), keepdim=True)

@@ -16,7 +16,7 @@ from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
 from spml.model.scoring import infer
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
-from spml.use.explain.gallery import Entry, Sheet, Shown, refuse_other, sheet
+from spml.use.explain.gallery import Entry, Gallery, Shown, gallery, refuse_other
 from spml.use.explain.mistakes import Mistake, worst_mistakes
 from spml.use.explain.overlay import overlay, plain, rounded, shown, writable
 from spml.use.predict.inputs import Inputs, Note
@@ -40,25 +40,25 @@ def explain(
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
-    """Write overlays of class maps and an index.html; gives how many pictures were written.
+    """Write overlays of class maps and an index.html, and return the number of pictures.
 
     Args:
         run: a run folder or its `best`.
         inputs: pictures, folders, tables or arrays.
-        out: a folder that is not there yet.
-        classes: whose maps to show; the `top` most probable of each picture when empty.
-        top: how many classes, where none are named.
-        overwrite: replace a folder that this command has written.
-        on_error: told of each picture that cannot be read; without it the first one ends the work.
-        note: told of what is passed over without being an error.
-        advance: told how many pictures are done.
+        out: a new folder.
+        classes: classes to show; default: the `top` most probable of each picture.
+        top: number of classes if none are named.
+        overwrite: replace a folder that this command wrote.
+        on_error: called for each picture that cannot be read; without it the first error is raised.
+        note: called with a message on each input that is skipped without an error.
+        advance: called with the number of pictures done.
     """
     if top < 1:
         raise UserError(f"--top must be above 0, not {top}")
     model, info = _pictures_model(run)
     columns = [class_column(name, info, "--classes") for name in classes]
     items = Inputs(inputs, info, on_error=on_error, note=note)
-    with sheet(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
+    with gallery(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
         for done, (item, picture) in enumerate(_pictures(items, info, on_error), 1):
             _Explained(model, info, picture).add(page, item.name, columns, top)
             if advance is not None:
@@ -81,32 +81,32 @@ def explain_worst(
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
-    """Overlays of the worst mistakes on a split of the run's own data; gives how many were written.
+    """Write overlays of the worst mistakes on a split of the run's own data, and return their number.
 
     Args:
         run: a run folder.
-        out: a folder that is not there yet.
-        count: of mistakes; half of them wrong tags, half missed ones, as far as there are so many.
+        out: a new folder.
+        count: number of mistakes; half wrong tags and half missed labels if there are enough of both.
         split: val or test.
-        root: folder of the data's files; where they were at training when None.
-        overwrite: replace a folder that this command has written.
-        batch_size: items at a time.
-        on_error: told of each picture that cannot be read; without it the first one ends the work.
-        note: told where the data are no longer those of the run, which are looked at all the same.
-        advance: told how many items were scored.
+        root: folder of the data's files; default: the folder used in training.
+        overwrite: replace a folder that this command wrote.
+        batch_size: items per batch.
+        on_error: called for each picture that cannot be read; without it the first error is raised.
+        note: called with a message if the run's data have changed; they are used all the same.
+        advance: called with the number of items scored.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
-    refuse_other(out, overwrite)  # before the work, not after it
+    refuse_other(out, overwrite)  # before the slow part
     model, info = _pictures_model(run)
-    found = worst_mistakes(
+    mistakes = worst_mistakes(
         run, model, info, count, split, root, batch_size, on_error, note, advance
     )
-    if not found:
+    if not mistakes:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
     hint = f"The worst mistakes on {split}: tags the labels say are wrong, and labels that were missed. {_hint(model)}"
-    with sheet(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
-        for mistake in found:
+    with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
+        for mistake in mistakes:
             for item, picture in _pictures([mistake.item], info, on_error):
                 explained = _Explained(model, info, picture)
                 instead = [column for column in explained.order[:1] if column != mistake.column]
@@ -116,52 +116,54 @@ def explain_worst(
 
 @dataclass(frozen=True)
 class _Picture:
-    """A picture as it is, and as the model takes it."""
+    """A picture at the size of the page, and as the model's input."""
 
     shown: torch.Tensor
     x: torch.Tensor
 
 
 class _Explained:
-    """What a model says of one picture, and where."""
+    """Probabilities, tags and class maps of one picture."""
 
     def __init__(self, model: Classifier, info: ModelInfo, picture: _Picture) -> None:
         self.model, self.info, self.picture = model, info, picture.shown
         device = next(model.parameters()).device
         logits, maps = infer(lambda x: class_maps(model, x), picture.x[None], device)
-        calibrated = info.calibrate()(logits.float().cpu())[0]
+        logits = logits.float().cpu()
+        calibrated = info.calibrate()(logits)[0]
         if not torch.isfinite(calibrated).all():
             raise UserError(NOT_NUMBERS)
         self.maps = from_threshold(model, info, maps[0].float().cpu())
         self.probabilities = calibrated.sigmoid().tolist()
+        self.tagged = info.tag_rule.tagged(logits)[0]
         self.order = calibrated.argsort(descending=True, stable=True).tolist()
 
     def add(
         self,
-        page: Sheet,
+        page: Gallery,
         item: str,
         columns: Sequence[int],
         top: int,
         mistake: Mistake | None = None,
     ) -> None:
-        """Draw the maps of these classes, or of the most probable ones."""
+        """Draw the maps of these classes, or of the most probable ones if there are none."""
         info, maps, full = self.info, [], full_colour(self.model, self.maps)
         drawing = page.begin(item)
         for column in columns or self.order[:top]:
             values = self.maps[column]
-            name, said = info.classes[column], f"{self.probabilities[column]:.2f}"
+            name, probability = info.classes[column], f"{self.probabilities[column]:.2f}"
             note = f"threshold {info.thresholds[column]:.2f}, map {rounded(values.min())} to {rounded(values.max())}"
-            image = overlay(self.picture, values, full, name, said, note)
+            image = overlay(self.picture, values, full, name, probability, note)
             maps.append(
                 Shown(
                     drawing.save(image, name),
-                    f"{name} {said}, {note}",
+                    f"{name} {probability}, {note}",
                     "" if writable(name) else name,
                 )
             )
-        present = [i for i in self.order if self.probabilities[i] >= info.thresholds[i]]
-        said = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
-        tags = f"tags: {said}" if said else "no class reaches its threshold"
+        present = [i for i in self.order if self.tagged[i]]
+        listed = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
+        tags = f"tags: {listed}" if listed else "no class reaches its threshold"
         wrong = "" if mistake is None else mistake.text(info)
         page.entries.append(Entry(item, drawing.save(plain(self.picture)), maps, tags, wrong))
 

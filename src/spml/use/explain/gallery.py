@@ -1,4 +1,4 @@
-"""A folder of pictures with a page that shows them, put into place when it is whole."""
+"""A folder of pictures with a page that shows them, written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spml.errors import UserError
 from spml.files import contents, replacing_folder
 
 PAGE = "index.html"
-MARK = 'content="spml explain"'  # by which a folder is known to be ours
+MARK = 'content="spml explain"'  # marks a folder that this module wrote
 
 
 class Shown(NamedTuple):
-    """An overlay: file, what it says, and the class's name where the page has to write it, since the file could not."""
+    """An overlay: its file, a caption, and the class's name if the picture's font cannot write it."""
 
     file: str
     caption: str
@@ -28,7 +28,7 @@ class Shown(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What the page shows of a picture: name, file, overlays, what was predicted, what of it is wrong."""
+    """A picture on the page: name, file, overlays, predicted tags and the mistake."""
 
     name: str
     picture: str
@@ -45,7 +45,7 @@ class Drawing:
     start: str
 
     def save(self, image: Image.Image, what: str = "") -> str:
-        """Write a PNG; gives its name, in which two things may be spelt alike: the second is numbered."""
+        """Write a PNG and return its file name; a name that is taken gets a number."""
         start = f"{self.start}{'-' + _plain(what) if what else ''}"
         name, number = f"{start}.png", 1
         while (self.folder / name).exists():
@@ -56,30 +56,30 @@ class Drawing:
 
 
 @dataclass
-class Sheet:
-    """Pictures and the entries of the page."""
+class Gallery:
+    """The folder of pictures, and the entries of its page."""
 
     folder: Path
     entries: list[Entry] = field(default_factory=list)
 
     def begin(self, name: str) -> Drawing:
-        """The files of the next picture, which start with its number."""
+        """Files of the next picture, whose names start with its number."""
         return Drawing(self.folder, f"{len(self.entries) + 1:04d}-{_plain(Path(name).stem)}")
 
 
 @contextmanager
-def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Sheet]:
-    """A folder to draw into, which becomes `out` with its page when the block ends well and vanishes when it does not.
+def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
+    """A folder to draw into, which becomes `out` with its page, or is removed if the block raises.
 
     Args:
-        out: a folder that is not there or empty, or one that was written so and may be replaced.
-        title: of the page.
-        hint: a line below it.
-        overwrite: whether `out` may be replaced.
+        out: a missing or empty folder, or a gallery written before.
+        title: title of the page.
+        hint: a line below the title.
+        overwrite: whether an earlier gallery may be replaced.
     """
     refuse_other(out, overwrite)
     with replacing_folder(out) as beside:
-        page = Sheet(beside)
+        page = Gallery(beside)
         yield page
         (beside / PAGE).write_text(
             _render(title, hint, page.entries), encoding="utf-8", errors="replace"
@@ -87,7 +87,7 @@ def sheet(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Shee
 
 
 def refuse_other(out: Path, overwrite: bool) -> None:
-    """Raise UserError where something would be lost."""
+    """Raise UserError if writing would destroy something."""
     if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
         return
     if not overwrite:
@@ -118,5 +118,5 @@ def _render(title: str, hint: str, entries: Sequence[Entry]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text as part of a file's name anywhere."""
+    """Text reduced to characters that every file system takes."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:40] or "x"

@@ -1,4 +1,4 @@
-"""Where a run's model is most wrong on its own data."""
+"""The worst mistakes of a run's model on its own data."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from spml.use.stored_model import feed_for, none_read
 
 @dataclass(frozen=True)
 class Mistake:
-    """A class that an item was given and has not, or has and was not given.
+    """A wrong tag of an item, or a label that the model missed.
 
     Attributes:
         item: the picture.
-        column: of the class.
-        label: what it should be: 1 or -1.
-        probability: what the model says.
-        labels: names of the classes that are known to be there.
+        column: column of the class.
+        label: the right label: 1 or -1.
+        probability: the model's probability.
+        labels: names of the item's known positives.
     """
 
     item: Item
@@ -40,7 +40,7 @@ class Mistake:
     labels: tuple[str, ...]
 
     def text(self, info: ModelInfo) -> str:
-        """What is wrong, in a line."""
+        """The mistake as one line."""
         name = info.classes[self.column]
         if self.label == 1:
             return f"missed: {name}, {self.probability:.3f} (labels: {', '.join(self.labels)})"
@@ -59,34 +59,35 @@ def worst_mistakes(
     note: Note | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> list[Mistake]:
-    """The worst first: known negatives of the highest probability and positives of the lowest, by turns.
+    """The worst mistakes first, by turns: missed positives of the lowest probability, wrong tags of the highest.
 
-    A label that is not known is no mistake; with observed positives alone there are only missed ones. A picture that
-    cannot be read is told of and left out; without `on_error`, the first is raised. `note` is told where the data are
-    no longer those of the run.
+    An unknown label is never a mistake, so observed positives alone give only missed ones. `on_error` is called for
+    each picture that cannot be read, which is then left out; without it the first error is raised. `note` is called
+    if the run's data have changed.
     """
     config = read_json(run / "config.json")
-    table, labels, _ = run_split(
+    part = run_split(
         run_data(config, info.classes, root, note), split, str(config.get("selection"))
     )
+    table, labels = part.table, part.labels
     feed = feed_for(table, info)
-    device, calibrate = next(model.parameters()).device, info.calibrate()
-    calibrated = torch.zeros(labels.shape)
+    device = next(model.parameters()).device
+    logits = torch.zeros(labels.shape)
     known, read = np.zeros_like(labels), 0
     batches = feed.in_order(
         batch_size, None if on_error is None else lambda row, error: on_error(error)
     )
-    for logits, rows in score_stream(lambda x: model(x).float(), batches, device):
-        calibrated[rows] = calibrate(logits)
-        known[rows] = labels[rows]  # of the pictures that could be read
+    for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
+        logits[rows] = scores
+        known[rows] = labels[rows]  # only pictures that could be read are judged
         read += len(rows)
         if advance is not None:
             advance(len(rows))
     if not read:
         raise none_read(len(table))
+    calibrated = info.calibrate()(logits)
     probabilities = calibrated.sigmoid().numpy()
-    tagged = probabilities >= np.asarray(info.thresholds, np.float32)
-    found = rank_mistakes(calibrated.numpy(), tagged, known, count)
+    places = rank_mistakes(calibrated.numpy(), info.tag_rule.tagged(logits), known, count)
     return [
         Mistake(
             _item(table, row),
@@ -95,7 +96,7 @@ def worst_mistakes(
             float(probabilities[row, column]),
             tuple(info.classes[i] for i in np.flatnonzero(labels[row] == 1)),
         )
-        for row, column in found
+        for row, column in places
     ]
 
 
@@ -105,15 +106,15 @@ def rank_mistakes(
     labels: npt.NDArray[np.int8],
     count: int,
 ) -> list[tuple[int, int]]:
-    """Row and class of up to `count` mistakes: half wrong tags and half missed ones, if there are enough of both."""
+    """Row and class of up to `count` mistakes: half wrong tags and half missed ones if both are enough."""
     wrong = _largest(logits, tagged & (labels == -1), count)
     missed = _largest(-logits, ~tagged & (labels == 1), count)
     wrong = wrong[: max(count // 2, count - len(missed))]
     missed = missed[: count - len(wrong)]
     turns = [
         (place, i, kind)
-        for kind, found in enumerate((missed, wrong))
-        for i, place in enumerate(found)
+        for kind, mistakes in enumerate((missed, wrong))
+        for i, place in enumerate(mistakes)
     ]
     return [place for place, _, _ in sorted(turns, key=lambda turn: turn[1:])]
 

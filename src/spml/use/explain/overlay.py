@@ -15,18 +15,18 @@ from torch.nn import functional as F
 from spml.use.explain.class_maps import enlarged
 
 SIDE = 480  # the longer side of a picture as shown, in pixels
-THINNEST = 8  # a side as shown, however thin the picture
+THINNEST = 8  # the shorter side at least
 STRIP = 68  # height of the legend below it
 NARROWEST = 390  # width of the legend
-STRENGTH = 0.78  # of full colour; where there is none, the picture shows as it is
-COVER = 0.7  # below 1, so that weak evidence is seen too
-COLOURS = "inferno"  # equal steps of the map are equal steps to the eye, and lighter is more, also without colour
+STRENGTH = 0.78  # opacity of full colour; 0 of the map is transparent
+COVER = 0.7  # exponent below 1, so that weak evidence is visible
+COLOURS = "inferno"  # perceptually uniform; lighter is more, also in grey
 
 Pixels = npt.NDArray[np.uint8]
 
 
 def shown(picture: Tensor) -> Tensor:
-    """A picture (3, H, W) at the size it is shown in, its aspect kept."""
+    """A picture (3, H, W) resized for the page; keeps the aspect ratio."""
     height, width = picture.shape[-2:]
     scale = SIDE / max(height, width)
     size = (max(THINNEST, round(height * scale)), max(THINNEST, round(width * scale)))
@@ -34,16 +34,16 @@ def shown(picture: Tensor) -> Tensor:
 
 
 def overlay(
-    picture: Tensor, values: Tensor, full: float, name: str, said: str, note: str
+    picture: Tensor, values: Tensor, full: float, name: str, probability: str, note: str
 ) -> Image.Image:
     """The picture in grey with the map in colour over it, and a legend: name, note, and what the colours stand for.
 
     Args:
-        picture: uint8 (3, H, W), as `shown` gives it.
+        picture: uint8 (3, H, W) as `shown` returns it.
         values: class map (h, w).
-        full: the value that full colour stands for; 0 and below have no colour.
-        name: of the class, in the first line of the legend; cut where it is too long.
-        said: after it, the probability.
+        full: the value drawn in full colour; 0 and below have none.
+        name: name of the class, in the first line of the legend; shortened to fit.
+        probability: text after the name.
         note: second line.
     """
     height, width = picture.shape[-2:]
@@ -54,12 +54,12 @@ def overlay(
     mixed = (1 - cover) * grey + cover * colours(level[..., 0])
     canvas = Image.new("RGB", (max(width, NARROWEST), height + STRIP), "white")
     canvas.paste(Image.fromarray(np.rint(mixed).astype(np.uint8)), ((canvas.width - width) // 2, 0))
-    _legend(canvas, height, name, said, note, full)
+    _legend(canvas, height, name, probability, note, full)
     return canvas
 
 
 def plain(picture: Tensor) -> Image.Image:
-    """A picture as `shown` gives it, for the page."""
+    """A picture as `shown` returns it, for the page."""
     return Image.fromarray(_pixels(picture))
 
 
@@ -79,12 +79,14 @@ def _pixels(picture: Tensor) -> Pixels:
     return np.ascontiguousarray(picture.to(torch.uint8).permute(1, 2, 0).numpy())
 
 
-def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full: float) -> None:
+def _legend(
+    canvas: Image.Image, top: int, name: str, probability: str, note: str, full: float
+) -> None:
     draw, margin, bar, large, small = ImageDraw.Draw(canvas), 10, 90, _font(20, "-Bold"), _font(16)
     right = canvas.width - margin
     room = right - bar - 2 * margin
-    title = _fitted(draw, name, large, room - round(draw.textlength(f"  {said}", large)))
-    draw.text((margin, top + 10), f"{title}  {said}", "#1f2328", large)
+    title = _fitted(draw, name, large, room - round(draw.textlength(f"  {probability}", large)))
+    draw.text((margin, top + 10), f"{title}  {probability}", "#1f2328", large)
     draw.text((margin, top + 38), _fitted(draw, note, small, room), "#5b6470", small)
     levels = np.linspace(0, 1, bar, dtype=np.float32)[None].repeat(16, axis=0)
     canvas.paste(Image.fromarray(colours(levels).astype(np.uint8)), (right - bar, top + 14))
@@ -93,7 +95,7 @@ def _legend(canvas: Image.Image, top: int, name: str, said: str, note: str, full
 
 
 def writable(name: str) -> bool:
-    """Whether the legend's font has every letter of a name; it has none of Chinese, Japanese, Korean, Hindi or Thai."""
+    """Whether the legend's font can write a name; it lacks Chinese, Japanese, Korean, Hindi and Thai."""
     return all(ord(letter) in _letters() for letter in name if letter.isprintable())
 
 
@@ -115,7 +117,7 @@ def _font_file(kind: str) -> str:
 
 
 def _fitted(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
-    """The text, cut where it is too long."""
+    """The text, shortened to fit."""
     line = " ".join(text.split())
     if draw.textlength(line, font) <= room:
         return line

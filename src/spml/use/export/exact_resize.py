@@ -1,24 +1,24 @@
-"""The resize of `spml.data.images.decode` in plain arithmetic, to the bit, so that it can travel with a model."""
+"""The resize of `spml.data.images.decode` in plain arithmetic, bit for bit, for exported models."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-MOST_BITS = 22  # of a weight's fraction
-SIGNED = 1 << 15  # weights stay below
+MOST_BITS = 22  # fraction bits of a weight
+SIGNED = 1 << 15  # weights are below it
 
 
 def exact_resize(pictures: Tensor, size: int) -> Tensor:
-    """Pictures of any size (B, 3, H, W), uint8 or whole numbers, to whole numbers (B, 3, size, size) as float32.
+    """Resize whole-number pictures (B, 3, H, W) to whole numbers (B, 3, size, size) in float32.
 
-    torch resizes uint8 pictures with weights that are rounded to 16-bit whole numbers, and rounds after each of the two
-    passes, first along rows, then along columns. A grey level more or less moves what a model says by far more than
-    rounding in floating point does, so the same is done here: products and sums of whole numbers, exact in float64.
+    torch resizes uint8 pictures with weights rounded to 16-bit integers, and rounds after each of the two passes, first
+    along rows, then along columns. One grey level moves a model's output far more than floating-point rounding does, so
+    this function repeats the same integer arithmetic, which is exact in float64.
 
     Args:
-        pictures: to be resized; the aspect is not kept.
-        size: height and width.
+        pictures: pictures of any size; the aspect ratio is not kept.
+        size: height and width of the result.
     """
     x = pictures.double()
     weights, one = _weights(x.shape[3], size, x.device)
@@ -32,7 +32,7 @@ def _rounded(sums: Tensor, one: Tensor) -> Tensor:
 
 
 def _weights(length: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Whole weights (size, length) of antialiased bilinear resizing, and what stands for 1 among them."""
+    """Integer weights (size, length) of antialiased bilinear resizing, and the integer that stands for 1."""
     places = torch.arange(length, dtype=torch.float64, device=device)
     scale = (places[-1:] + 1) / size
     centres = scale * (torch.arange(size, dtype=torch.float64, device=device) + 0.5)

@@ -1,4 +1,4 @@
-"""A model as one file that other programs run: ONNX, or a program of torch.export, preprocessing included."""
+"""Export a model, with its preprocessing, as one file: ONNX or a torch.export program."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Format = Literal["onnx", "torch"]
 SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
 OPSET = 18
 OUTPUTS = ["logits", "probabilities"]
-EXTRA_FILE = "spml.json"  # in a program of torch.export, what ONNX has as metadata
+EXTRA_FILE = "spml.json"  # holds the metadata in a torch.export program
 DIMENSIONS = {0: "batch", 1: "height", 2: "width"}
 
 
 class Portable(nn.Module):
-    """From pictures as they are to logits and probabilities: resize, normalise, classify, calibrate.
+    """A model with its preprocessing and calibration: resize, normalise, classify, calibrate.
 
     It takes uint8 pictures (batch, height, width, 3) of any size, or float32 feature vectors (batch, features).
     """
@@ -41,19 +41,19 @@ class Portable(nn.Module):
         self.size: int | None = info.preprocessing["size"] if _takes_pictures(info) else None
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits as the model gives them, and calibrated probabilities."""
+        """The model's own logits, and calibrated probabilities."""
         x = inputs if self.size is None else exact_resize(inputs.permute(0, 3, 1, 2), self.size)
         logits = self.model(x).float()
         return logits, self.calibrate(logits).sigmoid()
 
 
 def export(run: Path, out: Path, format: Format = "onnx") -> float:
-    """Write the file, once it has been run and gives what the model gives; gives the largest difference found.
+    """Write the file after checking that it agrees with the model, and return the largest difference.
 
     Args:
         run: a run folder or its `best`.
-        out: the file; one that is there is replaced.
-        format: onnx, or torch for a program of torch.export.
+        out: the file; an existing one is replaced.
+        format: onnx, or torch for a torch.export program.
     """
     if format == "onnx":
         for name in ("onnx", "onnxscript", "onnxruntime"):
@@ -66,7 +66,7 @@ def export(run: Path, out: Path, format: Format = "onnx") -> float:
                 runs = write(Portable(model, info).eval(), info, beside)
         except UserError:
             raise
-        except Exception as error:  # the exporters have many
+        except Exception as error:  # exporters raise errors of many types
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UserError(
                 f"{run}: {info.backbone} cannot be exported as {format} ({reason})"
@@ -75,7 +75,7 @@ def export(run: Path, out: Path, format: Format = "onnx") -> float:
 
 
 def metadata(info: ModelInfo) -> dict[str, Any]:
-    """What a program that runs the file must know."""
+    """Metadata that a program needs to run the file."""
     pictures = _takes_pictures(info)
     return {
         "classes": info.classes,
@@ -94,7 +94,7 @@ def metadata(info: ModelInfo) -> dict[str, Any]:
 
 
 def input_name(info: ModelInfo) -> str:
-    """Of the only input."""
+    """Name of the only input."""
     return "pictures" if _takes_pictures(info) else "features"
 
 
@@ -112,7 +112,7 @@ def _needed(name: str) -> None:
 
 
 def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:
-    """Inputs to trace with, and which of their dimensions may change."""
+    """Inputs to trace with, and their dynamic dimensions."""
     from torch.export import Dim
 
     if not _takes_pictures(info):
@@ -168,7 +168,7 @@ def _write_torch(portable: Portable, info: ModelInfo, path: Path) -> Run:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporters say of their own work."""
+    """Silence the exporters' own messages."""
     level = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

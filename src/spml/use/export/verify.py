@@ -1,4 +1,4 @@
-"""Whether an exported model gives what the model gives."""
+"""Check that an exported model agrees with the model."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from spml.data.images.decode import resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 
-TOLERANCE = 1e-4  # of a probability; of a logit, times its size where that is above 1
+TOLERANCE = 1e-4  # of a probability; relative for logits above 1
 BATCHES = (1, 2, 5)
-SHAPES = ((1, 1), (37, 90), (480, 360))  # height and width of pictures, beside the model's own
+SHAPES = ((1, 1), (37, 90), (480, 360))  # height and width of pictures, besides the model's own
 
 Run = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
-    """The largest difference of a probability; UserError where one is too large.
+    """The largest difference of a probability; raise UserError if it exceeds the tolerance.
 
-    What is compared with is what `spml predict` does, its own resizing included.
+    The reference is what `spml predict` computes, including its own resize.
 
     Args:
-        model: the one that was exported.
+        model: the model that was exported.
         info: its description.
-        run: the exported one: inputs to logits and probabilities.
+        run: the exported model: inputs to logits and probabilities.
         out: the file, for messages.
     """
     worst = 0.0
@@ -37,16 +37,16 @@ def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
             logits = model(x).float()
             probabilities = calibrate(logits).sigmoid()
         try:
-            found = run(inputs)
-        except Exception as error:  # whatever runs it has errors of its own
+            exported = run(inputs)
+        except Exception as error:  # each runtime raises errors of its own
             reason = " ".join(str(error).split())[:200]
             raise UserError(
                 f"{out}: not written, as it does not run on {list(inputs.shape)} ({reason})"
             ) from error
         size = logits.abs().clamp(min=1)
         off = (
-            float(((found[0] - logits).abs() / size).max()),
-            float((found[1] - probabilities).abs().max()),
+            float(((exported[0] - logits).abs() / size).max()),
+            float((exported[1] - probabilities).abs().max()),
         )
         if not max(off) <= TOLERANCE:
             amount = f"logits by {off[0]:.1e}, probabilities by {off[1]:.1e}"
@@ -58,7 +58,7 @@ def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
 
 
 def _samples(info: ModelInfo) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs as the exported model takes them, and as the model itself does; noise and smooth pictures."""
+    """Inputs for the exported model and for the model itself: mixtures of noise and smooth pictures."""
     random = torch.Generator().manual_seed(0)
     how = info.preprocessing
     for batch in BATCHES:

@@ -86,7 +86,7 @@ def predict(
             raise UserError(f"{name} must be above 0, not {value}")
     kind = format_of(out, how.format)
     model, info = load_model(run)
-    rule = Rule(parse_thresholds(how.thresholds, info), how.top_k, how.at_least)
+    rule = Rule(parse_thresholds(how.thresholds, info), how.top_k, how.at_least, how.raw)
     rule.check(info)
     if how.classes is not None:
         check_classes(how.classes, info)
@@ -104,7 +104,7 @@ def predict(
                 raise UserError(f"{run}: {NOT_NUMBERS}")
             p = calibrated.sigmoid().numpy()
             shown = raw.sigmoid().numpy() if how.raw else p
-            columns = rule.columns(calibrated.numpy(), p, shown, info)
+            columns = rule.columns(raw.numpy(), calibrated.numpy(), info)
             tags = [[info.classes[i] for i in row] for row in columns]
             names = [item.name for item in group]
             write(Predicted(names, tags, shown if how.probabilities else None))

@@ -1,4 +1,4 @@
-"""Which classes an item is tagged with: thresholds, stored or given, or the most probable ones."""
+"""How `predict` chooses tags: by thresholds, stored or from options, or the most probable classes."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ from spml.errors import UserError
 from spml.files import opening
 from spml.model import ModelInfo
 from spml.model.store import read_info
+from spml.model.tags import tagged
 
-Values = npt.NDArray[np.float32]
-Given = dict[int, float]
+Logits = npt.NDArray[np.float32]
+Thresholds = dict[int, float]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How tags are chosen.
+    """How `predict` chooses tags.
 
     Attributes:
-        given: thresholds by class, in place of the stored ones; they are compared with the probabilities shown.
-        top_k: so many of the most probable classes, in place of thresholds.
-        at_least: so many of the most probable classes where fewer reach their thresholds.
+        thresholds: thresholds by class that replace the stored ones.
+        top_k: tag this many of the most probable classes instead of using thresholds.
+        at_least: tag at least this many of the most probable classes.
+        raw: compare `thresholds` with uncalibrated logits, as `--raw` writes their probabilities.
     """
 
-    given: Given
+    thresholds: Thresholds
     top_k: int | None = None
     at_least: int = 0
+    raw: bool = False
 
     def check(self, info: ModelInfo) -> None:
-        """Raise UserError for what cannot be meant."""
-        if self.top_k is not None and (self.given or self.at_least):
+        """Raise UserError if the options contradict each other or the model."""
+        if self.top_k is not None and (self.thresholds or self.at_least):
             raise UserError(
                 "--top-k takes the place of thresholds; give it without --threshold and --at-least"
             )
@@ -49,53 +52,55 @@ class Rule:
                     f"{name} {value}: give {least} to {len(info.classes)}, the number of classes"
                 )
 
-    def columns(
-        self, logits: Values, probabilities: Values, shown: Values, info: ModelInfo
-    ) -> list[list[int]]:
-        """The classes of each row.
+    def columns(self, logits: Logits, calibrated: Logits, info: ModelInfo) -> list[list[int]]:
+        """The tagged classes of each item.
 
         Args:
-            logits: calibrated, which classes are ranked by.
-            probabilities: calibrated, which stored thresholds are compared with.
-            shown: those that are written.
-            info: of the model.
+            logits: the model's own, from which tags are decided.
+            calibrated: the same after calibration, by which classes are ranked.
+            info: description of the model.
         """
         if self.top_k is not None:
-            return _highest(logits, self.top_k)
-        chosen = probabilities >= np.asarray(info.thresholds, np.float32)
-        for column, threshold in self.given.items():
-            chosen[:, column] = shown[:, column] >= np.float32(threshold)
-        found = [np.flatnonzero(row).tolist() for row in chosen]
+            return _highest(calibrated, self.top_k)
+        rows = [np.flatnonzero(row).tolist() for row in self._tagged(logits, info)]
         if self.at_least:
-            for row, best in zip(found, _highest(logits, 2 * self.at_least), strict=True):
-                row += [column for column in best if column not in row][
-                    : max(0, self.at_least - len(row))
-                ]
-        return found
+            for row, best in zip(rows, _highest(calibrated, 2 * self.at_least), strict=True):
+                others = [column for column in best if column not in row]
+                row += others[: max(0, self.at_least - len(row))]
+        return rows
+
+    def _tagged(self, logits: Logits, info: ModelInfo) -> npt.NDArray[np.bool_]:
+        rule = info.tag_rule
+        tags = rule.tagged(logits)
+        if self.thresholds:
+            columns, thresholds = list(self.thresholds), list(self.thresholds.values())
+            compared = logits if self.raw else rule.logits(logits)
+            tags[:, columns] = tagged(compared[:, columns], thresholds)
+        return tags
 
 
-def _highest(logits: Values, count: int) -> list[list[int]]:
+def _highest(logits: Logits, count: int) -> list[list[int]]:
     """The classes of the highest logits, the highest first."""
     order = np.argsort(-logits, axis=1, kind="stable")[:, :count]
     return [[int(column) for column in row] for row in order]
 
 
-def parse_thresholds(given: Sequence[str], info: ModelInfo) -> Given:
-    """Thresholds by class from 0.3 (all classes), NAME=0.3, and FILE.json with {"NAME": 0.3}; later ones count."""
-    found: Given = {}
-    for text in given:
+def parse_thresholds(texts: Sequence[str], info: ModelInfo) -> Thresholds:
+    """Thresholds by class from 0.3 (all classes), NAME=0.3, and FILE.json with {"NAME": 0.3}; later ones win."""
+    thresholds: Thresholds = {}
+    for text in texts:
         where = f"--threshold {text}"
         name, equals, value = text.rpartition("=")
         if text.lower().endswith(".json"):
-            found |= _from_file(Path(text), info)
+            thresholds |= _from_file(Path(text), info)
         elif equals:
-            found[class_column(name.strip(), info, where)] = _number(value, where)
+            thresholds[class_column(name.strip(), info, where)] = _number(value, where)
         else:
-            found |= dict.fromkeys(range(len(info.classes)), _number(text, where))
-    return found
+            thresholds |= dict.fromkeys(range(len(info.classes)), _number(text, where))
+    return thresholds
 
 
-def _from_file(path: Path, info: ModelInfo) -> Given:
+def _from_file(path: Path, info: ModelInfo) -> Thresholds:
     try:
         with opening(path):
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -123,7 +128,7 @@ def _from_file(path: Path, info: ModelInfo) -> Given:
 
 
 def class_column(name: str, info: ModelInfo, where: str) -> int:
-    """The place of a class; UserError, which begins with where the name was given, if the model has none such."""
+    """Column of a class; raise UserError, prefixed by `where`, if the model does not have it."""
     if name not in info.classes:
         raise UserError(f"{where}: the model has no class {name!r}{suggestion(name, info.classes)}")
     return info.classes.index(name)
@@ -142,16 +147,16 @@ def _number(value: Any, where: str) -> float:
 
 
 def named_classes(text: str | None, run: Path) -> list[str]:
-    """The names that `--classes` gives, none where no text is given."""
-    given = None if text is None else class_list(text, read_info(run).classes)
-    return [] if given is None else list(given.display.values())
+    """The names that `--classes` lists; empty without the option."""
+    listed = None if text is None else class_list(text, read_info(run).classes)
+    return [] if listed is None else list(listed.display.values())
 
 
 def check_classes(classes: str | Path, info: ModelInfo) -> None:
-    """Raise UserError where the names in a text or file are not the model's classes in their order."""
-    wanted = class_list(classes, info.classes)
-    assert wanted is not None
-    names, source = list(wanted.display.values()), wanted.source
+    """Raise UserError if the names in a text or file are not the model's classes in their order."""
+    expected = class_list(classes, info.classes)
+    assert expected is not None
+    names, source = list(expected.display.values()), expected.source
     if names == info.classes:
         return
     if sorted(names) == sorted(info.classes):

@@ -1,4 +1,4 @@
-"""Answers to a review: read, checked against what is known, and joined to it in a new file of labels."""
+"""Answers to a review: read, checked against the known labels, and merged into a new label file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from spml.data import LabelTable
+from spml.data import LabelTable, SparseLabels
 from spml.data.names import suggestion
 from spml.data.readers.tabular import csv_rows
 from spml.errors import DataError, UserError
@@ -20,17 +21,10 @@ from spml.model.store import read_info
 from spml.runs.files import read_json
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
-from spml.use.review.merge import with_answers
 
 HEADER = ["image", "class", "answer"]
-NAMED = (
-    "method",
-    "backbone",
-    "size",
-    "epochs",
-    "batch-size",
-    "lr",
-)  # options whose defaults depend on the data
+# options whose defaults depend on the data
+NAMED = ("method", "backbone", "size", "epochs", "batch-size", "lr")
 OF_THE_DATA = ("root", "labels", "val", "test", "observe", "classes", "selection", "out")
 VALUES = {
     "1": 1,
@@ -48,14 +42,14 @@ VALUES = {
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of the answers.
+    """The outcome of a merge.
 
     Attributes:
-        path: the new file of labels.
-        positives: answers that added a label.
-        negatives: answers that added a known negative.
-        known: answers that said what was known.
-        words: of the command that trains with the file, after `spml train`.
+        path: the new label file.
+        positives: number of answers that added a positive.
+        negatives: number of answers that added a known negative.
+        known: number of answers that repeat a known label.
+        words: arguments of the `spml train` command that trains with the file.
     """
 
     path: Path
@@ -73,14 +67,14 @@ def merge(
     root: Path | None = None,
     note: Note | None = None,
 ) -> Merged:
-    """Write a new file of labels: those the run was trained with, and the answers.
+    """Write a new label file with the run's labels and the answers.
 
     Args:
         run: a finished run.
-        answers: CSV with the columns image, class and answer (1, -1, or nothing where there is none).
-        out: .csv where the data are picture files, .npz where they are arrays; beside the answers when None.
-        root: folder of the data's files; where they were at training when None.
-        note: told where the data are no longer those of the run; answers are then joined to what they are now.
+        answers: CSV with the columns image, class and answer (1, -1, or empty if unanswered).
+        out: .csv for picture files, .npz for arrays; default: beside the answers.
+        root: folder of the data's files; default: the folder used in training.
+        note: called with a message if the data have changed; answers are then merged into the current labels.
     """
     config = read_json(run / "config.json")
     read_json(run / "result.json")
@@ -97,18 +91,18 @@ def merge(
     for path in (out, names):
         if os.path.lexists(path):
             raise UserError(f"{path} is already there; give another --out")
-    found = read_answers(answers, table)
-    rows, columns, values = (np.array(part, np.int64) for part in zip(*found, strict=True))
+    entries = read_answers(answers, table)
+    rows, columns, values = (np.array(part, np.int64) for part in zip(*entries, strict=True))
     before = np.array(
         [table.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)]
     )
     labels = with_answers(table.sparse, rows, columns, values)
     splits = np.full(len(table), "train", dtype="<U5")
     splits[experiment.val_rows] = "val"
-    told = root or config.get("root") or config.get("classes") or config["labels"] != "observed"
-    own = (
-        None if told else config.get("test")
-    )  # a file of its own that tells all by itself stays the file that it is
+    # a test file that needs no other option is named again; else its items are copied
+    needs_options = root or config.get("root") or config.get("classes")
+    copied = needs_options or config["labels"] != "observed"
+    own = None if copied else config.get("test")
     test = None if own else experiment.test
     words = [str(out)]
     if table.x is None:
@@ -125,20 +119,22 @@ def merge(
 
 
 def training_words(config: dict[str, Any]) -> list[str]:
-    """Options of `spml train` that a run was trained with, but for those that say what the data are and where."""
-    given: list[str] = []
-    told = shlex.split(str(config.get("command", "")))[3:]
-    while told:
-        flag, value = told.pop(0), [] if not told or told[0].startswith("--") else [told.pop(0)]
-        given += [] if flag.removeprefix("--") in (*OF_THE_DATA, *NAMED) else [flag, *value]
+    """Options of `spml train` that a run was trained with, except those that describe its data."""
+    others: list[str] = []
+    words = shlex.split(str(config.get("command", "")))[3:]
+    while words:
+        flag = words.pop(0)
+        value = [] if not words or words[0].startswith("--") else [words.pop(0)]
+        if flag.removeprefix("--") not in (*OF_THE_DATA, *NAMED):
+            others += [flag, *value]
     named = [(name, config.get(name.replace("-", "_"))) for name in NAMED]
     return [
         word for name, value in named if value is not None for word in (f"--{name}", str(value))
-    ] + given
+    ] + others
 
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
-    """Row, column and answer of each line; DataError with its number where one cannot be taken."""
+    """Row, column and answer of each line; raise DataError with the line number of an invalid one."""
     rows: dict[str, int] = {}
     twice: set[str] = set()
     for row, item in enumerate(table.items):
@@ -165,9 +161,9 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
                 raise DataError(
                     f"{where}{len(cells)} cells, the header has {len(header)}; is the line whole?"
                 )
-            image, name, said = (cells[place] for place in places)
-            name, said = name.strip(), said.strip()
-            if not said:  # not answered yet
+            image, name, answer = (cells[place] for place in places)
+            name, answer = name.strip(), answer.strip()
+            if not answer:  # not answered yet
                 continue
             if image not in rows:
                 raise DataError(
@@ -179,9 +175,9 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
                 )
             if name not in columns:
                 raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
-            if said.lower() not in VALUES:
-                raise DataError(f"{where}{said!r} is no answer; write 1 for yes or -1 for no")
-            _add(seen, (rows[image], columns[name]), VALUES[said.lower()], line, where, table)
+            if answer.lower() not in VALUES:
+                raise DataError(f"{where}{answer!r} is no answer; write 1 for yes or -1 for no")
+            _add(seen, (rows[image], columns[name]), VALUES[answer.lower()], line, where, table)
     except csv.Error as error:
         raise DataError(
             f"{path}, line {reader.line_num}: {error}; check the quotes of this row"
@@ -199,27 +195,50 @@ def _add(
     where: str,
     table: LabelTable,
 ) -> None:
-    """Take an answer that agrees with earlier ones and with what is known."""
-    said = {1: "yes", -1: "no"}
+    """Add an answer; raise DataError if it contradicts an earlier one or a known label."""
+    text = {1: "yes", -1: "no"}
     pair = f"{table.classes[entry[1]]!r} of {table.items[entry[0]]!r}"
     if entry in seen and seen[entry][0] != value:
         earlier, at = seen[entry]
         raise DataError(
-            f"{where}{pair} is {said[value]}, but {said[earlier]} in line {at}; keep one of the two"
+            f"{where}{pair} is {text[value]}, but {text[earlier]} in line {at}; keep one of the two"
         )
     known = int(table.rows([entry[0]])[0, entry[1]])
     if known not in (0, value):
         label = "positive" if known == 1 else "negative"
         raise DataError(
-            f"{where}{pair} is {said[value]}, but it is a known {label}; mend the label or the answer"
+            f"{where}{pair} is {text[value]}, but it is a known {label}; mend the label or the answer"
         )
     seen.setdefault(entry, (value, line))
+
+
+def with_answers(
+    labels: SparseLabels, rows: npt.ArrayLike, columns: npt.ArrayLike, values: npt.ArrayLike
+) -> SparseLabels:
+    """Labels with the answered entries replaced.
+
+    Args:
+        labels: observed labels.
+        rows: row of each answer.
+        columns: column of each answer; each pair of row and column occurs once.
+        values: 1 or -1.
+    """
+    known = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
+    row = np.concatenate([known, np.asarray(rows, np.int64)])
+    column = np.concatenate([labels.indices, np.asarray(columns, np.int64)])
+    value = np.concatenate([labels.values, np.asarray(values, np.int8)])
+    order = np.lexsort((column, row))  # stable: an answer follows the label it replaces
+    keys = row[order] * labels.num_classes + column[order]
+    order = order[np.append(np.diff(keys) != 0, True)[: len(order)]]
+    return SparseLabels.from_entries(
+        row[order], column[order], value[order], labels.shape, labels.fill
+    )
 
 
 def _write_csv(
     out: Path, table: LabelTable, splits: list[str], test: LabelTable | None
 ) -> list[str]:
-    """image,label,negative,split with paths that hold from the file's folder; gives the classes a reader will find."""
+    """Write image,label,negative,split with paths relative to the file; return the classes it names."""
     met: set[str] = set()
     ways: dict[Path, Path] = {}
     with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
@@ -241,7 +260,7 @@ def _write_csv(
 
 
 def _place(table: LabelTable, row: int, out: Path, ways: dict[Path, Path]) -> str:
-    """Path of a picture from the folder of the new file, where there is one; `ways` are those to folders met before."""
+    """Path of a picture relative to the new file if possible; `ways` caches the paths of folders."""
     path = table.file(row).absolute()
     if path.parent not in ways:
         try:  # as the system follows ".." out of a link

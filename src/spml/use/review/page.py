@@ -1,4 +1,4 @@
-"""The page of a review: a card for each suggested label, with its picture and a heat map."""
+"""The page of a review: a card for each suggestion, with its picture and a heat map."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spml.use.explain.overlay import COVER, STRENGTH, colours
 from spml.use.review.suggest import Suggestion
 
 SIDE = 360  # the longer side of a picture as shown, in pixels
-MAP = 72  # that of a heat map, which the browser enlarges
+MAP = 72  # sides of a heat map, which the browser enlarges
 QUALITY = 85  # of the JPEG files
 EVIDENCE = "evidence in logits; a place with colour speaks more for the class than the picture as a whole does"
 
@@ -32,17 +32,17 @@ Advance = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Card:
-    """What the page shows of a suggestion.
+    """A suggestion on the page.
 
     Attributes:
         rank: from 1.
         image: name of the item.
-        name: of the class.
-        probability: that the model gives.
-        known: what is observed of the item.
-        suggestion: where it stands in the table.
-        picture: file beside the page; empty where there is nothing to see.
-        map: file of the heat map; empty where the model has none.
+        name: name of the class.
+        probability: the model's probability.
+        known: observed labels of the item.
+        suggestion: the suggestion itself.
+        picture: file beside the page; empty for feature vectors.
+        map: file of the heat map; empty if the model has none.
         size: width and height of the picture's file.
     """
 
@@ -65,7 +65,7 @@ def draw(
     folder: Path,
     advance: Advance | None = None,
 ) -> list[Card]:
-    """The cards with their pictures and heat maps written; an item that stands on several is drawn and run once."""
+    """Write pictures and heat maps, and return the cards with their files; each item is drawn once."""
     if info.preprocessing["kind"] != "pictures":
         return list(cards)
     folder.mkdir()
@@ -98,7 +98,7 @@ def draw(
 
 
 def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
-    """The page; answers that a browser keeps belong to these suggestions alone."""
+    """The HTML page; its key keeps the browser's stored answers apart from those of other reviews."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     data: list[dict[str, Any]] = [
@@ -138,15 +138,15 @@ def _picture(table: LabelTable, row: int, *, upright: bool) -> Tensor:
 
 
 def _fitted(image: Image.Image, side: int) -> Image.Image:
-    """A picture whose longer side is so many pixels."""
+    """A picture resized so that its longer side has `side` pixels."""
     scale = side / max(image.size)
     return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
 
 def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
-    """The class maps of a picture; None where the backbone has none.
+    """The class maps of a picture; None if the backbone has no feature map.
 
-    Evidence is counted from its mean, as labels that were learned as absent have little above 0 to show.
+    Evidence is relative to its mean, because labels that were learned as absent have hardly any above 0.
     """
     device = next(model.parameters()).device
     try:
@@ -158,7 +158,7 @@ def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
 
 
 def _map_image(values: Tensor, full: float) -> Image.Image:
-    """A class map as colours that cover the more, the higher they stand."""
+    """A class map as colours whose opacity rises with the value."""
     level = (enlarged(values, MAP, MAP) / full).clamp(0, 1).numpy()
     cover = 255 * STRENGTH * level**COVER
     return Image.fromarray(np.rint(np.dstack([colours(level), cover])).astype(np.uint8), "RGBA")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Labels = npt.NDArray[np.int8]
 Logits = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
-SAMPLE = 20_000_000  # entries that the scale is fitted to
+SAMPLE = 20_000_000  # entries for fitting the scale, at most
 ROWS = 8192  # ranked together
 STEPS = 60  # of Newton's method; it needs about ten
 
@@ -28,16 +28,16 @@ class Scale(NamedTuple):
     shifts: npt.NDArray[np.float64]
 
     def __call__(self, logits: Logits) -> npt.NDArray[np.float64]:
-        """Scores that can be compared across classes."""
+        """Scores that are comparable across classes."""
         return self.slope * logits.astype(np.float64) + self.shifts
 
 
 def fit_scale(logits: Logits, observed: Labels) -> Scale:
-    """The scale under which observed positives are most likely, one slope for all classes and a shift for each.
+    """The scale under which the observed positives are most likely: one slope, and a shift for each class.
 
-    A model that was taught that unknown labels are negative, or that common classes are likely, gives logits that mean
-    different things in different classes. The share of a class that is observed puts them on one scale. Known negatives
-    count as not observed. Half a positive is added to each class, so that one without any has a shift.
+    If training treats unknown labels as negative or common classes as likely, logits of different classes are not
+    comparable. The share of observed positives of each class puts them on one scale. Known negatives count as not
+    observed. Half a positive is added to each class, so that a class without any has a shift.
     """
     wanted = np.linspace(
         0, len(logits) - 1, min(len(logits), max(1, SAMPLE // logits.shape[1]))
@@ -50,7 +50,7 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
     for _ in range(STEPS):
         p = 1 / (1 + np.exp(-np.clip(slope * x + shifts, -40, 40)))
         weight = p * (1 - p) + 1e-12
-        # the slope's own equation once each class's shift has followed it
+        # equation of the slope after eliminating the shifts
         rest, mass, moment = (
             len(x) * share - p.sum(axis=0),
             weight.sum(axis=0),
@@ -81,12 +81,12 @@ def likeliest(
     """Rows and columns of the unknown labels with the highest scores, best first; ties go by row, then column.
 
     Args:
-        scale: puts classes on one scale.
-        logits: of the items.
-        observed: what is known of them; only zeros are ranked.
-        count: at most so many.
-        columns: of these classes alone.
-        per_class: at most so many of each class.
+        scale: makes classes comparable.
+        logits: logits of the items.
+        observed: their labels; only unknown ones (0) are ranked.
+        count: number of labels at most.
+        columns: classes to rank; default: all.
+        per_class: labels of one class at most.
     """
     wanted = (
         np.arange(logits.shape[1]) if columns is None else np.unique(np.asarray(columns, np.int64))
@@ -107,7 +107,7 @@ def likeliest(
 
 
 def _position(classes: Numbers) -> Numbers:
-    """How many of the same class stand before each entry."""
+    """How many entries of the same class precede each entry."""
     order = np.argsort(classes, kind="stable")
     begins = np.flatnonzero(np.diff(classes[order], prepend=-1))
     position = np.empty(len(classes), np.int64)

@@ -1,4 +1,4 @@
-"""The labels most likely missing from a run's own data, as a table and as a page on which to answer yes or no."""
+"""List the labels most likely missing from a run's own data, as a table and as a page with yes and no."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
 TABLE, PAGE, PICTURES = "suggestions.csv", "index.html", "pictures"
 COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
-MARK = 'content="spml review"'  # by which a folder is known to be ours
+MARK = 'content="spml review"'  # marks a folder that this module wrote
 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """A run with the data it was trained on, loaded again.
+    """A run with its data, loaded again.
 
     Attributes:
-        config: of the run.
+        config: the run's settings.
         experiment: its data.
         model: its chosen model.
-        info: that model's description.
+        info: the model's description.
     """
 
     config: dict[str, Any]
@@ -49,7 +49,7 @@ class Reviewed:
 
     @classmethod
     def load(cls, run: Path, root: Path | None = None, note: Note | None = None) -> Reviewed:
-        """The finished run in a folder; `note` is told where its data have changed."""
+        """Load a finished run; `note` is called with a message if its data have changed."""
         config = read_json(run / "config.json")
         read_json(run / "result.json")
         model, info = load_model(run)
@@ -79,21 +79,21 @@ def review(
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
-    """Write a folder with suggestions.csv, index.html and its pictures; gives how many labels are suggested.
+    """Write a folder with suggestions.csv, index.html and pictures, and return the number of suggestions.
 
     Args:
         run: a finished run.
-        out: a folder that is not there yet.
-        count: at most so many labels.
-        classes: of these alone; all when empty.
-        per_class: at most so many of each class.
-        split: which rows of the train list.
-        root: folder of the data's files; where they were at training when None.
-        overwrite: replace a folder that this function has written.
-        batch_size: items at a time.
-        on_error: told of each picture that cannot be read, which is then left out; without it the first ends the work.
-        note: told where the data are no longer those of the run, which are looked at all the same.
-        advance: told what is done, how much of it, and of how much.
+        out: a new folder.
+        count: number of labels at most.
+        classes: classes to suggest; default: all.
+        per_class: labels of one class at most.
+        split: rows of the train list to look at.
+        root: folder of the data's files; default: the folder used in training.
+        overwrite: replace a folder that this function wrote.
+        batch_size: items per batch.
+        on_error: called for each picture that cannot be read, which is then left out; without it, it is raised.
+        note: called with a message if the run's data have changed; they are used all the same.
+        advance: called with the stage, the amount done and its total.
     """
     for flag, value in (
         ("--count", count),
@@ -103,15 +103,15 @@ def review(
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
     _refuse(out, overwrite)
-    given = Reviewed.load(run, root, note)
-    columns = [class_column(name, given.info, "--classes") for name in classes]
-    table = given.experiment.observed.take(given.rows(split))
+    reviewed = Reviewed.load(run, root, note)
+    columns = [class_column(name, reviewed.info, "--classes") for name in classes]
+    table = reviewed.experiment.observed.take(reviewed.rows(split))
     if not len(table):
-        raise UserError(f"{given.experiment.name} has no rows of split {split}")
-    found = suggest(
+        raise UserError(f"{reviewed.experiment.name} has no rows of split {split}")
+    suggestions = suggest(
         table,
-        given.model,
-        given.info,
+        reviewed.model,
+        reviewed.info,
         count,
         columns=columns or None,
         per_class=per_class,
@@ -119,15 +119,15 @@ def review(
         on_error=on_error,
         advance=None if advance is None else lambda done, total: advance("scoring", done, total),
     )
-    if not found:
+    if not suggestions:
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
     with replacing_folder(out) as folder:
-        _write_table(folder / TABLE, table, found, given.info)
-        cards = [_card(rank, one, table, given.info) for rank, one in enumerate(found, 1)]
-        cards = draw(cards, table, given.model, given.info, folder / PICTURES, advance)
-        page = render(f"Review, {run.resolve().name}", given.model, cards)
+        _write_table(folder / TABLE, table, suggestions, reviewed.info)
+        cards = [_card(rank, one, table, reviewed.info) for rank, one in enumerate(suggestions, 1)]
+        cards = draw(cards, table, reviewed.model, reviewed.info, folder / PICTURES, advance)
+        page = render(f"Review, {run.resolve().name}", reviewed.model, cards)
         (folder / PAGE).write_text(page, encoding="utf-8", errors="replace")
-    return len(found)
+    return len(suggestions)
 
 
 def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Card:
@@ -142,7 +142,7 @@ def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Car
 
 
 def _known(table: LabelTable, row: int) -> list[str]:
-    """What is observed of an item: names of its positives, then of its known negatives with "not" before."""
+    """Observed labels of an item: names of positives, then of known negatives after "not"."""
     labels = table.rows([row])[0]
     there, absent = (
         [table.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
@@ -151,12 +151,12 @@ def _known(table: LabelTable, row: int) -> list[str]:
 
 
 def _write_table(
-    path: Path, table: LabelTable, found: Sequence[Suggestion], info: ModelInfo
+    path: Path, table: LabelTable, suggestions: Sequence[Suggestion], info: ModelInfo
 ) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
-        for rank, one in enumerate(found, 1):
+        for rank, one in enumerate(suggestions, 1):
             positives = np.flatnonzero(table.rows([one.row])[0] == 1).tolist()
             known = "|".join(info.classes[i] for i in positives)
             name = info.classes[one.column]
@@ -173,7 +173,7 @@ def _write_table(
 
 
 def _refuse(out: Path, overwrite: bool) -> None:
-    """Raise UserError where something would be lost."""
+    """Raise UserError if writing would destroy something."""
     if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
         return
     if not overwrite:

@@ -1,4 +1,4 @@
-"""The labels most likely missing from a run's own data."""
+"""Score a run's items and suggest the labels most likely missing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from spml.model.scoring import score_stream
 from spml.use.review.ranking import Labels, Logits, fit_scale, likeliest
 from spml.use.stored_model import NOT_NUMBERS, feed_for, none_read
 
-DENSE_LIMIT = 2**31  # logits held at once
+DENSE_LIMIT = 2**31  # logits in memory at once
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A label that nobody has given and that is likely there.
+    """An unknown label that is likely positive.
 
     Attributes:
-        row: of the item in the table.
-        column: of the class.
-        probability: what the model says, calibrated where it is.
-        score: what the list is ordered by.
+        row: row of the item in the table.
+        column: column of the class.
+        probability: the model's probability, calibrated if the model is.
+        score: score that orders the list.
     """
 
     row: int
@@ -52,15 +52,15 @@ def suggest(
     """The unknown labels of a table that are most likely positives, best first.
 
     Args:
-        table: items with what was observed of them; nothing else of their labels is looked at.
-        model: on the device it is to run on.
+        table: items with observed labels; no other label is read.
+        model: the model, on its device.
         info: its description.
-        count: at most so many.
-        columns: of these classes alone.
-        per_class: at most so many of each class.
-        batch_size: items at a time.
-        on_error: told of each picture that cannot be read, which is then left out; without it, it is raised.
-        advance: told how many items are done, and of how many.
+        count: number of suggestions at most.
+        columns: classes to suggest; default: all.
+        per_class: suggestions of one class at most.
+        batch_size: items per batch.
+        on_error: called for each picture that cannot be read, which is then left out; without it, it is raised.
+        advance: called with the number of items done and their total.
     """
     logits = score(table, model, info, batch_size=batch_size, on_error=on_error, advance=advance)
     read = np.isfinite(logits[:, 0])
@@ -68,10 +68,8 @@ def suggest(
         raise none_read(len(table))
     observed: Labels = table.labels
     scale = fit_scale(logits[read], observed[read])
-    observed = np.where(
-        read[:, None], observed, np.int8(1)
-    )  # what could not be read is not asked about
-    rows, found = likeliest(
+    observed = np.where(read[:, None], observed, np.int8(1))  # unread items get no suggestion
+    rows, classes = likeliest(
         scale, np.nan_to_num(logits), observed, count, columns=columns, per_class=per_class
     )
     calibrated = info.calibrate()(torch.from_numpy(logits[rows]))
@@ -79,7 +77,7 @@ def suggest(
     scores = scale(logits[rows])
     return [
         Suggestion(int(row), int(column), float(probabilities[i, column]), float(scores[i, column]))
-        for i, (row, column) in enumerate(zip(rows, found, strict=True))
+        for i, (row, column) in enumerate(zip(rows, classes, strict=True))
     ]
 
 
@@ -93,7 +91,7 @@ def score(
     on_error: OnError | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> Logits:
-    """Logits of all items; those of a picture that cannot be read are NaN."""
+    """Logits of all items; NaN for a picture that cannot be read."""
     size = len(table), len(info.classes)
     if size[0] * size[1] > DENSE_LIMIT:
         raise UserError(

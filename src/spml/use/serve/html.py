@@ -105,12 +105,15 @@ CSS = """
 
 
 def bars(
-    classes: Sequence[str], probabilities: Sequence[float], thresholds: Sequence[float]
+    classes: Sequence[str],
+    probabilities: Sequence[float],
+    thresholds: Sequence[float],
+    tagged: Sequence[bool],
 ) -> str:
-    """Classes at or above their thresholds, then the nearest below; each with its threshold as a line."""
+    """Tagged classes, then the most probable others; each with its threshold as a line."""
     order = sorted(range(len(classes)), key=lambda i: -probabilities[i])
-    present = [i for i in order if probabilities[i] >= thresholds[i]]
-    below = [i for i in order if probabilities[i] < thresholds[i]][:BELOW]
+    present = [i for i in order if tagged[i]]
+    below = [i for i in order if not tagged[i]][:BELOW]
     known = f"{len(present)} of {len(classes)} classes reach their thresholds"
     head = f'<p class="spml-head"><b id="spml-count">{known}</b><small>click a class for its map</small></p>'
 

@@ -138,7 +138,8 @@ class _OnePicture:
         if seen is None:
             return "<p class='spml-note'>No picture yet.</p>"
         moved = [min(max(cut + shift, 0.0), 1.0) for cut in cuts]
-        return html.bars(self.classes, seen.probabilities.tolist(), moved)
+        tagged = self.tagger.tagged(seen, moved)
+        return html.bars(self.classes, seen.probabilities.tolist(), moved, tagged)
 
     def heat(self, seen: Seen | None, name: str) -> str:
         """The map of a class."""

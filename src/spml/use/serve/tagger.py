@@ -20,6 +20,7 @@ from spml.data.images.decode import count_pixels, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.scoring import infer
+from spml.model.tags import tagged
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.explain.overlay import overlay, plain, rounded, shown
 from spml.use.stored_model import NOT_NUMBERS, own_device
@@ -53,11 +54,13 @@ class Seen:
     """Scores of one picture.
 
     Attributes:
-        probabilities: one per class.
+        logits: one per class, as the model gives them.
+        probabilities: one per class, calibrated.
         maps: (classes, h, w), relative to the model's thresholds.
         picture: uint8 (3, H, W) for display.
     """
 
+    logits: npt.NDArray[np.float32]
     probabilities: npt.NDArray[np.float32]
     maps: Tensor
     picture: Tensor
@@ -90,19 +93,24 @@ class Tagger:
             picture = self._decode(data, _short(name))
             x = resize(picture, int(self.info.preprocessing["size"]))
             logits, maps = infer(lambda x: class_maps(self.model, x), x[None], self.device)
-            calibrated = self.calibration(logits.float().cpu())[0]
+            logits = logits.float().cpu()
+            calibrated = self.calibration(logits)[0]
             if not torch.isfinite(calibrated).all():
                 raise UserError(NOT_NUMBERS)
             evidence = from_threshold(self.model, self.info, maps[0].float().cpu())
-            return Seen(calibrated.sigmoid().numpy(), evidence, shown(picture))
+            return Seen(logits[0].numpy(), calibrated.sigmoid().numpy(), evidence, shown(picture))
 
-    def tags(
-        self, probabilities: Sequence[float], thresholds: Sequence[float] | None = None
-    ) -> list[str]:
-        """Classes at or above their thresholds, the most probable first; the model's own thresholds when None."""
-        cuts = self.info.thresholds if thresholds is None else thresholds
-        order = np.argsort(-np.asarray(probabilities), kind="stable")
-        return [self.info.classes[i] for i in order if probabilities[i] >= np.float32(cuts[i])]
+    def tagged(self, seen: Seen, thresholds: Sequence[float] | None = None) -> list[bool]:
+        """Whether each class is a tag, by the model's own thresholds or by others."""
+        rule = self.info.tag_rule
+        cuts = rule.thresholds if thresholds is None else thresholds
+        return [bool(tag) for tag in tagged(rule.logits(seen.logits[None]), cuts)[0]]
+
+    def tags(self, seen: Seen, thresholds: Sequence[float] | None = None) -> list[str]:
+        """Tagged classes, the most probable first."""
+        present = self.tagged(seen, thresholds)
+        order = np.argsort(-seen.probabilities, kind="stable")
+        return [self.info.classes[i] for i in order if present[i]]
 
     def answer(self, seen: Seen) -> dict[str, Any]:
         """Return the HTTP answer for a picture."""
@@ -111,7 +119,7 @@ class Tagger:
             "classes": self.info.classes,
             "probabilities": values,
             "thresholds": self.info.thresholds,
-            "tags": self.tags(seen.probabilities.tolist()),
+            "tags": self.tags(seen),
         }
 
     def about(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate, undo
-from spml.use.calibrate.targets import Aim, thresholds
+from spml.use.calibrate.targets import Target, thresholds
 from spml.use.evaluate import assess
 from tests.use.conftest import change, observe_only, written
 
@@ -144,7 +144,7 @@ def test_thresholds_serve_the_aim_by_the_probabilities_that_are_stored(run, meth
     info = read_info(run)
     with np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz") as file:
         p = info.calibrate()(torch.from_numpy(file["logits"]).float()).double().sigmoid().numpy()
-    assert info.thresholds == pytest.approx(thresholds(p, Aim("precision", 0.3)), abs=1e-3)
+    assert info.thresholds == pytest.approx(thresholds(p, Target("precision", 0.3)), abs=1e-3)
 
 
 def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):

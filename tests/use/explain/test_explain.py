@@ -12,7 +12,7 @@ from spml.errors import UserError
 from spml.model import Classifier, load_model, save_model
 from spml.use.explain.class_maps import enlarged, from_threshold, full_colour, meaning
 from spml.use.explain.explain import class_maps, explain, explain_worst
-from spml.use.explain.gallery import sheet
+from spml.use.explain.gallery import gallery
 from spml.use.explain.mistakes import rank_mistakes
 from spml.use.explain.overlay import rounded
 from tests.use.conftest import huge_png
@@ -252,7 +252,7 @@ def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
 def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    with sheet(tmp_path / "link", "title", "hint", overwrite=False):
+    with gallery(tmp_path / "link", "title", "hint", overwrite=False):
         pass
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "index.html").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]

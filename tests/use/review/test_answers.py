@@ -8,8 +8,7 @@ import pytest
 from spml.cli import main
 from spml.data import LabelTable, SparseLabels, load, read
 from spml.errors import DataError, UserError
-from spml.use.review.answers import merge, read_answers, training_words
-from spml.use.review.merge import with_answers
+from spml.use.review.answers import merge, read_answers, training_words, with_answers
 
 HEAD = "image,class,answer\n"
 TRAIN = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet"]

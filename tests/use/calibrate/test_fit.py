@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from spml.model.calibration import Calibration
-from spml.use.calibrate.fit import apply_lines, fit_lines, straight, straight_step
+from spml.model.calibration import Calibration, apply_lines
+from spml.use.calibrate.fit import fit_lines, straight, straight_step
 
 RNG = np.random.default_rng(3)
 Z = RNG.normal(-1, 2, (3000, 4))

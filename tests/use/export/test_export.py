@@ -20,7 +20,7 @@ from spml.use.export.export import EXTRA_FILE, Portable, export
 from spml.use.export.verify import verify
 from spml.use.predict.predict import Options, predict
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CURVED = [[[-1, 0, 2], [-3, 0.5, 1]], [[0, 1], [0, 2]], [[0, 1], [0, 1]]]
 
 

@@ -1,24 +1,30 @@
-"""How far the run's probabilities can be believed: what was said against what came true."""
+"""The chosen model of a run and how far its probabilities can be trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
-from spml.metrics.inputs import sigmoid
+from spml.errors import UserError
 from spml.metrics.reliability import Reliability, reliability
-from spml.report.model import Model
+from spml.metrics.scores import sigmoid
+from spml.report.figures import COLOURS, QUIET, draw
+from spml.report.format import count, percent
 from spml.report.run import Run
-from spml.report.svg import COLOURS, QUIET, draw
-from spml.report.text import count, percent
-from spml.runs.files import Record
+from spml.runs.files import Record, read_json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from spml.model.tags import TagRule
+
+Array = npt.NDArray[np.float64]
 RAW, CALIBRATED = "as the network gives them", "calibrated"
 TRUE = "Measured on the complete labels of the {split} set."
 ESTIMATED = (
@@ -28,8 +34,91 @@ ESTIMATED = (
 LOOKS = {RAW: (COLOURS[1], "--", "s"), CALIBRATED: (COLOURS[0], "-", "o")}
 
 
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The chosen model as the page needs it.
+
+    Attributes:
+        rule: decides tags and calibrates probabilities.
+        features: whether its items are feature vectors; None if that is not stored.
+        record: calibration.json; None if `spml calibrate` did not set these thresholds.
+    """
+
+    rule: TagRule
+    features: bool | None = None
+    record: Record | None = None
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the model has a calibration."""
+        return self.rule.knots is not None
+
+    @property
+    def thresholds(self) -> Array:
+        """One per class, on the calibrated probability."""
+        return self.rule.thresholds
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the thresholds differ from the default or were set by `spml calibrate`."""
+        return self.record is not None or bool((self.thresholds != 0.5).any())
+
+
+def read_model(run: Run) -> Model:
+    """The stored model of a run, or a rule with threshold 0.5 if none is stored."""
+    # torch is imported here, so that commands which only format tables start fast
+    from spml.model.store import read_info
+    from spml.model.tags import TagRule
+
+    if not (run.folder / "best" / "model.json").is_file():
+        return Model(TagRule(np.full(len(run.classes), 0.5)))
+    info = read_info(run.folder)
+    if run.classes and info.classes != list(run.classes):
+        raise UserError(
+            f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs"
+        )
+    path = run.folder / "calibration.json"
+    record = read_json(path, "run spml calibrate again") if path.is_file() else None
+    now = {"thresholds": info.thresholds, "calibration": info.calibration}
+    return Model(
+        info.tag_rule,
+        info.preprocessing.get("kind") == "features",
+        _checked(record, path) if record is not None and record.get("after") == now else None,
+    )
+
+
+def _checked(record: Record, path: Path) -> Record:
+    """The record; raise UserError if it lacks something that the page shows."""
+    try:
+        ranges = [record["overall"]["positives_per_item"]]
+        for row in record["classes"]:
+            ranges += [row[name] for name in ("threshold", "precision", "recall", "f1")]
+            row["name"], row["known_positives"]
+        whole = all(
+            isinstance(one[end], float) for one in ranges for end in ("value", "low", "high")
+        )
+        lists = [record.get(key, []) for key in ("few_positives", "untagged", "below_aim")]
+        whole = (
+            whole
+            and isinstance(record["items"], int)
+            and all(isinstance(names, list) for names in lists)
+        )
+        whole = whole and all(isinstance(name, str) for names in lists for name in names)
+        for name in ("logits", "calibrated"):
+            curve = [
+                np.asarray(record["reliability"][name][part], float)
+                for part in ("probability", "share", "entries")
+            ]
+            whole = whole and len({part.shape for part in curve}) == 1 and bool(curve[2].any())
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise UserError(f"{path}: not written by spml calibrate; move it away")
+    return record
+
+
 def calibration(run: Run, model: Model) -> dict[str, Any]:
-    """Reliability curves with their errors, and what calibration found; words where there are none."""
+    """Reliability curves with their errors, and the facts that `spml calibrate` recorded."""
     curves, basis = _curves(run, model)
     return {
         "figure": reliability_figure(curves) if curves else None,
@@ -42,21 +131,20 @@ def calibration(run: Run, model: Model) -> dict[str, Any]:
 
 
 def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
-    """True curves where complete labels are stored, or else those that calibration estimated."""
+    """Curves from stored complete labels, or else those that calibration estimated, and their basis."""
     scored = run.scored
     if scored is not None and scored.complete and scored.usable:
         positive = scored.truth == 1
         curves = {RAW: reliability(sigmoid(scored.logits), positive)}
         if model.calibrated:
-            curves[CALIBRATED] = reliability(model.probabilities(scored.logits), positive)
+            curves[CALIBRATED] = reliability(model.rule.probabilities(scored.logits), positive)
         return curves, TRUE.format(split=scored.split)
     if model.record is None:
         return {}, ""
     stored = {RAW: "logits", CALIBRATED: "calibrated"} if model.calibrated else {RAW: "logits"}
     curves = {name: _stored(model.record, key) for name, key in stored.items()}
-    return curves, TRUE.format(split="validation") if model.record.get(
-        "labels"
-    ) == "complete" else ESTIMATED
+    complete = model.record.get("labels") == "complete"
+    return curves, TRUE.format(split="validation") if complete else ESTIMATED
 
 
 def _stored(record: Record, key: str) -> Reliability:
@@ -82,8 +170,8 @@ def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tu
         ("Calibrated by", str(record.get("method"))),
     ]
     if record.get("labels") == "observed":
-        told, scored = record["overall"]["positives_per_item"], run.scored
-        span = f"{told['value']:.2f}, {told['low']:.2f} to {told['high']:.2f}"
+        number, scored = record["overall"]["positives_per_item"], run.scored
+        span = f"{number['value']:.2f}, {number['low']:.2f} to {number['high']:.2f}"
         if scored is not None and scored.complete and len(scored.truth):
             span += f"; truly {(scored.truth == 1).sum() / len(scored.truth):.2f} in {scored.split}"
         rows.append(("Positives per item, estimated", span))
@@ -92,9 +180,9 @@ def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tu
         ("Not tagged at all: no validation item is sure enough for the aim", "untagged"),
         ("Short of the aim on the validation items", "below_aim"),
     )
-    for words, key in named:
+    for title, key in named:
         if names := record.get(key):
-            rows.append((words, ", ".join(names[:8]) + (" …" if len(names) > 8 else "")))
+            rows.append((title, ", ".join(names[:8]) + (" …" if len(names) > 8 else "")))
     return rows
 
 

@@ -1,33 +1,95 @@
-"""What the page of one run shows."""
+"""The HTML page of one run, and `write_report`, which also writes the page of a comparison."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 
-from spml.report import figures, settings
-from spml.report.cutoffs import threshold_effects
-from spml.report.examples import examples
+from spml.errors import UserError
+from spml.files import replacing
+from spml.report import figures, format
+from spml.report.examples import (
+    NOT_ASKED,
+    Pictures,
+    examples,
+    find_pictures,
+    suspects,
+    unread,
+)
+from spml.report.format import NONE, chosen_by, count, duration, percent, selection, setting
 from spml.report.measures import (
     ClassPrecision,
     class_precision,
-    label_facts,
-    missing,
+    most_missed,
+    threshold_effects,
     threshold_table,
 )
-from spml.report.missed import most_missed
-from spml.report.model import Model, read_model
-from spml.report.pictures import Pictures, unread
-from spml.report.reliable import calibration
-from spml.report.run import Run
-from spml.report.suspects import suspects
-from spml.report.text import NONE, chosen_by, count, duration, percent, selection, setting
+from spml.report.probabilities import calibration, read_model
+from spml.report.run import Run, read_run
 
+if TYPE_CHECKING:
+    from spml.data import Experiment
+
+EXAMPLES = 8  # pictures
 FEW, MANY = 20, 40  # classes in one figure; classes in two
+
+
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    title: str | None = None,
+    *,
+    data: Experiment | None = None,
+    root: Path | None = None,
+    pictures: int = EXAMPLES,
+    against: str | None = None,
+    advance: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write the HTML page of one run folder, or of a comparison of several.
+
+    Args:
+        runs: run folders.
+        out: the page; an existing file is replaced once the new page is complete.
+        title: heading; default: method and data set.
+        data: data of a single run if they are loaded already; otherwise its pictures are read again.
+        root: folder of the data's files; default: the folder used in training.
+        pictures: number of example items of a single run; 0 shows no picture at all.
+        against: method that others are compared with; default: `an`, or else the first run's.
+        advance: called with the number of resampled runs and their total.
+    """
+    folders = [Path(run) for run in runs]
+    if not folders:
+        raise UserError("give at least one run folder to report on")
+    places = [os.path.realpath(folder) for folder in folders]  # survives a loop of links
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise UserError(f"{folder} is given twice")
+    loaded = [read_run(folder) for folder in folders]
+    if len(loaded) == 1:
+        page = format.render("run.html", run_page(loaded[0], title, pictures, data, root))
+    else:
+        from spml.report.compare import compare_page
+
+        page = format.render("compare.html", compare_page(loaded, title, against, advance))
+    return _replace(Path(out), page)
+
+
+def _replace(out: Path, page: str) -> Path:
+    """Replace the file as a whole."""
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; name a file such as {out / 'report.html'}")
+    try:
+        with replacing(out) as beside:
+            beside.write_bytes(page.encode("utf-8", "replace"))
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    return out
 
 
 @dataclass(frozen=True)
@@ -40,18 +102,19 @@ class Card:
 
 
 def run_page(
-    run: Run, title: str | None, found: Callable[[Model], Pictures], number: int
+    run: Run, title: str | None, number: int, data: Experiment | None, root: Path | None
 ) -> dict[str, Any]:
     """The template's values.
 
     Args:
-        run: to show.
-        title: heading in place of one made from method and data set.
-        found: gives the pictures of its items.
-        number: of example pictures.
+        run: the run to show.
+        title: heading; default: method and data set.
+        number: number of example pictures.
+        data: the run's data if they are loaded already.
+        root: folder of the data's files.
     """
     precision, model = class_precision(run), read_model(run)
-    pictures = found(model)
+    pictures = find_pictures(run, model, data, root) if number else Pictures(NOT_ASKED)
     shown, suspected = examples(run, model, pictures, number), suspects(run, model, pictures)
     facts = [run.fact(key) for key in ("data", "backbone")]
     seed = run.fact("seed")
@@ -64,7 +127,7 @@ def run_page(
                 f"seed {setting(seed)}",
             ]
         ),
-        "notes": missing(run),
+        "notes": format.missing(run),
         "cards": _cards(run),
         "estimated": run.fact("selection") == "observed",
         "improving": improving(run),
@@ -84,10 +147,10 @@ def run_page(
         "examples": shown,
         "suspects": suspected,
         "unread": unread(pictures),
-        "labels": label_facts(run.observed) if run.observed else [],
+        "labels": format.label_facts(run.observed) if run.observed else [],
         "label_figure": label_figure(run),
-        "settings": settings.tables(run.config),
-        "command": settings.command(run),
+        "settings": format.setting_tables(run.config),
+        "command": format.train_command(run),
     }
 
 
@@ -96,7 +159,8 @@ def _cards(run: Run) -> list[Card]:
     so_far = "" if run.result else ", so far"
     test = run.outcome("test_map")
     speed = count(run.outcome("images_per_second"))
-    where = f" on {device}" if (device := run.fact("device")) else ""
+    device = run.fact("device")
+    where = f" on {device}" if device else ""
     train = count(len(run.observed.train)) if run.observed else NONE
     num_val = run.observed.num_val if run.observed else None
     num_val = len(run.val_truth) if run.val_truth is not None else num_val
@@ -129,13 +193,13 @@ def _cards(run: Run) -> list[Card]:
 
 
 def improving(run: Run) -> bool:
-    """Whether the last epoch of a finished run was its best, so that it may have ended too early."""
+    """Whether the last epoch of a finished run was its best: it may have ended too early."""
     epochs = [epoch for epoch in run.curve("val_map") if epoch > 0]
     return run.result is not None and len(epochs) > 1 and run.best_epoch == max(epochs)
 
 
 def learning_curves(run: Run) -> list[Markup]:
-    """Loss, and the validation figure with the chosen epoch."""
+    """Curves of the loss and of the validation figure with the chosen epoch."""
     figure = f"validation {chosen_by([run.fact('selection')])}, %"
     shown = (("loss", "training loss", None), ("val_map", figure, run.best_epoch))
     return [
@@ -157,14 +221,14 @@ def _cell(value: Any) -> str:
 
 
 def observed_counts(run: Run) -> dict[str, int] | None:
-    """Observed positives of each class in training."""
+    """Observed positives of each class in training; None if they are not stored."""
     if run.observed is None or not run.classes:
         return None
     return dict(zip(run.classes, (run.observed.train == 1).sum(axis=0).tolist(), strict=True))
 
 
 def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]]:
-    """Bars of all classes in one or two figures, or of the best and the worst."""
+    """Bars of all classes in one or two figures, or of the best and the worst of many."""
     if precision is None or not precision.values:
         return []
     counts = observed_counts(run)
@@ -191,7 +255,7 @@ def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]
 
 
 def class_table(run: Run, columns: Sequence[tuple[str, Mapping[str, float]]]) -> dict[str, Any]:
-    """Every class with its values, observed positives and positives of the truth; the first column sorts."""
+    """A row for each class: the columns' values, observed and true positives; sorted by the first column."""
     counts = observed_counts(run)
     scored = run.scored
     actual = (scored.truth == 1).sum(axis=0).tolist() if scored else []

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from spml.report.cutoffs import threshold_effects
-from spml.report.missed import most_missed
-from spml.report.model import Model, read_model
+from spml.model.calibration import Knots
+from spml.model.tags import TagRule
+from spml.report.figures import COLOURS
+from spml.report.measures import most_missed, threshold_effects
+from spml.report.probabilities import Model, read_model
 from spml.report.run import Run, read_run
-from spml.report.svg import COLOURS
 
 TRUTH = np.array([[1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, -1]], np.int8)
 LOGITS = np.array([[2, 2, -2], [2, 0.5, -2], [-2, 2, -2], [2, -2, -2]], np.float16)
@@ -29,13 +31,17 @@ def run(make_run: Callable[..., Path], small: dict[str, Any]) -> Path:
     return folder
 
 
+def model_at(thresholds: npt.NDArray[np.float64], knots: Knots | None = None) -> Model:
+    return Model(TagRule(thresholds, knots))
+
+
 def unknown(run: Run) -> Run:
     """The same where absent labels are not known."""
     return replace(run, test_truth=np.where(TRUTH == 1, 1, 0).astype(np.int8))
 
 
 def test_each_class_at_its_own_threshold(run: Path) -> None:
-    model = Model(np.array([0.5, 0.8, 0.5]))
+    model = model_at(np.array([0.5, 0.8, 0.5]))
     found = threshold_effects(read_run(run), model)
     assert found is not None and found["kind"] == "complete" and found["marked"]
     assert all(
@@ -60,16 +66,16 @@ def test_thresholds_that_nobody_has_set_are_not_called_stored(run: Path) -> None
 
 
 def test_of_known_positives_alone_recall_and_tags_are_told(run: Path) -> None:
-    found = threshold_effects(unknown(read_run(run)), Model(np.full(3, 0.5)))
+    found = threshold_effects(unknown(read_run(run)), model_at(np.full(3, 0.5)))
     assert found is not None and found["kind"] == "known" and found["classes"] is None
     assert found["rows"] == [("0.50 for all", ["100.0", "1.50"])]  # six tags of four items
-    calibrated = Model(np.full(3, 0.5), knots=[[[-20.0, 20.0], [-20.0, 20.0]]] * 3)
+    calibrated = model_at(np.full(3, 0.5), knots=[[[-20.0, 20.0], [-20.0, 20.0]]] * 3)
     assert threshold_effects(unknown(read_run(run)), calibrated)["kind"] == "estimated"  # type: ignore[index]
 
 
 def test_missed_classes_are_ordered_and_counted(run: Path) -> None:
     given = read_run(run)
-    found = most_missed(given, Model(np.array([0.9, 0.7, 0.5])))
+    found = most_missed(given, model_at(np.array([0.9, 0.7, 0.5])))
     assert found is not None and (found["missed"], found["total"], found["classes"]) == (
         "3",
         "4",
@@ -81,4 +87,4 @@ def test_missed_classes_are_ordered_and_counted(run: Path) -> None:
     )  # fmt: skip
     assert (dog["name"], dog["missed"], dog["total"], dog["share"]) == ("dog", "1", "2", "50.0")
     assert dog["instead"] == "–" and found["complete"] and found["split"] == "test"
-    assert not most_missed(unknown(given), Model(np.full(3, 0.5)))["complete"]  # type: ignore[index]
+    assert not most_missed(unknown(given), model_at(np.full(3, 0.5)))["complete"]  # type: ignore[index]

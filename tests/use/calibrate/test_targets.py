@@ -2,45 +2,45 @@ import numpy as np
 import pytest
 
 from spml.errors import UserError
-from spml.use.calibrate.targets import Aim, threshold, thresholds
+from spml.use.calibrate.targets import Target, threshold, thresholds
 
 P = np.array([0.95, 0.9, 0.7, 0.4, 0.4, 0.1, 0.05])
 
 
 def test_the_best_f1_is_that_of_every_cut_tried():
-    cut = threshold(P, Aim())
+    cut = threshold(P, Target())
     scores = {t: 2 * P[t <= P].sum() / ((t <= P).sum() + P.sum()) for t in set(P)}
     best = max(scores, key=lambda t: scores[t])
     assert (cut <= P).tolist() == (best <= P).tolist() and cut == pytest.approx((0.4 + 0.1) / 2)
 
 
 def test_precision_and_recall_are_met_with_as_many_or_as_few_items_as_can_be():
-    cut = threshold(P, Aim.parse("precision=0.8"))
+    cut = threshold(P, Target.parse("precision=0.8"))
     assert P[cut <= P].mean() >= 0.8 > P[P >= 0.4].mean() and (cut <= P).sum() == 3
-    cut = threshold(P, Aim.parse("recall=0.5"))
+    cut = threshold(P, Target.parse("recall=0.5"))
     assert (cut <= P).sum() == 2 and P[cut <= P].sum() / P.sum() >= 0.5 > P[0] / P.sum()
-    assert threshold(P, Aim.parse("precision=0.99")) == 0.99
-    assert (threshold(P, Aim("precision", 0.95)) <= P).sum() == 1  # just what is asked for
-    assert threshold(np.array([0.75, 0.25]), Aim("precision", 0.5)) == 0.125
+    assert threshold(P, Target.parse("precision=0.99")) == 0.99
+    assert (threshold(P, Target("precision", 0.95)) <= P).sum() == 1  # just what is asked for
+    assert threshold(np.array([0.75, 0.25]), Target("precision", 0.5)) == 0.125
     assert (
-        threshold(P, Aim("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94
+        threshold(P, Target("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94
     )  # the first is not there
 
 
 def test_a_threshold_is_half_way_to_the_next_item():
-    assert threshold(np.array([0.9, 0.8, 0.1]), Aim("precision", 0.8)) == pytest.approx(
+    assert threshold(np.array([0.9, 0.8, 0.1]), Target("precision", 0.8)) == pytest.approx(
         (0.8 + 0.1) / 2
     )
-    assert threshold(np.array([0.9, 0.8]), Aim("precision", 0.8)) == pytest.approx(0.8 / 2)
+    assert threshold(np.array([0.9, 0.8]), Target("precision", 0.8)) == pytest.approx(0.8 / 2)
 
 
 def test_equal_probabilities_are_not_parted_and_weights_count():
-    assert (threshold(np.full(5, 0.3), Aim()) <= np.full(5, 0.3)).all()
+    assert (threshold(np.full(5, 0.3), Target()) <= np.full(5, 0.3)).all()
     twice = np.repeat(P, 2)
-    assert threshold(P, Aim.parse("recall=0.6"), np.full(7, 2.0)) == threshold(
-        twice, Aim.parse("recall=0.6")
+    assert threshold(P, Target.parse("recall=0.6"), np.full(7, 2.0)) == threshold(
+        twice, Target.parse("recall=0.6")
     )
-    assert thresholds(np.stack([P, P], 1), Aim()).tolist() == [threshold(P, Aim())] * 2
+    assert thresholds(np.stack([P, P], 1), Target()).tolist() == [threshold(P, Target())] * 2
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_equal_probabilities_are_not_parted_and_weights_count():
 )
 def test_an_aim_that_is_none_is_refused(text):
     with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):
-        Aim.parse(text)
+        Target.parse(text)
 
 
 @pytest.mark.parametrize("least", [0.05, 0.3, 0.6, 0.9])
 def test_thresholds_mean_the_same_to_predictions_which_are_float32(least):
     p = 1 / (1 + np.exp(-np.array([40.0, 30, 25, 20, 17.3, 16.5, 16, 15, 10, 2, -3, -5])))
-    for aim in (Aim("recall", least), Aim("precision", least), Aim()):
+    for aim in (Target("recall", least), Target("precision", least), Target()):
         cut = threshold(p, aim)
         np.testing.assert_array_equal(p.astype(np.float32) >= np.float32(cut), p >= cut)
-    tagged = p >= threshold(p, Aim("recall", least))
+    tagged = p >= threshold(p, Target("recall", least))
     assert p[tagged].sum() >= least * p.sum()

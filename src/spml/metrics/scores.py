@@ -1,0 +1,187 @@
+"""Logits and labels as checked numpy arrays, and the average precision of the ranking they give."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Values: TypeAlias = "npt.ArrayLike | Tensor"
+Floats = npt.NDArray[np.floating[Any]]
+Labels = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+
+HIGHEST = 6e4  # a logit beyond it is infinite in half precision
+BLOCK = 1 << 20  # entries processed at once, to keep temporary arrays small
+PerClass = npt.NDArray[np.float64]
+
+
+def average_precision(logits: Values, truth: Values) -> PerClass:
+    """Average precision of each class, in [0, 1].
+
+    The mean, over the positives, of the precision among the items that score at least as high; items with equal
+    scores share one threshold, as in scikit-learn. A class without positives gives 0.
+
+    Args:
+        logits: scores of (items, classes).
+        truth: 1 positive, -1 negative, 0 unknown: left out of its class.
+    """
+    scores, labels = scores_and_labels(logits, truth)
+    return _per_class(scores, labels == 1, None if labels.all() else labels != 0, missing=0.0)
+
+
+def mean_average_precision(logits: Values, truth: Values) -> float:
+    """Mean of the average precision over all classes, in [0, 1]; a class without positives counts 0."""
+    values = average_precision(logits, truth)
+    if not len(values):
+        raise UserError("there are no classes to average over")
+    return float(values.mean())
+
+
+def observed_average_precision(logits: Values, observed: Values) -> PerClass:
+    """Average precision of the observed positives of each class against all its other items; NaN without any.
+
+    AP is the mean over positives s of pi TPR(s) / q(s), where pi is the share of positives, TPR(s) the share of
+    positives and q(s) the share of all items that score at least s. If each positive of a class is observed with the
+    same probability c, whatever its score, the observed positives have the same TPR and their share is c pi: the value
+    is then c AP up to sampling error, and ranks models as AP does. If one positive is drawn per item, items with
+    many positives are observed less often in each class; the factor is then constant only if scores do not depend on
+    that number.
+
+    Args:
+        logits: scores of (items, classes).
+        observed: 1 known positive; 0 (unknown) and -1 (known negative) are both the rest.
+    """
+    scores, labels = scores_and_labels(logits, observed, "observed")
+    return _per_class(scores, labels == 1, None, missing=np.nan)
+
+
+def estimated_map(logits: Values, observed: Values) -> float:
+    """Mean of `observed_average_precision` over the classes with an observed positive: for comparing models only.
+
+    It needs no complete labels. Its size is not that of mAP (each class is scaled by its share of observed positives).
+    """
+    values = observed_average_precision(logits, observed)
+    if np.isnan(values).all():
+        raise UserError(
+            "no class has an observed positive, so mAP cannot be estimated; give labels with some"
+        )
+    return float(np.nanmean(values))
+
+
+def _per_class(scores: Floats, positive: Mask, known: Mask | None, missing: float) -> PerClass:
+    items, classes = scores.shape
+    values = np.full(classes, missing)
+
+    def fill(columns: slice) -> None:
+        block, hits = (
+            np.ascontiguousarray(scores[:, columns].T),
+            np.ascontiguousarray(positive[:, columns].T),
+        )
+        for offset, (row, hit) in enumerate(zip(block, hits, strict=True)):
+            if hit.any():
+                column = columns.start + offset
+                values[column] = _one_class(
+                    row if known is None else row[known[:, column]], row[hit]
+                )
+
+    parts = list(blocks(classes, items))
+    if len(parts) > 1:
+        with ThreadPoolExecutor() as pool:  # sorting releases the interpreter lock
+            list(pool.map(fill, parts))
+    elif parts:
+        fill(parts[0])
+    return values
+
+
+def _one_class(scores: Floats, positives: Floats) -> float:
+    """AP from the number of scores that reach each positive: sorts values only, not items."""
+    scores, positives = np.sort(scores), np.sort(positives)
+    reached = len(scores) - np.searchsorted(scores, positives)
+    hits = len(positives) - np.searchsorted(positives, positives)
+    return float(np.mean(hits / reached))
+
+
+def scores_and_labels(logits: Values, labels: Values, name: str = "truth") -> tuple[Floats, Labels]:
+    """Logits in float32 or float64 and labels in int8, both (items, classes).
+
+    Args:
+        logits: scores; half precision is widened, which keeps their order.
+        labels: 1, 0 or -1.
+        name: name of the labels in messages; "truth" without a negative causes a warning.
+    """
+    scores, marks = as_numpy(logits), as_numpy(labels)
+    if scores.ndim != 2 or scores.shape != marks.shape:
+        raise UserError(
+            f"logits {scores.shape} and {name} {marks.shape} must have one shape, (items, classes)"
+        )
+    known = as_labels(marks, name)
+    if name == "truth" and known.size and known.min() == 0 and known.max() == 1:
+        warnings.warn(
+            "truth holds 1 and 0 but no -1: a 0 is an unknown label, which is left out; write absent labels as -1",
+            stacklevel=3,
+        )
+    return _scores(scores), known
+
+
+def blocks(length: int, width: int) -> Iterator[slice]:
+    """Slices that cover `length` rows of `width` entries in blocks of about BLOCK entries."""
+    step = max(1, BLOCK // max(width, 1))
+    return (slice(start, start + step) for start in range(0, length, step))
+
+
+def sigmoid(logits: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Probabilities of logits of any size."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-np.asarray(logits, np.float64))))
+
+
+def as_numpy(values: Values) -> npt.NDArray[Any]:
+    """Values as a numpy array, copied from their device if need be."""
+    torch = sys.modules.get("torch")  # only a program that has imported torch has tensors
+    if torch is not None and isinstance(values, torch.Tensor):
+        tensor = values.detach().cpu()
+        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return np.asarray(values)
+
+
+def as_labels(values: npt.NDArray[Any], name: str) -> Labels:
+    """Labels (items, classes) in int8; raise UserError if one is not 1, 0 or -1."""
+    if values.dtype == np.bool_:
+        raise UserError(
+            f"{name} is boolean, and False could mean absent (-1) or unknown (0); give 1, 0 and -1"
+        )
+    with np.errstate(invalid="ignore"):
+        labels = values.astype(np.int8, copy=False)
+    wrong = (labels < -1) | (labels > 1)
+    if labels is not values:
+        wrong |= labels != values
+    if wrong.any():
+        item, column = np.argwhere(wrong)[0]
+        value = values[item, column]
+        raise UserError(
+            f"{name} holds {value} at item {item}, class {column}; labels are 1, 0 (unknown) and -1"
+        )
+    return labels
+
+
+def _scores(values: npt.NDArray[Any]) -> Floats:
+    if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
+        raise UserError(f"logits have dtype {values.dtype}; give real numbers")
+    scores: Floats = values.astype(np.promote_types(values.dtype, np.float32), copy=False)
+    if scores.size and np.isnan(scores.min()):
+        item, column = np.argwhere(np.isnan(scores))[0]
+        raise UserError(
+            f"logits hold NaN, first at item {item}, class {column}: the model has diverged"
+        )
+    return scores

@@ -1,0 +1,249 @@
+"""Numbers, settings and facts of a run as text and tables, and the templates that show them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spml.report.run import Observed, Run
+
+NONE = "–"
+Rows = list[tuple[str, str]]
+_TITLES = {
+    "": "Run",
+    "options": "Options of the method",
+    "observation": "How labels came to be observed",
+    "side_information": "Side information, taken from complete labels",
+    "versions": "Versions",
+}
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """Fill a template of the report; a name it uses that `values` lacks is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("spml.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["file_name"] = file_name
+    return environment.get_template(template).render(values)
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """71.23; a dash for None."""
+    if value is None:
+        return NONE
+    return f"{value:.{digits}f}" if math.isfinite(value) else "not finite"
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """+1.30 or −0.42, zero without a sign."""
+    if value is None or not math.isfinite(value):
+        return percent(value)
+    text = f"{abs(value):.{digits}f}"
+    return text if float(text) == 0 else ("+" if value > 0 else "−") + text
+
+
+def count(value: float | None) -> str:
+    """12,345; a small number keeps one decimal unless it is whole."""
+    if value is None:
+        return NONE
+    if not math.isfinite(value):
+        return "not finite"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
+
+
+def duration(seconds: float | None) -> str:
+    """8.4 s, 3 min 20 s, 2 h 05 min."""
+    if seconds is None or not math.isfinite(seconds):
+        return percent(seconds)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def setting(value: Any) -> str:
+    """A value of config.json on one line; text without quotes."""
+    if value in (None, ""):
+        return "none"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def short(text: str, length: int = 26) -> str:
+    """Text on one line for a figure; the middle of a long text is cut out."""
+    line = " ".join(text.split())
+    if len(line) <= length:
+        return line
+    tail = (length - 1) // 2
+    return f"{line[: length - 1 - tail]}…{line[-tail:]}"
+
+
+def file_name(path: str, length: int = 18) -> str:
+    """A file name without its folder; of a long one the end, in which the files of a folder differ."""
+    name = " ".join(path.split()).rpartition("/")[2]
+    return name if len(name) <= length else f"…{name[1 - length :]}"
+
+
+def chosen_by(kinds: Collection[Any]) -> str:
+    """Name of the validation figure: computed from observed labels, it ranks epochs and is no mAP."""
+    if len(set(kinds)) > 1:
+        return "figure"
+    return "estimate" if "observed" in kinds else "mAP"
+
+
+def selection(kind: Any) -> str:
+    """The labels that chose the epoch."""
+    known = {"complete": "complete validation labels", "observed": "observed validation labels"}
+    return known.get(str(kind), "labels not recorded")
+
+
+def setting_tables(config: Mapping[str, Any]) -> list[tuple[str, Rows]]:
+    """Every setting: a table of the plain ones, then one for each nested group."""
+    parts: dict[str, Rows] = {"": []}
+    for key, value in config.items():
+        if key == "command":
+            continue
+        if isinstance(value, dict):
+            parts[key] = _flat(value) or [("none", "")]
+        else:
+            parts[""].append((key, setting(value)))
+    return [(_TITLES.get(key, key), rows) for key, rows in parts.items() if rows]
+
+
+def train_command(run: Run) -> str | None:
+    """The command that repeats a run; None if the run did not record it."""
+    recorded = run.config.get("command")
+    if isinstance(recorded, list):
+        import shlex
+
+        return shlex.join(str(part) for part in recorded)
+    return None if recorded is None else setting(recorded)
+
+
+def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
+    """The settings that all runs have in common, nested as they were."""
+    first, *others = (run.config for run in runs)
+    return _common(first, others)
+
+
+def differing_settings(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
+    """Names of the settings that differ, and a row of their values for each run."""
+    flats = [_one_row(run.config) for run in runs]
+    names = dict.fromkeys(name for row in flats for name in row)
+    differing = [name for name in names if len({row.get(name, NONE) for row in flats}) > 1]
+    return differing, [[row.get(name, NONE) for name in differing] for row in flats]
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> Rows:
+    """Names joined by dots, with their values."""
+    rows: Rows = []
+    for key, value in record.items():
+        if isinstance(value, dict) and value:
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", setting(value)))
+    return rows
+
+
+def _common(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    same: dict[str, Any] = {}
+    for key, value in first.items():
+        rivals = [other.get(key) for other in others]
+        if all(key in other for other in others) and all(rival == value for rival in rivals):
+            same[key] = value
+            continue
+        nested = isinstance(value, dict) and all(isinstance(rival, dict) for rival in rivals)
+        if nested and key != "options":
+            inner = _common(value, [rival for rival in rivals if isinstance(rival, dict)])
+            same.update({key: inner} if inner else {})
+    return same
+
+
+def _one_row(config: Mapping[str, Any]) -> dict[str, str]:
+    """Settings by name without the command, the options of the method in one cell."""
+    plain = {
+        key: value
+        for key, value in config.items()
+        if key not in ("options", "command") and value != {}
+    }
+    row = dict(_flat(plain))
+    if "options" in config:
+        row["options"] = _brief(config["options"])
+    return row
+
+
+def _brief(options: Any) -> str:
+    """Options on one line: q3 = 1.5, w = [0, 10]."""
+    if not isinstance(options, dict):
+        return setting(options)
+    return ", ".join(f"{name} = {setting(value)}" for name, value in options.items()) or NONE
+
+
+def label_facts(observed: Observed) -> Rows:
+    """Counts of the labels used in training."""
+    positive = observed.train == 1
+    per_item, per_class = positive.sum(axis=1), positive.sum(axis=0)
+    amounts = {"none": per_item == 0, "one": per_item == 1, "more": per_item > 1}
+    shares = []
+    for amount, items in amounts.items():
+        if items.any():
+            plural = "s" * int(items.sum() != 1)
+            share = f"{100 * items.mean():.1f} %"
+            shares.append(f"{amount}: {count(items.sum())} item{plural} ({share})")
+    median = count(float(np.median(per_class))) if per_class.size else NONE
+    low, high = per_class.min(initial=len(per_item)), per_class.max(initial=0)
+    return [
+        ("Items in training", count(len(per_item))),
+        ("Items held out for validation", count(observed.num_val)),
+        ("Observed positives", count(positive.sum())),
+        ("Observed negatives", count((observed.train == -1).sum())),
+        ("Positives per item", "; ".join(shares)),
+        ("Positives per class", f"{count(low)} to {count(high)}, median {median}"),
+        ("Classes without a positive", count((per_class == 0).sum())),
+        ("SHA-256 of the labels", observed.sha256),
+    ]
+
+
+def missing(run: Run) -> list[str]:
+    """A sentence for each part that the page cannot show, with the reason."""
+    notes = []
+    if run.result is None:
+        done = run.history[-1]["epoch"] if run.history else 0
+        wanted = run.config.get("epochs")
+        of = f" of {wanted}" if wanted is not None else ""
+        notes.append(
+            f"This run has not finished: there is no result.json. Shown is its state after epoch {done}{of}."
+        )
+    elif run.outcome("test_map") is None:
+        notes.append("There is no test mAP: the run had no labelled test set.")
+    absent = [
+        file
+        for file in ("history.jsonl", "labels.npz", "observed.npz")
+        if not (run.folder / file).is_file()
+    ]
+    if absent:
+        notes.append(f"Not in the run folder: {', '.join(absent)}. What rests on it is left out.")
+    if run.scored is None:
+        notes.append(
+            "There are no stored scores with labels for the chosen epoch, so no confidences are shown."
+        )
+    elif np.isnan(run.scored.logits).any():
+        notes.append(
+            "The stored scores hold NaN: the model has diverged. What is computed from them is left out."
+        )
+    return notes
