@@ -10,7 +10,7 @@ import spml
 
 SOURCE = Path(spml.__file__).parent
 ROOMS = (
-    *("errors", "atomic", "cores", "keyed", "launch"),  # single files
+    *("errors", "stored", "atomic", "cores", "keyed", "launch"),  # single files
     *(
         "losses",
         "data",

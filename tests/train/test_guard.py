@@ -13,7 +13,7 @@ import torch
 
 from spml.errors import UserError
 from spml.model import load_model
-from spml.runs.checkpoint import read_checkpoint
+from spml.runs.folder import read_checkpoint
 from spml.train import Settings, fit
 from spml.train.forward import Forward
 from spml.train.guard import Guard, Stop, all_finite

@@ -12,7 +12,7 @@ from spml.bench.plan import Run, done_in
 from spml.bench.record import check_record
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
-from spml.runs.files import read_json
+from spml.stored import read_json
 
 REMEDY = "give the file that spml bench or spml ablate wrote"
 ROW = {"label", "trials", "finals", "wanted"}

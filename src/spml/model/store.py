@@ -18,6 +18,8 @@ from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier
 
+BEST = "best"  # folder of the chosen model in a run folder
+WEIGHTS, INFO, CARD = "model.safetensors", "model.json", "README.md"
 FORMAT = 1
 LOWEST = 1e-12  # threshold that has a cut of its own
 SURE = 1 - 2**-25  # from here on a probability is 1 in float32
@@ -71,11 +73,11 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
 
     state = model.state_dict() if isinstance(model, Classifier) else model
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
-    with replacing(folder / "model.safetensors") as beside:
+    with replacing(folder / WEIGHTS) as beside:
         beside.write_bytes(
             save(tensors, {CHECKSUM: _digest(tensors)})
         )  # save_file leaves files behind when killed
-    write_json(folder / "model.json", asdict(info))
+    write_json(folder / INFO, asdict(info))
 
 
 def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
@@ -85,25 +87,23 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
         folder: a run folder or its `best`.
     """
     folder = Path(folder)
-    info, path = read_info(folder), _at(folder) / "model.safetensors"
+    info, path = read_info(folder), _at(folder) / WEIGHTS
     features = info.preprocessing.get("features")
     try:
         model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
     except UserError as error:
-        raise UserError(f"{path.with_name('model.json')}: {error}") from error
+        raise UserError(f"{path.with_name(INFO)}: {error}") from error
     tensors = _tensors(path)
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        raise UserError(
-            f"{path} does not fit its model.json ({_misfit(error)}); {DAMAGED}"
-        ) from error
+        raise UserError(f"{path} does not fit its {INFO} ({_misfit(error)}); {DAMAGED}") from error
     return model.eval().requires_grad_(False), info
 
 
 def check_weights(folder: Path) -> None:
     """Raise UserError where the file of weights is missing, cut short or changed; the model is not built."""
-    _tensors(_at(folder) / "model.safetensors")
+    _tensors(_at(folder) / WEIGHTS)
 
 
 def _tensors(path: Path) -> Mapping[str, Tensor]:
@@ -128,18 +128,18 @@ def _misfit(error: RuntimeError) -> str:
 
 def read_info(folder: Path) -> ModelInfo:
     """The description alone, of the model in a run folder or its `best`."""
-    return _read_info(_at(folder) / "model.json")
+    return _read_info(_at(folder) / INFO)
 
 
 def write_info(folder: Path, info: ModelInfo) -> None:
     """Replace the description of the model in a run folder or its `best`."""
     if problem := _problem(info):
         raise ValueError(problem)
-    write_json(_at(folder) / "model.json", asdict(info))
+    write_json(_at(folder) / INFO, asdict(info))
 
 
 def _at(folder: Path) -> Path:
-    return folder / "best" if (folder / "best").is_dir() else folder
+    return folder / BEST if (folder / BEST).is_dir() else folder
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

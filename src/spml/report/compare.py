@@ -11,10 +11,10 @@ from markupsafe import Markup
 from spml.report import compare_figures, figures, settings
 from spml.report.groups import Group, Summary, group_runs, seeds
 from spml.report.measures import class_precision, label_facts, missing
-from spml.report.run import Run
 from spml.report.significance import Advance, significance
 from spml.report.single import MANY, class_table, label_figure, observed_counts
 from spml.report.text import NONE, chosen_by, count, duration, percent, selection, setting, signed
+from spml.runs.run import Run
 
 SHOWN = 30  # classes in the figure where there are more than MANY
 BASELINE, BOUND = "an", "full"

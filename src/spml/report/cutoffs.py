@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from spml.metrics.thresholds import ratio
 from spml.report.model import Array, Model
-from spml.report.run import Run, Scored
 from spml.report.svg import COLOURS, INK, draw
 from spml.report.text import NONE, count, percent
+from spml.runs.run import Run, Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from spml.report.model import Array, Model
 from spml.report.pictures import Pictures
-from spml.report.run import Run, Scored
+from spml.runs.run import Run, Scored
 
 SHARES = {"best": 0.25, "typical": 0.25, "worst": 0.5}  # of the pictures
 TAGS = 6  # lines below a picture

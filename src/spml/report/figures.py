@@ -10,9 +10,9 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from spml.metrics.inputs import sigmoid
-from spml.report.run import Scored
 from spml.report.svg import COLOURS, INK, QUIET, draw, whole_epochs
 from spml.report.text import count, percent, short
+from spml.runs.run import Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

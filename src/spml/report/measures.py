@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spml.errors import UserError
-from spml.report.run import Observed, Run
 from spml.report.text import NONE, count, percent
+from spml.runs.names import HISTORY, LABELS, OBSERVED, RESULT
+from spml.runs.run import Observed, Run
 
 ON_TEST, ON_VAL = "on the test set", "on the validation set"
 ON_OBSERVED = "on observed labels only, where every unknown counts as negative: for comparing models, not as a level"
@@ -41,7 +42,7 @@ def class_precision(run: Run) -> ClassPrecision | None:
             isinstance(v, int | float | None) for v in recorded.values()
         ):
             raise UserError(
-                f"{run.folder / 'result.json'}: 'per_class_ap' must give a number for each class"
+                f"{run.folder / RESULT}: 'per_class_ap' must give a number for each class"
             )
         values = {str(name): float(value) for name, value in recorded.items() if value is not None}
         basis = ON_TEST if run.outcome("test_map") is not None else _validation(run)
@@ -116,15 +117,11 @@ def missing(run: Run) -> list[str]:
         wanted = run.config.get("epochs")
         of = f" of {wanted}" if wanted is not None else ""
         notes.append(
-            f"This run has not finished: there is no result.json. Shown is its state after epoch {done}{of}."
+            f"This run has not finished: there is no {RESULT}. Shown is its state after epoch {done}{of}."
         )
     elif run.outcome("test_map") is None:
         notes.append("There is no test mAP: the run had no labelled test set.")
-    absent = [
-        file
-        for file in ("history.jsonl", "labels.npz", "observed.npz")
-        if not (run.folder / file).is_file()
-    ]
+    absent = [file for file in (HISTORY, LABELS, OBSERVED) if not run.has(file)]
     if absent:
         notes.append(f"Not in the run folder: {', '.join(absent)}. What rests on it is left out.")
     if run.scored is None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from spml.report.model import Model
-from spml.report.run import Run
 from spml.report.text import NONE, count, percent
+from spml.runs.run import Run
 
 SHOWN = 12  # classes
 INSTEAD = 3  # other classes named for each

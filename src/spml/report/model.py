@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.inputs import HIGHEST, sigmoid
-from spml.report.run import Logits, Run
-from spml.runs.files import Record, read_json
+from spml.runs.names import LABELS
+from spml.runs.run import Logits, Run
+from spml.stored import Record
 
 Array = npt.NDArray[np.float64]
 
@@ -68,17 +69,16 @@ class Model:
 
 def read_model(run: Run) -> Model:
     """The model of a run; where none is stored, one that tags from 0.5 on."""
-    if not (run.folder / "best" / "model.json").is_file():
+    if not run.model_info.is_file():
         return Model(np.full(len(run.classes), 0.5))
     from spml.model.store import read_info
 
     info = read_info(run.folder)
     if run.classes and info.classes != list(run.classes):
         raise UserError(
-            f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs"
+            f"{run.model_info} has other classes than {LABELS}; the folder mixes two runs"
         )
-    path = run.folder / "calibration.json"
-    record = read_json(path, "run spml calibrate again") if path.is_file() else None
+    path, record = run.calibration_file, run.calibration("run spml calibrate again")
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     return Model(
         np.array(info.thresholds, np.float64),

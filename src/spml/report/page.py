@@ -40,7 +40,7 @@ def write_report(
         against: the method that others are compared with, of several runs; default: `an`, or else the first run's.
         advance: told how many of several runs were resampled, and of how many.
     """
-    from spml.report.run import read_run
+    from spml.runs.run import Run
 
     folders = [Path(run) for run in runs]
     if not folders:
@@ -52,7 +52,7 @@ def write_report(
     )
     if twice is not None:
         raise UserError(f"{twice} is given twice")
-    read = [read_run(folder) for folder in folders]
+    read = [Run.read(folder) for folder in folders]
     if len(read) == 1:
         from spml.report.pictures import NOT_ASKED, Pictures, find_pictures
         from spml.report.single import run_page
@@ -88,7 +88,9 @@ def render(template: str, values: dict[str, Any]) -> str:
 def _replace(out: Path, page: str) -> Path:
     """Put the page in its place, all or nothing."""
     if out.is_dir():
-        raise UserError(f"{out} is a folder; name a file such as {out / 'report.html'}")
+        from spml.runs.names import REPORT
+
+        raise UserError(f"{out} is a folder; name a file such as {out / REPORT}")
     try:
         with replacing(out) as beside:
             beside.write_bytes(page.encode("utf-8", "replace"))

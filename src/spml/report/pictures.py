@@ -12,7 +12,7 @@ import numpy as np
 
 from spml.errors import DataError, UserError
 from spml.report.model import Model
-from spml.report.run import Run
+from spml.runs.run import Run
 
 if TYPE_CHECKING:
     from spml.data import Experiment, LabelTable

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from spml.metrics.inputs import sigmoid
 from spml.metrics.reliability import Reliability, reliability
 from spml.report.model import Model
-from spml.report.run import Run
 from spml.report.svg import COLOURS, QUIET, draw
 from spml.report.text import count, percent
-from spml.runs.files import Record
+from spml.runs.run import Run
+from spml.stored import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spml.report.run import Run
 from spml.report.text import NONE, brief, setting
+from spml.runs.run import Run
 
 Rows = list[tuple[str, str]]
 _TITLES = {

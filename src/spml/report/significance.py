@@ -13,8 +13,8 @@ from spml.metrics.bootstrap import RESAMPLES, Comparison, Floats, compare, resam
 from spml.report import compare_figures
 from spml.report.groups import Group, seeds
 from spml.report.measures import class_precision
-from spml.report.run import Run
 from spml.report.text import NONE, signed
+from spml.runs.run import Run
 
 MOST = 2e9  # scores times resamples, above which fewer are drawn
 FEWEST = 200

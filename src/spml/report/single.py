@@ -23,9 +23,9 @@ from spml.report.missed import most_missed
 from spml.report.model import Model, read_model
 from spml.report.pictures import Pictures, unread
 from spml.report.reliable import calibration
-from spml.report.run import Run
 from spml.report.suspects import suspects
 from spml.report.text import NONE, chosen_by, count, duration, percent, selection, setting
+from spml.runs.run import Run
 
 FEW, MANY = 20, 40  # classes in one figure; classes in two
 

@@ -9,7 +9,7 @@ import numpy as np
 from spml.metrics.inputs import HIGHEST
 from spml.report.model import Model
 from spml.report.pictures import Pictures
-from spml.report.run import Run
+from spml.runs.run import Run
 
 SHOWN = 12
 SHARE = 0.25  # of the unknown labels, at most: of few items, few are suspects

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from spml.atomic import write_json
 from spml.errors import UserError
 from spml.metrics.inputs import sigmoid
 from spml.model.store import ModelInfo, read_info, write_info
-from spml.runs.files import read_json
+from spml.runs.folder import RunFolder
+from spml.runs.run import Run
 from spml.train.card import write_card
 from spml.use.calibrate.estimates import Evidence, Figures, Measure, intervals
 from spml.use.calibrate.fit import Shape, apply_lines, fit_lines, logit, straight, straight_step
@@ -21,8 +21,6 @@ from spml.use.calibrate.report import Found, account
 from spml.use.calibrate.targets import Aim, thresholds
 from spml.use.calibrate.validation import Kind, Validation, read_validation
 from spml.use.evaluate import FEWEST_ITEMS
-
-FILE = "calibration.json"
 
 
 def calibrate(
@@ -61,7 +59,7 @@ def calibrate(
     if given.kind == "complete" and positives_per_item is not None:
         raise UserError("--positives-per-item is for observed labels; complete ones tell it")
     found = find(given, wanted, method, positives_per_item, seed, advance)
-    before = _before(run, given.info)
+    before = _before(Run(run), given.info)
     after = {"thresholds": found.thresholds.tolist(), "calibration": found.knots}
     record = {
         "labels": given.kind,
@@ -73,7 +71,7 @@ def calibrate(
         "before": before,
         "after": after,
     }
-    write_json(run / FILE, record)
+    RunFolder(run).write_calibration(record)
     write_info(run, replace(given.info, **after))
     write_card(run)
     return record
@@ -81,10 +79,11 @@ def calibrate(
 
 def undo(run: Path) -> None:
     """Give the model the thresholds and calibration back that it had before, and remove calibration.json."""
-    if not (run / FILE).is_file():
-        raise UserError(f"{run}: no {FILE} here, so there is nothing to undo")
-    write_info(run, replace(read_info(run), **_stored(run)["before"]))
-    (run / FILE).unlink()
+    file = Run(run).calibration_file
+    if not file.is_file():
+        raise UserError(f"{run}: no {file.name} here, so there is nothing to undo")
+    write_info(run, replace(read_info(run), **_stored(Run(run))["before"]))
+    file.unlink()
     write_card(run)
 
 
@@ -127,18 +126,18 @@ def find(
     )
 
 
-def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
+def _before(run: Run, info: ModelInfo) -> dict[str, Any]:
     """What the model had before it was first calibrated."""
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
-    if not (run / FILE).is_file():
+    if not run.calibration_file.is_file():
         return now
     stored = _stored(run)
     return dict(stored["before"]) if stored["after"] == now else now
 
 
-def _stored(run: Path) -> dict[str, Any]:
+def _stored(run: Run) -> dict[str, Any]:
     try:
-        record = read_json(run / FILE)
+        record = run.calibration() or {}
     except UserError:
         record = {}
     for name in ("before", "after"):
@@ -146,5 +145,5 @@ def _stored(run: Path) -> dict[str, Any]:
             "thresholds",
             "calibration",
         }:
-            raise UserError(f"{run / FILE}: not written by spml calibrate; move it away")
+            raise UserError(f"{run.calibration_file}: not written by spml calibrate; move it away")
     return record

@@ -13,7 +13,7 @@ import torch
 from spml.data.readers.builder import OnError
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
-from spml.runs.files import read_json
+from spml.runs.run import Run
 from spml.use.evaluate import run_data, run_split
 from spml.use.predict.inputs import Item, Note
 from spml.use.stored_model import feed_for, none_read
@@ -63,7 +63,7 @@ def worst_mistakes(
     cannot be read is told of and left out; without `on_error`, the first is raised. `note` is told where the data are
     no longer those of the run.
     """
-    config = read_json(run / "config.json")
+    config = Run(run).config
     table, labels, _ = run_split(
         run_data(config, info.classes, root, note), split, str(config.get("selection"))
     )

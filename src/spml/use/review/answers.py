@@ -17,7 +17,7 @@ from spml.data.names import suggestion
 from spml.data.readers.csv_files import cells_of
 from spml.errors import DataError, UserError
 from spml.model.store import read_info
-from spml.runs.files import read_json
+from spml.runs.run import Run
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 from spml.use.review.merge import with_answers
@@ -82,8 +82,9 @@ def merge(
         root: folder of the data's files; where they were at training when None.
         note: told where the data are no longer those of the run; answers are then joined to what they are now.
     """
-    config = read_json(run / "config.json")
-    read_json(run / "result.json")
+    stored = Run(run)
+    config = stored.config
+    stored.require_result()
     experiment = run_data(config, read_info(run).classes, root, note)
     table = experiment.observed
     suffix = ".csv" if table.x is None else ".npz"

@@ -19,6 +19,7 @@ from torch import Tensor
 from spml.data.images.decode import FORMATS, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
+from spml.model.store import BEST
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.explain.overlay import overlay, plain, rounded, shown
 from spml.use.stored_model import NOT_NUMBERS, own_device
@@ -75,7 +76,7 @@ class Tagger:
         if self.info.preprocessing["kind"] != "pictures":
             raise UserError(f"{run}: a model of feature vectors; serve shows pictures")
         at = Path(run).resolve()
-        self.limits, self.name = limits, at.parent.name if at.name == "best" else at.name
+        self.limits, self.name = limits, at.parent.name if at.name == BEST else at.name
         self.device = own_device()
         self.model.to(self.device)
         self.calibration = self.info.calibrate()
