@@ -29,7 +29,9 @@ def test_on_a_terminal_the_table_fills(plan, tmp_path):
     (shelf.run_folder(second.id)).mkdir(parents=True)
     (shelf.run_folder(second.id) / "config.json").write_text('{"epochs": 3}')
     for lines, epoch in ((0, 1), (2, 2), (4, 3)):  # the first line is of before training
-        (shelf.run_folder(second.id) / "history.jsonl").write_text("{}\n" * lines)
+        (shelf.run_folder(second.id) / "history.jsonl").write_text(
+            "".join(f'{{"epoch": {number}}}\n' for number in range(lines))
+        )
         watch.console.print(watch)
         shown = out.getvalue()
         assert "1/2" in shown and "0/2" in shown and f"trial seed 0, epoch {epoch}" in shown

@@ -137,9 +137,9 @@ def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job,
         assert (kept / "scores" / "test.npz").is_file() and not (kept / "best").exists()
         assert not (kept / "last.ckpt").exists() and "accelerator" in stored(kept / "config.json")
         assert not (tmp_path / folder / "scores" / second.id).exists()
-    from spml.report.run import read_run
+    from spml.runs.run import Run
 
-    assert read_run(tmp_path / "results" / "scores" / first.id).scored.split == "test"
+    assert Run.read(tmp_path / "results" / "scores" / first.id).scored.split == "test"
 
 
 @pytest.mark.slow

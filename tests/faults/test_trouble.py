@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from spml.runs.checkpoint import read_checkpoint
+from spml.runs.folder import read_checkpoint
 from tests.conftest import contents
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
@@ -17,7 +17,7 @@ FULL = {  # what fails, and the file that is named
         "last.ckpt",
     ),
     "a checkpoint": (Fault("limit", "spml.runs.folder:write_checkpoint", 2, LITTLE), "last.ckpt"),
-    "its checksum": (Fault("full", "spml.runs.checkpoint:_digest", 2), "last.ckpt"),
+    "its checksum": (Fault("full", "spml.runs.folder:_digest", 2), "last.ckpt"),
     "scores": (
         Fault("limit", "spml.runs.folder:RunFolder.write_scores", 3, "300"),
         "scores/val-02.npz",

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spml.runs.run import Run
+
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SKILL = {"an": 1.2, "gr": 2.1, "role": 1.7, "full": 2.5}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -120,6 +122,13 @@ def write(path: Path, record: dict[str, Any]) -> None:
 def change(path: Path, **values: Any) -> None:
     """Put other values into a JSON file."""
     write(path, json.loads(path.read_text(encoding="utf-8")) | values)
+
+
+def with_values(run: Run, **values: Any) -> Run:
+    """The same run with other values in place of what its folder holds."""
+    other = Run(run.folder)
+    vars(other).update(values)
+    return other
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from spml.report.compare import _classes, _notes, _warnings, results
 from spml.report.groups import Group, group_runs
-from spml.report.run import read_run
+from spml.runs.run import Run
 
 Make = Callable[..., Path]
 GIVEN = (
@@ -30,7 +30,7 @@ def groups(make_run: Make, small: dict[str, Any], edit: Any) -> list[Group]:
         edit(folders[-1] / "result.json", test_map=test, val_map=val)
     folders.append(make_run("an-2", "an", 2, **small))
     (folders[-1] / "result.json").unlink()
-    return group_runs([read_run(folder) for folder in folders])
+    return group_runs([Run.read(folder) for folder in folders])
 
 
 def cells(found: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
@@ -75,7 +75,7 @@ def test_without_test_figures_validation_is_compared(groups: list[Group], edit: 
     for folder in folders:
         edit(folder / "result.json", test_map=None)
     found = results(
-        group_runs([read_run(folder) for folder in folders]), comparable=True, one_selection=True
+        group_runs([Run.read(folder) for folder in folders]), comparable=True, one_selection=True
     )
     assert found["key"] == "val" and ("gr", "+6.00", "–") in cells(found, "difference", "test")
 
@@ -87,7 +87,7 @@ def test_notes_name_the_runs_and_warnings_tell_of_seeds(
     (note,) = _notes(runs)
     assert note.startswith("an-2: This run has not finished")
     assert _warnings(runs, groups) == []
-    again = [*runs, read_run(make_run("gr-again", "gr", 0, **small))]
+    again = [*runs, Run.read(make_run("gr-again", "gr", 0, **small))]
     (warning,) = _warnings(again, group_runs(again))
     assert warning.startswith("gr: several runs have the same seed")
 
@@ -98,11 +98,11 @@ def test_the_ap_of_a_class_is_the_mean_of_its_runs(
     folders = [make_run(f"an-{s}", "an", s, classes=("cat", "dog"), **small) for s in range(2)]
     for folder, value in zip(folders, (10.0, 30.0), strict=True):
         edit(folder / "result.json", per_class_ap={"cat": value, "dog": 2 * value})
-    groups = group_runs([read_run(folder) for folder in folders])
+    groups = group_runs([Run.read(folder) for folder in folders])
     found = _classes(groups)
     assert found is not None and not found["many"]
     assert "20.0" in str(found["table"]) and "40.0" in str(found["table"])
-    other = read_run(make_run("gr", "gr", classes=("cat", "owl"), **small))
+    other = Run.read(make_run("gr", "gr", classes=("cat", "owl"), **small))
     assert _classes([*groups, *group_runs([other])]) is None
 
 
@@ -113,9 +113,9 @@ def test_a_run_that_is_not_done_hides_no_class(
         (folder / "result.json").unlink(missing_ok=True)
         (folder / "scores" / "test.npz").unlink()
     folders = [run.folder for group in groups for run in group.runs]
-    found = _classes(group_runs([read_run(folder) for folder in folders]))
+    found = _classes(group_runs([Run.read(folder) for folder in folders]))
     assert found is not None and found["basis"] == "on the test set"
-    only = group_runs([read_run(folders[0].parent / "asl")])
+    only = group_runs([Run.read(folders[0].parent / "asl")])
     beside = _classes([*groups, *only])
     assert beside is not None and {cells[4] for _, cells in beside["table"]["rows"]} == {"–"}
     alone = _classes(only)

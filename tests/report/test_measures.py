@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from spml.report import format, measures
 from spml.report.examples import CHANGED, Pictures, unread
 from spml.report.figures import Look
 from spml.report.groups import Summary, group_runs
-from spml.report.run import Observed, read_run
 from spml.report.significance import reference, significance
+from spml.runs.run import Observed, Run
+from tests.report.conftest import with_values
 
 Make = Callable[..., Path]
 
@@ -44,23 +44,23 @@ def test_label_facts_count_what_training_saw() -> None:
 def test_class_precision_names_the_labels_it_was_measured_on(
     make_run: Make, small: dict[str, Any]
 ) -> None:
-    run = read_run(make_run(classes=("cat", "dog"), **small))
+    run = Run.read(make_run(classes=("cat", "dog"), **small))
     assert run.result is not None
     recorded = run.result | {"per_class_ap": {"cat": 50, "dog": None}}
     of = measures.class_precision
-    assert vars(of(replace(run, result=recorded))) == {
+    assert vars(of(with_values(run, result=recorded))) == {
         "values": {"cat": 50.0},
         "basis": measures.ON_TEST,
     }
     recorded["test_map"] = None
-    assert of(replace(run, result=recorded)).basis == measures.ON_VAL  # type: ignore[union-attr]
+    assert of(with_values(run, result=recorded)).basis == measures.ON_VAL  # type: ignore[union-attr]
     recorded["selection"] = "observed"
-    assert of(replace(run, result=recorded)).basis == measures.ON_OBSERVED  # type: ignore[union-attr]
-    computed = of(replace(run, result=None))
+    assert of(with_values(run, result=recorded)).basis == measures.ON_OBSERVED  # type: ignore[union-attr]
+    computed = of(with_values(run, result=None))
     assert computed.basis == measures.ON_TEST  # type: ignore[union-attr]
     assert computed.values == pytest.approx(run.result["per_class_ap"])  # type: ignore[union-attr]
-    assert of(replace(run, result=None, test_truth=None)).basis == measures.ON_VAL  # type: ignore[union-attr]
-    assert of(replace(run, result=None, test_truth=None, val_truth=None)) is None
+    assert of(with_values(run, result=None, test_truth=None)).basis == measures.ON_VAL  # type: ignore[union-attr]
+    assert of(with_values(run, result=None, test_truth=None, val_truth=None)) is None
 
 
 def test_numbers_as_they_are_printed() -> None:
@@ -104,7 +104,7 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(
     ]
     for folder, value in zip(folders, (50.0, 52.0, 80.0, None), strict=True):
         edit(folder / "result.json", test_map=value)
-    groups = group_runs([read_run(folder) for folder in folders])
+    groups = group_runs([Run.read(folder) for folder in folders])
     assert [group.label for group in groups] == [
         "gr",
         "an",
@@ -126,7 +126,7 @@ def test_the_reference_is_the_named_the_baseline_or_the_first(
     make_run: Make, small: dict[str, Any]
 ) -> None:
     runs = [
-        read_run(make_run(f"{m}-{lr}", m, lr=lr, **small))
+        Run.read(make_run(f"{m}-{lr}", m, lr=lr, **small))
         for m, lr in (("gr", 1), ("gr", 2), ("an", 1))
     ]
     groups = group_runs(runs)
@@ -147,7 +147,7 @@ def test_scores_that_are_not_numbers_are_not_compared(
 ) -> None:
     runs = [make_run(method, method, **small) for method in ("an", "gr")]
     np.savez(runs[1] / "scores" / "test.npz", logits=np.full((40, 10), np.nan, np.float16))
-    groups = group_runs([read_run(run) for run in runs])
+    groups = group_runs([Run.read(run) for run in runs])
     assert (
         significance(groups, groups[0].runs[0], None, "an")["why_not"] == "gr: its scores hold NaN"
     )

@@ -21,7 +21,7 @@ from spml.metrics import calibration_error, threshold_metrics
 from spml.report import write_report
 from spml.report.examples import choose, surprise
 from spml.report.measures import GRID, sweep
-from spml.report.run import read_run
+from spml.runs.run import Run
 
 Make = Callable[..., Path]
 
@@ -347,7 +347,7 @@ def test_suspects_are_those_of_the_review(run: Path) -> None:
 
     document = page(run)
     seen = section(document, "Labels that may be missing")
-    stored, best = read_run(run), json.loads((run / "result.json").read_text())["best_epoch"]
+    stored, best = Run.read(run), json.loads((run / "result.json").read_text())["best_epoch"]
     assert stored.observed is not None and stored.val_truth is not None
     logits = np.load(run / "scores" / f"val-{best:02d}.npz")["logits"].astype(np.float32)
     observed = stored.observed.val

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from spml.model.tags import TagRule
 from spml.report.figures import COLOURS
 from spml.report.measures import most_missed, threshold_effects
 from spml.report.probabilities import Model, read_model
-from spml.report.run import Run, read_run
+from spml.runs.run import Run
+from tests.report.conftest import with_values
 
 TRUTH = np.array([[1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, -1]], np.int8)
 LOGITS = np.array([[2, 2, -2], [2, 0.5, -2], [-2, 2, -2], [2, -2, -2]], np.float16)
@@ -37,12 +37,12 @@ def model_at(thresholds: npt.NDArray[np.float64], knots: Knots | None = None) ->
 
 def unknown(run: Run) -> Run:
     """The same where absent labels are not known."""
-    return replace(run, test_truth=np.where(TRUTH == 1, 1, 0).astype(np.int8))
+    return with_values(run, test_truth=np.where(TRUTH == 1, 1, 0).astype(np.int8))
 
 
 def test_each_class_at_its_own_threshold(run: Path) -> None:
     model = model_at(np.array([0.5, 0.8, 0.5]))
-    found = threshold_effects(read_run(run), model)
+    found = threshold_effects(Run.read(run), model)
     assert found is not None and found["kind"] == "complete" and found["marked"]
     assert all(
         COLOURS[2] in figure for figure in found["figures"]
@@ -59,22 +59,22 @@ def test_each_class_at_its_own_threshold(run: Path) -> None:
 
 
 def test_thresholds_that_nobody_has_set_are_not_called_stored(run: Path) -> None:
-    found = threshold_effects(read_run(run), read_model(read_run(run)))
+    found = threshold_effects(Run.read(run), read_model(Run.read(run)))
     assert found is not None and not found["marked"] and len(found["rows"]) == 2
     assert [figure.count("<svg") for figure in found["figures"]] == [1, 1]
     assert not any(COLOURS[2] in figure for figure in found["figures"])
 
 
 def test_of_known_positives_alone_recall_and_tags_are_told(run: Path) -> None:
-    found = threshold_effects(unknown(read_run(run)), model_at(np.full(3, 0.5)))
+    found = threshold_effects(unknown(Run.read(run)), model_at(np.full(3, 0.5)))
     assert found is not None and found["kind"] == "known" and found["classes"] is None
     assert found["rows"] == [("0.50 for all", ["100.0", "1.50"])]  # six tags of four items
     calibrated = model_at(np.full(3, 0.5), knots=[[[-20.0, 20.0], [-20.0, 20.0]]] * 3)
-    assert threshold_effects(unknown(read_run(run)), calibrated)["kind"] == "estimated"  # type: ignore[index]
+    assert threshold_effects(unknown(Run.read(run)), calibrated)["kind"] == "estimated"  # type: ignore[index]
 
 
 def test_missed_classes_are_ordered_and_counted(run: Path) -> None:
-    given = read_run(run)
+    given = Run.read(run)
     found = most_missed(given, model_at(np.array([0.9, 0.7, 0.5])))
     assert found is not None and (found["missed"], found["total"], found["classes"]) == (
         "3",

@@ -14,7 +14,7 @@ import torch
 from spml.errors import UserError
 from spml.model import load_model
 from spml.model.classifier import Forward
-from spml.runs.checkpoint import read_checkpoint
+from spml.runs.folder import read_checkpoint
 from spml.train import Settings, fit
 from spml.train.guard import Guard, Stop, all_finite
 from spml.train.linear_init import LinearInit

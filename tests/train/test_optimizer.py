@@ -10,7 +10,7 @@ from lightning.fabric.plugins import MixedPrecision
 
 from spml.errors import UserError
 from spml.model import Classifier, load_model
-from spml.runs.checkpoint import read_checkpoint
+from spml.runs.folder import read_checkpoint
 from spml.train import Settings, fit
 from spml.train.loop import Training
 from spml.train.optimizer import make_optimizer, rate, set_rate, take_step

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spml.runs.checkpoint import read_checkpoint, write_checkpoint
+from spml.runs.folder import read_checkpoint, write_checkpoint
 from spml.train.randomness import kept, random_state, seed, set_random_state
 
 CPU = torch.device("cpu")

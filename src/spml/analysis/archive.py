@@ -1,4 +1,4 @@
-"""The finished runs that a folder holds, found again by what was trained rather than by their names."""
+"""The finished runs in a folder, identified by what they trained rather than by their names."""
 
 from __future__ import annotations
 
@@ -10,34 +10,27 @@ from typing import Any
 
 from spml.bench.plan import Case, trimmed
 from spml.bench.record import check_result
+from spml.bench.shelf import SCORED
 from spml.errors import UserError
-from spml.runs.files import demand, read_history, read_json
-from spml.runs.settings import UNNAMED
+from spml.files import demand, read_json
+from spml.runs.identity import study_key, upgrade
+from spml.runs.names import RESULT, SCORES
+from spml.runs.run import Run
 
-# what may differ between the runs of one study, and what is of one machine alone
-_OWN = (
-    "method",
-    "options",
-    "seed",
-    "side_information",
-    "versions",
-    "command",
-    "accelerator",
-    "precision",
-)
-_PLACE = ("root", "val", "test", "observe", "device", "sample_sha256")
+RECORDS = ("", "records")  # folders of records
+RUNS = ("", "runs", SCORED)  # folders of run folders
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A run that is done.
+    """A finished run.
 
     Attributes:
-        name: of its folder or record.
-        config: what was asked for.
-        history: a record an epoch.
-        result: the outcome.
-        folder: where its scores are; None where only its record is there.
+        name: Name of its folder or record.
+        config: Configuration.
+        history: A record per epoch.
+        result: Result.
+        folder: Run folder with its scores; None if only the record is stored.
     """
 
     name: str
@@ -47,13 +40,11 @@ class Made:
     folder: Path | None = None
 
     def setting(self) -> dict[str, Any]:
-        """What makes its figure comparable with another's: all but method, options and seed."""
-        named = {**UNNAMED, **self.config}
-        rest = {name: value for name, value in named.items() if name not in (*_OWN, *_PLACE)}
-        return {**rest, "weights": "none" if rest.get("weights") == "none" else "pretrained"}
+        """Return what must be equal for its figure to be comparable with another run's."""
+        return study_key(self.config)
 
     def of(self, case: Case) -> bool:
-        """Whether it trained what the case says."""
+        """Whether it trained the method and options of a case."""
         data = str(self.config["data"])
         return case.method == self.config["method"] and trimmed(
             case.method, data, self.config["options"]
@@ -61,12 +52,16 @@ class Made:
 
 
 def find(folder: Path) -> tuple[list[Made], list[str]]:
-    """Finished runs, from records (ID.json) and run folders, there or under records, runs and scores; and problems."""
+    """Read the finished runs of a folder from records (ID.json) and run folders; and problems.
+
+    Records may stand in the folder or in its subfolder `records`, run folders in the folder or in
+    its subfolders `runs` and `scores`.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
-    made: dict[str, Made] = {}
+    runs: dict[str, Made] = {}
     problems = []
-    for path in _files(folder, ("", "records"), "*.json"):
+    for path in _files(folder, RECORDS, "*.json"):
         try:
             record = read_json(path)
             if not {"config", "history", "result"} <= set(record):
@@ -75,23 +70,24 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
         except UserError as error:
             problems.append(str(error))
         else:
-            made[path.stem] = Made(path.stem, record["config"], record["history"], record["result"])
-    for path in _files(folder, ("", "runs", "scores"), "*/result.json"):
-        home = path.parent
+            config = upgrade(record["config"])
+            runs[path.stem] = Made(path.stem, config, record["history"], record["result"])
+    for path in _files(folder, RUNS, f"*/{RESULT}"):
+        run = Run(path.parent)
         try:
-            config, result = read_json(home / "config.json"), read_json(path)
-            history = read_history(home / "history.jsonl")
-            _check(config, result, home)
+            _check(run.config, run.require_result(), run.folder)
+            known = Made(run.folder.name, run.config, run.history, run.require_result())
         except UserError as error:
             problems.append(str(error))
             continue
-        known = made.get(home.name, Made(home.name, config, history, result))
-        made[home.name] = replace(known, folder=home if (home / "scores").is_dir() else None)
-    return [made[name] for name in sorted(made)], problems
+        scored = (run.folder / SCORES).is_dir()
+        known = runs.get(known.name, known)
+        runs[known.name] = replace(known, folder=run.folder if scored else None)
+    return [runs[name] for name in sorted(runs)], problems
 
 
 def _check(config: Any, result: Any, where: Path) -> None:
-    """Raise UserError where it cannot be told what was trained, or what came of it."""
+    """Raise UserError if the configuration or the result lacks what a study needs."""
     demand(
         config if isinstance(config, dict) else {},
         ("data", "method", "options"),
@@ -105,32 +101,32 @@ def _files(folder: Path, places: Sequence[str], pattern: str) -> list[Path]:
 
 
 def comparable(
-    made: Iterable[Made], cases: Sequence[Case], given: Mapping[str, Any] | None = None
+    runs: Iterable[Made], cases: Sequence[Case], given: Mapping[str, Any] | None = None
 ) -> list[Made]:
-    """The runs of one setting and seed: of all that are there, the one with most of the cases.
+    """Return the runs of the one setting and seed that has most of the cases.
 
-    Of several with as many, that of the lower seed counts, and then the one with the higher validation figures.
+    Of several with as many, the lower seed is preferred, then the higher validation figures.
 
     Args:
-        made: runs.
-        cases: wanted.
-        given: settings that the runs must have.
+        runs: Finished runs.
+        cases: Cases of the study.
+        given: Settings that the runs must have.
     """
     groups: dict[str, list[Made]] = {}
-    for run in made:
+    for run in runs:
         if all(run.config.get(name) == value for name, value in (given or {}).items()):
-            setting = json.dumps([run.setting(), run.config.get("seed")], sort_keys=True)
-            groups.setdefault(setting, []).append(run)
+            groups.setdefault(json.dumps(run.setting(), sort_keys=True), []).append(run)
 
     def rank(group: list[Made]) -> tuple[int, int, float]:
-        found = [run for case in cases if (run := the(case, group)) is not None]
-        figures = sum(float(run.result.get("val_map") or 0.0) for run in found)
-        return len(found), -int(group[0].config.get("seed", 0)), figures
+        chosen = [run for case in cases if (run := the(case, group)) is not None]
+        figures = sum(float(run.result.get("val_map") or 0.0) for run in chosen)
+        return len(chosen), -int(group[0].config.get("seed", 0)), figures
 
     return max(groups.values(), key=rank, default=[])
 
 
-def the(case: Case, made: Iterable[Made]) -> Made | None:
-    """The run of a case; of several, one with scores."""
-    found = [run for run in made if run.of(case)]
-    return next((run for run in found if run.folder is not None), found[0] if found else None)
+def the(case: Case, runs: Iterable[Made]) -> Made | None:
+    """Return the run of a case; of several, one with scores."""
+    matching = [run for run in runs if run.of(case)]
+    scored = [run for run in matching if run.folder is not None]
+    return next(iter(scored or matching), None)

@@ -73,7 +73,7 @@ def assumptions(unknown: Unknown, a: float) -> Assumptions:
     """The ratios before the first and after the last epoch."""
     first, last = unknown.epochs[0], unknown.epochs[-1]
     ends = [ratios(unknown.at(epoch), unknown.positive, a, epoch) for epoch in (first, last)]
-    return Assumptions(str(unknown.result["method"]), unknown.folder.name, a, *ends)
+    return Assumptions(str(unknown.result["method"]), unknown.run.folder.name, a, *ends)
 
 
 def ratios(confidence: Floats, positive: npt.NDArray[np.bool_], a: float, epoch: int) -> Ratios:

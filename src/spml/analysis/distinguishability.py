@@ -58,7 +58,7 @@ def distinguishability(unknown: Unknown) -> Distinguishability:
     ]
     return Distinguishability(
         method=str(unknown.result["method"]),
-        run=unknown.folder.name,
+        run=unknown.run.folder.name,
         positives=int(positive.sum()),
         negatives=int((~positive).sum()),
         epochs=unknown.epochs,

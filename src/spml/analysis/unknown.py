@@ -1,4 +1,4 @@
-"""The validation entries that the paper looks at: those not drawn as their rows' single positives."""
+"""The validation labels that the paper analyses: all but the single positives that were drawn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.scores import sigmoid
-from spml.runs.files import read_arrays, read_history, read_json
+from spml.runs.names import LABELS, OBSERVED
+from spml.runs.run import Run
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -20,27 +21,36 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Unknown:
-    """Confidences of a run's unknown validation labels.
+    """Confidences of the unknown validation labels of a run.
 
     Attributes:
-        folder: the run folder, with its scores.
-        mask: of the entries, among validation rows and classes.
-        positive: which of those entries are positive in truth.
-        seen: validation entries that were drawn, all of them positive.
-        config: of the run.
-        result: of the run.
+        run: The run, with its scores.
+        mask: The unknown labels among validation rows by classes.
+        positive: Which of them are positive in the complete labels.
+        seen: Number of validation labels that were drawn, all positive.
     """
 
-    folder: Path
+    run: Run
     mask: Flags
     positive: Flags
     seen: int
-    config: dict[str, Any]
-    result: dict[str, Any]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Configuration of the run."""
+        return self.run.config
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Result of the run."""
+        return self.run.require_result()
 
     @property
     def observed_share(self) -> float:
-        """Probability that a positive is observed, 1 / (positives of an image): the paper's figure, or else counted."""
+        """Probability that a positive is observed: 1 / (positives per image).
+
+        The paper's number of positives is used for its data sets; it is counted for others.
+        """
         from spml.data.benchmarks import paper_counts
 
         paper = paper_counts(str(self.config.get("data")))
@@ -50,16 +60,14 @@ class Unknown:
 
     @cached_property
     def epochs(self) -> list[int]:
-        """That the run trained; 0 is before training."""
-        return [record["epoch"] for record in read_history(self.folder / "history.jsonl")]
+        """Epochs of the run; 0 is before training."""
+        return [record["epoch"] for record in self.run.history]
 
     def at(self, epoch: int) -> Floats:
-        """The confidences after an epoch."""
-        path = self.folder / "scores" / f"val-{epoch:02d}.npz"
-        arrays = read_arrays(path, ("logits",))
-        if arrays is None:
+        """Return the confidences after an epoch."""
+        path, logits = self.run.scores_file("val", epoch), self.run.scores("val", epoch)
+        if logits is None:
             raise UserError(f"{path} is not there: the run's scores of epoch {epoch} are needed")
-        logits = arrays["logits"]
         if logits.shape != self.mask.shape:
             raise UserError(
                 f"{path}: logits of shape {logits.shape} do not fit the labels {self.mask.shape}"
@@ -71,13 +79,12 @@ class Unknown:
 
 
 def unknown_labels(folder: Path) -> Unknown:
-    """The unknown validation labels of a run folder; UserError where their truth or scores are not there."""
-    labels = read_arrays(folder / "labels.npz", ("classes",)) or {}
-    stored = read_arrays(folder / "observed.npz", ("observed", "val_rows"))
-    truth = labels.get("val_truth")
+    """Read the unknown validation labels of a finished run that has complete validation labels."""
+    run = Run(folder)
+    truth, stored = run.val_truth, run.observed
     if truth is None or stored is None:
-        raise UserError(f"{folder} has no labels.npz and observed.npz with validation labels")
-    observed = stored["observed"][stored["val_rows"]]
+        raise UserError(f"{folder} has no {LABELS} and {OBSERVED} with validation labels")
+    observed = stored.val
     if observed.shape != truth.shape:
         raise UserError(
             f"{folder}: validation labels {truth.shape} do not fit those observed {observed.shape}"
@@ -85,7 +92,8 @@ def unknown_labels(folder: Path) -> Unknown:
     mask = observed == 0
     if set(truth[mask].tolist()) != {1, -1}:
         raise UserError(
-            f"{folder}: the study needs complete validation labels, with positives that were not drawn"
+            f"{folder}: the study needs complete validation labels, with positives that were not "
+            "drawn"
         )
-    config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
-    return Unknown(folder, mask, truth[mask] == 1, int((observed == 1).sum()), config, result)
+    run.require_result()
+    return Unknown(run, mask, truth[mask] == 1, int((observed == 1).sum()))

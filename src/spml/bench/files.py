@@ -11,8 +11,7 @@ from spml.bench.plan import Run, done_in
 from spml.bench.record import check_record
 from spml.bench.shelf import Shelf
 from spml.errors import UserError
-from spml.files import write_text
-from spml.runs.files import read_json
+from spml.files import read_json, write_text
 
 REMEDY = "give the file that spml bench or spml ablate wrote"
 ROW = {"label", "trials", "finals", "wanted"}

@@ -9,11 +9,10 @@ import numpy as np
 
 from spml.bench.plan import Record
 from spml.errors import DAMAGED, UserError
+from spml.files import read_json
 from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
-from spml.runs.files import read_arrays, read_history, read_json
-from spml.runs.settings import without_folder
-
-LEFT_OUT = ("versions", "command", "root", "val", "test")  # kept beside, or of one machine alone
+from spml.runs.identity import portable
+from spml.runs.run import Run
 
 # what tables and figures read of a record's parts, and the kinds that it may have
 Kinds = dict[str, tuple[type, ...]]
@@ -67,33 +66,30 @@ def read_record(path: Path, remedy: str = DAMAGED) -> Record:
 
 def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
     """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
-    config = read_json(folder / "config.json")
-    kept = without_folder({name: value for name, value in config.items() if name not in LEFT_OUT})
+    run = Run(folder)
     record = {
-        "config": kept,
-        "history": read_history(folder / "history.jsonl"),
-        "result": read_json(folder / "result.json"),
-        "versions": config.get("versions", {}),
+        "config": portable(run.config),
+        "history": run.history,
+        "result": run.require_result(),
+        "versions": run.config.get("versions", {}),
     }
-    counts = observed_counts(folder)
-    return record | ({} if counts is None else {COUNTS: counts}) | _resampled(folder, resamples)
+    counts = observed_counts(run)
+    return record | ({} if counts is None else {COUNTS: counts}) | _resampled(run, resamples)
 
 
-def observed_counts(folder: Path) -> list[int] | None:
+def observed_counts(run: Run) -> list[int] | None:
     """Observed positives of each class among the training rows; None where a run does not hold them."""
-    arrays = read_arrays(folder / "observed.npz", ("observed", "train_rows"))
-    if arrays is None:
+    if run.observed is None:
         return None
-    counts: list[int] = (arrays["observed"][arrays["train_rows"]] == 1).sum(axis=0).tolist()
+    counts: list[int] = (run.observed.train == 1).sum(axis=0).tolist()
     return counts
 
 
-def _resampled(folder: Path, resamples: int) -> Record:
-    scores = read_arrays(folder / "scores" / "test.npz", ("logits",))
-    truth = (read_arrays(folder / "labels.npz", ("classes",)) or {}).get("test_truth")
+def _resampled(run: Run, resamples: int) -> Record:
+    scores, truth = run.scores("test"), run.test_truth
     if scores is None or truth is None or not resamples:
         return {}
-    maps = resampled_map(scores["logits"].astype(np.float32), truth, resamples)
+    maps = resampled_map(scores.astype(np.float32), truth, resamples)
     return {
         "bootstrap": {
             "seed": SEED,

@@ -14,9 +14,12 @@ from spml.bench.plan import Record, Run, done_in
 from spml.bench.record import read_record
 from spml.errors import UserError
 from spml.files import write_json, write_text
+from spml.model.store import BEST
+from spml.runs.names import CHECKPOINT, CONFIG, REPORT
 
 State = Literal["done", "failed", "running", "pending"]
 REMOVE = "remove it, and the run is made again"
+SCORED = "scores"  # beside records, the folder of run folders without models
 ATTEMPTS = 5  # processes that may die over a run before it counts as failed
 
 
@@ -94,7 +97,7 @@ class Shelf:
         record = {**run.plain(), **rest}
         for folder in (*self.also, self.home):
             if done_in(record) and run.id in self.scored:
-                self._copy(record, folder / "scores" / run.id)
+                self._copy(record, folder / SCORED / run.id)
             write_text(folder / f"{run.id}.json", as_text(record))
         self._read[run.id] = record
         if done_in(record) and not self.keep:
@@ -102,9 +105,9 @@ class Shelf:
 
     def _copy(self, record: Record, to: Path) -> None:
         """The run folder without its models, its configuration without this machine's paths."""
-        models = shutil.ignore_patterns("best", "last.ckpt", "report.html", ".*")
+        models = shutil.ignore_patterns(BEST, CHECKPOINT, REPORT, ".*")
         shutil.copytree(self.run_folder(record["id"]), to, ignore=models, dirs_exist_ok=True)
-        write_json(to / "config.json", {**record["config"], "versions": record["versions"]})
+        write_json(to / CONFIG, {**record["config"], "versions": record["versions"]})
 
     def refuse_other_data(self, runs: Iterable[Run], data_sha256: str) -> None:
         """Raise UserError where a run that is done was made on other items or labels than the data now hold."""

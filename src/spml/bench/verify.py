@@ -18,10 +18,12 @@ import numpy.typing as npt
 from spml.bench.plan import done_in
 from spml.bench.record import COUNTS, check_result, observed_counts, read_record
 from spml.errors import UserError
+from spml.files import Record, read_json
 from spml.metrics import average_precision
 from spml.metrics.bootstrap import resampled_map
 from spml.model.scoring import validation_map
-from spml.runs.files import Record, read_arrays, read_json
+from spml.runs.names import LABELS, RESULT
+from spml.runs.run import Run, Split
 from spml.runs.settings import Selection
 
 SLACK = 1e-6  # points of mAP: of the arithmetic
@@ -80,28 +82,27 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     Of the classes' AP and counts, which thirds are made from, and of the resampled mAPs, by which rows are compared,
     those that do not agree.
     """
-    folders = sorted(path.parent for path in runs.glob("*/result.json"))
+    folders = sorted(path.parent for path in runs.glob(f"*/{RESULT}"))
     if not folders:
         raise UserError(f"{runs} holds no finished run; give the --out of a bench")
     for folder in folders:
+        run = Run(folder)
         file = (records or folder) / f"{folder.name}.json"
         try:
-            own, record = (
-                _result(folder / "result.json"),
-                read_record(file) if file.is_file() else {},
-            )
+            own, record = _result(run), read_record(file) if file.is_file() else {}
         except UserError as error:  # the other runs are looked at all the same
             yield Check(folder.name, "", None, None, str(error))
             continue
         kept: Record = record.get("result", {})
-        for split in ("val", "test"):
+        splits: tuple[Split, ...] = ("val", "test")
+        for split in splits:
             figure = own.get(f"{split}_map")
             told = kept.get(f"{split}_map", figure)
             figures = {
                 folder.name: figure,
                 **({} if told == figure else {file.name: np.nan if told is None else told}),
             }
-            scored, problem = _found(folder, split, own["best_epoch"])
+            scored, problem = _found(run, split, own["best_epoch"])
             kind: Selection = own["selection"] if split == "val" else "complete"
             yield from _checks(
                 scored,
@@ -116,21 +117,19 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
                 scored, {name: aps for name, aps in told_of.items() if aps is not None}
             )
             yield from _wrong_draws(scored, file.name, record.get("bootstrap"))
-        yield from _wrong_counts(folder, file.name, record.get(COUNTS))
+        yield from _wrong_counts(run, file.name, record.get(COUNTS))
 
 
-def _result(file: Path) -> Record:
-    result = read_json(file)
-    check_result(result, file)
+def _result(run: Run) -> Record:
+    result = run.require_result()
+    check_result(result, run.folder / RESULT)
     return result
 
 
 def without_scores(runs: Path, records: Path) -> int:
     """Runs that are recorded as done, and whose run folder is not there to be looked at."""
     names = {
-        path.stem: path
-        for path in records.glob("*.json")
-        if not (runs / path.stem / "result.json").is_file()
+        path.stem: path for path in records.glob("*.json") if not Run(runs / path.stem).finished
     }
     return sum(done_in(read_json(path)) for path in names.values())
 
@@ -173,16 +172,16 @@ def _wrong_draws(found: _Scored, name: str, drawn: Record | None) -> Iterator[Ch
         yield Check(name, f"test, draw {at}", float(told[at]), (float(again[at]), float(again[at])))
 
 
-def _wrong_counts(folder: Path, name: str, told: list[float] | None) -> Iterator[Check]:
+def _wrong_counts(run: Run, name: str, told: list[float] | None) -> Iterator[Check]:
     """The classes whose observed positives are not those of the run's labels."""
     try:
-        again, stored = observed_counts(folder), read_arrays(folder / "labels.npz", ("classes",))
+        again, classes = observed_counts(run), run.classes
     except UserError as error:  # the other runs are looked at all the same
         yield Check(name, "observed", None, None, str(error))
         return
     if told is None or again is None:
         return
-    labels = range(len(again)) if stored is None else stored["classes"].tolist()
+    labels = classes or range(len(again))
     for label, own, count in zip_longest(labels, told, again, fillvalue=np.nan):
         check = Check(
             name, f"observed, {label}", float(own), (float(count), float(count)), source="labels"
@@ -191,33 +190,28 @@ def _wrong_counts(folder: Path, name: str, told: list[float] | None) -> Iterator
             yield check
 
 
-def _found(folder: Path, split: str, best: int) -> tuple[_Scored | None, str]:
+def _found(run: Run, split: Split, best: int) -> tuple[_Scored | None, str]:
     """Scores and labels of a split, or why they cannot be used: the other runs are looked at all the same."""
     try:
-        return _scored(folder, split, best), ""
+        return _scored(run, split, best), ""
     except UserError as error:
         return None, str(error)
 
 
-def _scored(folder: Path, split: str, best: int) -> _Scored:
+def _scored(run: Run, split: Split, best: int) -> _Scored:
     """Scores and labels of a split: of the test items, or of validation after the best epoch."""
-    path = folder / "scores" / ("test.npz" if split == "test" else f"val-{best:02d}.npz")
-    scores, labels = (
-        read_arrays(path, ("logits",)),
-        read_arrays(folder / "labels.npz", ("classes",)),
-    )
-    truth = (labels or {}).get(f"{split}_truth")
+    scores = run.scores(split, best)
+    truth = run.test_truth if split == "test" else run.val_truth
     if scores is None:
         raise UserError("no scores")
-    if labels is None or truth is None:
+    if truth is None:
+        raise UserError(f"no labels of {split} in {LABELS}" if run.has(LABELS) else f"no {LABELS}")
+    if scores.shape != truth.shape:
+        path = run.scores_file(split, best)
         raise UserError(
-            "no labels.npz" if labels is None else f"no labels of {split} in labels.npz"
+            f"{path}: scores of shape {scores.shape} do not fit the labels {truth.shape}"
         )
-    if scores["logits"].shape != truth.shape:
-        raise UserError(
-            f"{path}: scores of shape {scores['logits'].shape} do not fit the labels {truth.shape}"
-        )
-    return _Scored(scores["logits"], truth, labels["classes"].tolist())
+    return _Scored(scores, truth, list(run.classes))
 
 
 def bounds(

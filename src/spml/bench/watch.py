@@ -18,7 +18,7 @@ from spml.bench.tables import shown_figure
 from spml.bench.write import spread
 from spml.errors import UserError
 from spml.report.groups import Summary
-from spml.runs.files import read_json
+from spml.runs import run as run_folder
 
 
 class Watch:
@@ -120,10 +120,9 @@ class Watch:
 def _epochs(folder: Path) -> int:
     """The epoch that a run is in, by its history; the last while it is tested."""
     try:
-        lines = (
-            (folder / "history.jsonl").read_bytes().count(b"\n")
-        )  # the first is of before training
-        last = read_json(folder / "config.json").get("epochs") or lines
-    except (OSError, UserError):
+        run = run_folder.Run(folder)
+        lines = len(run.history)  # the first is of before training
+        last = run.config.get("epochs") or lines
+    except UserError:
         return 1
     return max(1, min(lines, last))

@@ -121,7 +121,7 @@ def _load(runs: Sequence[Run], job: Work, loaded: dict[str, Any]) -> None:
 def _do(run: Run, job: Work, loaded: dict[str, Any]) -> Record | None:
     """Train, and give what is to be recorded: what came of it, or why nothing did; None where another trains it."""
     from spml.bench.record import condensed
-    from spml.runs.lock import TakenError
+    from spml.runs.folder import TakenError
     from spml.train import Settings, fit
 
     try:

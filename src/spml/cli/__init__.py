@@ -139,12 +139,12 @@ class LeftOut:
 
 def note_unfinished(run: Path) -> None:
     """Say so where a model is that of a run which has not ended: the best so far."""
-    if (
-        (run / "config.json").is_file()
-        and (run / "best").is_dir()
-        and not (run / "result.json").is_file()
-    ):
-        say(f"{run} is not finished (no result.json): this is its best model so far")
+    from spml.runs.names import RESULT
+    from spml.runs.run import Run
+
+    stored = Run(run)
+    if stored.exists and stored.model.is_dir() and not stored.finished:
+        say(f"{run} is not finished (no {RESULT}): this is its best model so far")
 
 
 def _plain(text: str) -> str:

@@ -29,6 +29,7 @@ def compare(
 ) -> Results:
     """Train each method with each seed (finished runs are kept), print mean ± deviation, write the report."""
     from spml.report import write_report
+    from spml.runs.names import REPORT
 
     runs = {(method, seed): out / f"{method}-{seed}" for seed in range(seeds) for method in methods}
     results: Results = {method: [] for method in methods}
@@ -57,7 +58,7 @@ def compare(
                 process.terminate()  # each run can be resumed from its last finished epoch
             raise
     console.print(_table(results, data), soft_wrap=True)
-    page = write_report(list(runs.values()), out / "report.html")
+    page = write_report(list(runs.values()), out / REPORT)
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     return results
 
@@ -67,13 +68,13 @@ def _train(
 ) -> dict[str, Any]:
     import torch
 
-    from spml.runs.files import read_json
+    from spml.runs.run import Run
 
     torch.set_num_threads(max(1, cores() // workers))
     Train(
         data=data, method=method, seed=seed, epochs=epochs, out=folder, resume=True, quiet=True
     ).run()
-    return read_json(folder / "result.json")
+    return Run(folder).require_result()
 
 
 def _table(results: Results, data: str) -> Table:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from spml.data import Experiment
 
 LOOK = 0.5  # seconds between two looks at what the workers have done
-HERE = ("accelerator",)  # say where a run computes, and are no part of what it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +140,7 @@ class RunsCommand(DataOptions, Settings):
 
     def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Settings that were given: those that make a run what it is, and those that say how it is made."""
-        from spml.runs.record import NOT_OF_THE_RUN
+        from spml.runs.identity import defines_run
 
         own = [item for kind in (Settings, DataOptions) for item in fields(kind)]
         given = {
@@ -149,7 +148,10 @@ class RunsCommand(DataOptions, Settings):
             for item in own
             if getattr(self, item.name) != item.default
         }
-        making = {name: value for name, value in given.items() if name in (*NOT_OF_THE_RUN, *HERE)}
+        names = {item.name for item in fields(Settings)}
+        making = {
+            name: value for name, value in given.items() if name in names and not defines_run(name)
+        }
         where = {"root", "method", "seed", *making}
         return {
             n: str(v) if isinstance(v, Path) else v for n, v in given.items() if n not in where

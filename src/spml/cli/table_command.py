@@ -152,12 +152,13 @@ class TableCommand(RunsCommand):
         return print(FORMATS[self.format](made), end="")
 
     def _verify(self) -> None:
+        from spml.bench.shelf import SCORED
         from spml.bench.verify import verify, without_scores
         from spml.cli import say
 
         home = self.folder()
-        apart = (home / "scores").is_dir()  # records that are kept without their run folders
-        runs, records = (home / "scores", home) if apart else (home / "runs", home / "records")
+        apart = (home / SCORED).is_dir()  # records that are kept without their run folders
+        runs, records = (home / SCORED, home) if apart else (home / "runs", home / "records")
         checks = list(verify(runs, records))
         for check in checks:
             if not (self.quiet and check.agrees):

@@ -22,6 +22,8 @@ from spml.model.calibration import Calibration, Knots, calibration_problem
 from spml.model.classifier import Classifier
 from spml.model.tags import SURE, TagRule
 
+BEST = "best"  # folder of the chosen model in a run folder
+WEIGHTS, INFO, CARD = "model.safetensors", "model.json", "README.md"
 FORMAT = 1
 LOWEST = 1e-12  # threshold with a finite logit of its own
 CHECKSUM = "sha256"  # in the file of weights, so that one file is moved into place, not two
@@ -79,11 +81,11 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
 
     state = model.state_dict() if isinstance(model, Classifier) else model
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
-    with replacing(folder / "model.safetensors") as beside:
+    with replacing(folder / WEIGHTS) as beside:
         beside.write_bytes(
             save(tensors, {CHECKSUM: _digest(tensors)})
         )  # save_file leaves files behind when killed
-    write_json(folder / "model.json", asdict(info))
+    write_json(folder / INFO, asdict(info))
 
 
 def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
@@ -93,25 +95,23 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
         folder: a run folder or its `best`.
     """
     folder = Path(folder)
-    info, path = read_info(folder), _at(folder) / "model.safetensors"
+    info, path = read_info(folder), _at(folder) / WEIGHTS
     features = info.preprocessing.get("features")
     try:
         model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
     except UserError as error:
-        raise UserError(f"{path.with_name('model.json')}: {error}") from error
+        raise UserError(f"{path.with_name(INFO)}: {error}") from error
     tensors = _tensors(path)
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        raise UserError(
-            f"{path} does not fit its model.json ({_misfit(error)}); {DAMAGED}"
-        ) from error
+        raise UserError(f"{path} does not fit its {INFO} ({_misfit(error)}); {DAMAGED}") from error
     return model.eval().requires_grad_(False), info
 
 
 def check_weights(folder: Path) -> None:
     """Raise UserError where the file of weights is missing, cut short or changed; the model is not built."""
-    _tensors(_at(folder) / "model.safetensors")
+    _tensors(_at(folder) / WEIGHTS)
 
 
 def _tensors(path: Path) -> Mapping[str, Tensor]:
@@ -136,18 +136,18 @@ def _misfit(error: RuntimeError) -> str:
 
 def read_info(folder: Path) -> ModelInfo:
     """The description alone, of the model in a run folder or its `best`."""
-    return _read_info(_at(folder) / "model.json")
+    return _read_info(_at(folder) / INFO)
 
 
 def write_info(folder: Path, info: ModelInfo) -> None:
     """Replace the description of the model in a run folder or its `best`."""
     if problem := _problem(info):
         raise ValueError(problem)
-    write_json(_at(folder) / "model.json", asdict(info))
+    write_json(_at(folder) / INFO, asdict(info))
 
 
 def _at(folder: Path) -> Path:
-    return folder / "best" if (folder / "best").is_dir() else folder
+    return folder / BEST if (folder / BEST).is_dir() else folder
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -23,9 +23,9 @@ from spml.report.format import (
 )
 from spml.report.groups import Group, Summary, group_runs, seeds
 from spml.report.measures import class_precision
-from spml.report.run import Run
 from spml.report.run_page import MANY, class_table, label_figure, observed_counts
 from spml.report.significance import Advance, significance
+from spml.runs.run import Run
 
 SHOWN = 30  # classes in the figure where there are more than MANY
 BASELINE, BOUND = "an", "full"

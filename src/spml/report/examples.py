@@ -14,7 +14,7 @@ import numpy.typing as npt
 from spml.errors import DataError, UserError
 from spml.metrics.scores import HIGHEST
 from spml.report.probabilities import Array, Model
-from spml.report.run import Run, Scored
+from spml.runs.run import Run, Scored
 
 if TYPE_CHECKING:
     from spml.data import Experiment, LabelTable

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from spml.metrics.scores import sigmoid
 from spml.report.format import count, percent, short
-from spml.report.run import Scored
+from spml.runs.run import Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

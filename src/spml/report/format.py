@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from spml.report.run import Observed, Run
+from spml.runs.names import HISTORY, LABELS, OBSERVED, RESULT
+from spml.runs.run import Observed, Run
 
 NONE = "–"
 Rows = list[tuple[str, str]]
@@ -227,15 +228,11 @@ def missing(run: Run) -> list[str]:
         wanted = run.config.get("epochs")
         of = f" of {wanted}" if wanted is not None else ""
         notes.append(
-            f"This run has not finished: there is no result.json. Shown is its state after epoch {done}{of}."
+            f"This run has not finished: there is no {RESULT}. Shown is its state after epoch {done}{of}."
         )
     elif run.outcome("test_map") is None:
         notes.append("There is no test mAP: the run had no labelled test set.")
-    absent = [
-        file
-        for file in ("history.jsonl", "labels.npz", "observed.npz")
-        if not (run.folder / file).is_file()
-    ]
+    absent = [file for file in (HISTORY, LABELS, OBSERVED) if not run.has(file)]
     if absent:
         notes.append(f"Not in the run folder: {', '.join(absent)}. What rests on it is left out.")
     if run.scored is None:

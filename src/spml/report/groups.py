@@ -1,4 +1,4 @@
-"""Runs that differ only in their seeds, put together."""
+"""Groups of runs that differ only in their seeds."""
 
 from __future__ import annotations
 
@@ -10,31 +10,20 @@ from typing import Any
 import numpy as np
 
 from spml.report.format import setting
-from spml.report.run import Run
-from spml.runs.settings import UNNAMED, without_folder
+from spml.runs.identity import DATA_HASH, SEEDS, group_key
+from spml.runs.run import Run
 
-_TELLING = ("data", "backbone", "selection")  # named first where groups of one method differ
-# what may differ between runs that belong together
-_OWN = {
-    "seed",
-    "observe_seed",
-    "split_seed",
-    "observed_sha256",
-    "sample_sha256",
-    "side_information",
-}
-_DATA = "data_sha256"  # of items and labels as they were drawn and split
-_PLACE = {"command", "out", "root", "versions", "accelerator", "device", "devices"}
+_FIRST = ("method", "data", "backbone", "selection")  # the first settings of a group's label
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample standard deviation of the numbers that are there.
+    """Mean and sample standard deviation of the known numbers.
 
     Attributes:
         mean: None without numbers.
-        std: None with fewer than two.
-        num: how many numbers.
+        std: None with fewer than two numbers.
+        num: Count of numbers.
     """
 
     mean: float | None
@@ -43,7 +32,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Summary:
-        """The summary of those values that are not None."""
+        """Summarise the values that are not None."""
         known = [value for value in values if value is not None]
         mean = float(np.mean(known)) if known else None
         return cls(mean, float(np.std(known, ddof=1)) if len(known) > 1 else None, len(known))
@@ -64,8 +53,8 @@ class Group:
     """Runs of one method with the same settings.
 
     Attributes:
-        label: the method, with the settings that tell it from other groups of that method.
-        runs: in the order of their seeds.
+        label: Method, with the settings that distinguish it from other groups of that method.
+        runs: Runs in the order of their seeds.
     """
 
     label: str
@@ -92,7 +81,7 @@ class Group:
         return Summary.of([run.val_map for run in self.finished])
 
     def band(self, key: str) -> Band:
-        """A column of the history, over the runs that have each epoch."""
+        """Return a column of the history, over the runs that have each epoch."""
         curves = [run.curve(key) for run in self.runs]
         epochs = sorted(set().union(*curves))
         values = [[curve[epoch] for curve in curves if epoch in curve] for epoch in epochs]
@@ -105,14 +94,11 @@ class Group:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups by settings, the best test mAP (or else validation mAP) first."""
-    alike: dict[str, list[Run]] = {}
+    """Group runs that differ only in their seeds; the best test (or else validation) mAP first."""
+    equal: dict[str, list[Run]] = {}
     for run in runs:
-        facts = {name: value for name, value in _settings(run).items() if name != _DATA}
-        alike.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
-    listed = [
-        sorted(group, key=_seed) for found in alike.values() for group in _on_the_same_data(found)
-    ]
+        equal.setdefault(json.dumps(_settings(run), sort_keys=True), []).append(run)
+    listed = [sorted(group, key=_seed) for same in equal.values() for group in _by_data(same)]
     groups = [
         Group(_label(group[0], [other[0] for other in listed if other is not group]), group)
         for group in listed
@@ -120,20 +106,20 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     return sorted(groups, key=_rank)
 
 
-def _on_the_same_data(runs: Sequence[Run]) -> list[list[Run]]:
-    """Other draws of labels and other splits are other data only where the same seeds, too, found others."""
-    found = {seeds(run)[1:]: run.fact(_DATA) for run in runs}
-    if all(found[seeds(run)[1:]] == run.fact(_DATA) for run in runs):
+def _by_data(runs: Sequence[Run]) -> list[list[Run]]:
+    """Split runs by their data, if the same seeds drew different labels or rows in some of them."""
+    drawn = {seeds(run)[1:]: run.fact(DATA_HASH) for run in runs}
+    if all(drawn[seeds(run)[1:]] == run.fact(DATA_HASH) for run in runs):
         return [list(runs)]
     parts: dict[Any, list[Run]] = {}
     for run in runs:
-        parts.setdefault(run.fact(_DATA), []).append(run)
+        parts.setdefault(run.fact(DATA_HASH), []).append(run)
     return list(parts.values())
 
 
 def seeds(run: Run) -> tuple[str, ...]:
-    """What tells a run from the others of its group."""
-    return tuple(setting(run.fact(name)) for name in ("seed", "observe_seed", "split_seed"))
+    """Return the seeds of a run, which distinguish it within its group; its own seed first."""
+    return tuple(setting(run.fact(name)) for name in SEEDS)
 
 
 def _seed(run: Run) -> tuple[bool, float, str]:
@@ -148,27 +134,28 @@ def _rank(group: Group) -> tuple[float, float, str]:
 
 
 def _label(run: Run, others: Sequence[Run]) -> str:
-    """The method with as few settings as tell it from its rivals."""
-    own = _settings(run)
-    rivals = [_settings(other) for other in others if other.method == run.method]
+    """Return the method with as few settings as distinguish it from its rivals."""
+    own = _described(run)
+    rivals = [_described(other) for other in others if other.method == run.method]
     parts = [run.method]
     for name in dict.fromkeys(name for settings in (own, *rivals) for name in settings):
-        alike = [rival for rival in rivals if rival.get(name) == own.get(name)]
-        if len(alike) < len(rivals) and name in own:
+        same = [rival for rival in rivals if rival.get(name) == own.get(name)]
+        if len(same) < len(rivals) and name in own:
             parts.append(f"{name} = {setting(own[name])}")
-        rivals = alike
+        rivals = same
     return ", ".join(parts)
 
 
+def _described(run: Run) -> dict[str, Any]:
+    """Return the settings of a group with the hash of its data, the options of the method first."""
+    settings = _settings(run)
+    options = settings.pop("options")
+    data = {DATA_HASH: run.config[DATA_HASH]} if DATA_HASH in run.config else {}
+    return {**options, **settings, **data}
+
+
 def _settings(run: Run) -> dict[str, Any]:
-    """What makes a run the same as another but for its seeds: options first, then the rest."""
-    options = run.fact("options")
-    facts = {name: run.fact(name) for name in ("method", *_TELLING)}
-    facts |= {
-        name: value
-        for name, value in {**UNNAMED, **run.config}.items()
-        if name not in {*_OWN, *_PLACE, "options", *facts}
-    }
-    if isinstance(drawn := facts.get("observation"), dict):
-        facts["observation"] = {name: value for name, value in drawn.items() if name != "seed"}
-    return {**(options if isinstance(options, dict) else {}), **without_folder(facts)}
+    """Return the settings that the runs of a group share."""
+    facts = {name: run.fact(name) for name in (*_FIRST, "options")}
+    settings = group_key({**facts, **run.config, **facts})
+    return {**settings, "options": settings["options"] or {}}

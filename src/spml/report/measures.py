@@ -16,7 +16,8 @@ from spml.metrics.thresholds import num_reached, ratio
 from spml.report.figures import COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model
-from spml.report.run import Run, Scored
+from spml.runs.names import RESULT
+from spml.runs.run import Run, Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +58,7 @@ def class_precision(run: Run) -> ClassPrecision | None:
             isinstance(v, int | float | None) for v in recorded.values()
         ):
             raise UserError(
-                f"{run.folder / 'result.json'}: 'per_class_ap' must give a number for each class"
+                f"{run.folder / RESULT}: 'per_class_ap' must give a number for each class"
             )
         values = {str(name): float(value) for name, value in recorded.items() if value is not None}
         basis = ON_TEST if run.outcome("test_map") is not None else _validation(run)

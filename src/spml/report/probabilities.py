@@ -12,12 +12,13 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from spml.errors import UserError
+from spml.files import Record
 from spml.metrics.reliability import Reliability, reliability
 from spml.metrics.scores import sigmoid
 from spml.report.figures import COLOURS, QUIET, draw
 from spml.report.format import count, percent
-from spml.report.run import Run
-from spml.runs.files import Record, read_json
+from spml.runs.names import LABELS
+from spml.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,15 +71,14 @@ def read_model(run: Run) -> Model:
     from spml.model.store import read_info
     from spml.model.tags import TagRule
 
-    if not (run.folder / "best" / "model.json").is_file():
+    if not run.model_info.is_file():
         return Model(TagRule(np.full(len(run.classes), 0.5)))
     info = read_info(run.folder)
     if run.classes and info.classes != list(run.classes):
         raise UserError(
-            f"{run.folder}: best/model.json has other classes than labels.npz; the folder mixes two runs"
+            f"{run.model_info} has other classes than {LABELS}; the folder mixes two runs"
         )
-    path = run.folder / "calibration.json"
-    record = read_json(path, "run spml calibrate again") if path.is_file() else None
+    path, record = run.calibration_file, run.calibration("run spml calibrate again")
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     return Model(
         info.tag_rule,

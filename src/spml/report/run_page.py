@@ -31,7 +31,8 @@ from spml.report.measures import (
     threshold_table,
 )
 from spml.report.probabilities import calibration, read_model
-from spml.report.run import Run, read_run
+from spml.runs.names import REPORT
+from spml.runs.run import Run
 
 if TYPE_CHECKING:
     from spml.data import Experiment
@@ -70,7 +71,7 @@ def write_report(
     for folder, place in zip(folders, places, strict=True):
         if places.count(place) > 1:
             raise UserError(f"{folder} is given twice")
-    loaded = [read_run(folder) for folder in folders]
+    loaded = [Run.read(folder) for folder in folders]
     if len(loaded) == 1:
         page = format.render("run.html", run_page(loaded[0], title, pictures, data, root))
     else:
@@ -83,7 +84,7 @@ def write_report(
 def _replace(out: Path, page: str) -> Path:
     """Replace the file as a whole."""
     if out.is_dir():
-        raise UserError(f"{out} is a folder; name a file such as {out / 'report.html'}")
+        raise UserError(f"{out} is a folder; name a file such as {out / REPORT}")
     try:
         with replacing(out) as beside:
             beside.write_bytes(page.encode("utf-8", "replace"))

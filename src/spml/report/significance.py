@@ -14,7 +14,7 @@ from spml.report import compare_figures
 from spml.report.format import NONE, signed
 from spml.report.groups import Group, seeds
 from spml.report.measures import class_precision
-from spml.report.run import Run
+from spml.runs.run import Run
 
 MOST = 2e9  # scores times resamples, above which fewer are drawn
 FEWEST = 200

@@ -1,71 +1,94 @@
-"""The run folder: what training writes, and how it goes on from it."""
+"""The run folder as training writes it: one owner at a time, replaced safely, resumed exactly."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import pickle
 import shutil
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from filelock import lock_descriptor
 
 from spml.data import Experiment
 from spml.errors import UserError
-from spml.files import replacing, write_json, write_text
-from spml.runs.checkpoint import read_checkpoint, write_checkpoint
-from spml.runs.files import read_json
-from spml.runs.lock import Claim
-from spml.runs.settings import UNNAMED, without_folder
+from spml.files import Record, read_json, replacing, write_error, write_json, write_text
+from spml.model.store import BEST
+from spml.runs import identity, names
+from spml.runs.run import Run, Split
 
-FILES = (
-    *(
-        "config.json",
-        "history.jsonl",
-        "result.json",
-        "observed.npz",
-        "labels.npz",
-        "last.ckpt",
-        "report.html",
-    ),
-    "calibration.json",
-)
-FOLDERS = ("best", "scores", "tensorboard")
-WRITTEN = (*FILES, "best/model.safetensors", "best/model.json", "best/README.md", "scores/*.npz")
-NOT_OF_THE_RUN = (
-    "versions",
-    "command",
-    "sample_sha256",
-)  # may differ between a run and its going on
-OTHER = {
-    **dict.fromkeys(("observed_sha256", "data_sha256"), "other data"),
-    "method_sha256": "other code of its method",
-}
-PLACES = (
-    "data",
-    "root",
-    "val",
-    "test",
-    "classes",
-)  # of the data, the same by their hashes wherever they lie now
-OBSERVED = ("observe", "observation")  # which name a file where observed labels come from one
-MAY_CHANGE = (
-    *NOT_OF_THE_RUN,
-    *PLACES,
-    "on_nan",
-)  # the last is what a run that ended at such a loss may go on with
+MARK = b"spml1\n"  # precedes the SHA-256 at the end of a checkpoint; torch.load ignores both
+TRAILER = len(MARK) + 32
+BLOCK = 1 << 20
+BEGIN_ANEW = "give --overwrite to begin anew"
+
+
+class TakenError(UserError):
+    """Another process trains into the folder."""
+
+
+class Claim:
+    """Locks on files, held until the block ends or the process dies. Readers do not notice."""
+
+    def __init__(self) -> None:
+        self._files: list[BinaryIO] = []
+
+    def take(self, path: Path) -> None:
+        """Lock a file if it exists; TakenError if another process holds its lock.
+
+        A file that cannot be opened or locked is ignored: its file system may not support locks,
+        and nobody can train into a folder without write access. Windows is left out because its
+        locks keep others from reading the file.
+        """
+        if sys.platform == "win32":
+            return
+        try:
+            file = path.open("rb+")
+        except OSError:
+            return
+        if any(os.path.sameopenfile(file.fileno(), own.fileno()) for own in self._files):
+            file.close()
+            return
+        try:
+            locked = lock_descriptor(file.fileno(), blocking=False)
+        except OSError:
+            locked = True
+        if not locked:
+            file.close()
+            raise TakenError(
+                f"another process trains into {path.parent}; wait for it, or give another --out"
+            )
+        self._files.append(file)
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        while self._files:
+            self._files.pop().close()
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths of a run and the ways to write them; each file is whole or not there.
+    """Writer of a run folder; each file is complete or absent.
 
     Attributes:
-        path: of the folder.
-        claim: on the run that is in it; config.json is what is locked, which is there from a run's first moment on.
+        path: Path of the folder.
+        claim: Lock of the run, on config.json, which exists as long as the run does.
     """
 
     path: Path
@@ -73,79 +96,140 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Where training goes on from."""
-        return self.path / "last.ckpt"
+        """Checkpoint that training resumes from."""
+        return self.path / names.CHECKPOINT
 
     @property
     def best(self) -> Path:
-        """The chosen model."""
-        return self.path / "best"
+        """Folder of the chosen model."""
+        return self.path / BEST
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of the event files for TensorBoard."""
+        return self.path / names.TENSORBOARD
 
     @property
     def _aside(self) -> Path:
-        """Where the run that is being replaced waits until the new one can be gone on with.
+        """Folder of the run to be replaced, until the new run has a checkpoint.
 
-        In the run folder, which may be a link, a disk of its own or all that may be written to.
+        It is inside the run folder, which may be a link, a mount point, or the only folder with
+        write access.
         """
         return self.path / ".replaced"
 
     @property
     def _moving(self) -> Path:
-        """The same while files are on their way there or back: all that is in it belongs in the run folder."""
+        """The same folder while files move in or out: all that it holds belongs to the run."""
         return self.path / ".moving"
 
-    def check(self, config: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
-        """Whether there is a run to go on with; what is there is refused unless it is to be resumed or replaced."""
+    def check(self, config: Record, *, resume: bool, overwrite: bool) -> bool:
+        """Return whether there is a run to resume; UserError if something is in the way."""
         self._claim()
-        self._bring_back()
+        self._restore()
         self._claim()
-        self._tidy()
-        there = (self.path / "config.json").exists()
-        if there and resume:
+        self._remove_parts()
+        exists = (self.path / names.CONFIG).exists()
+        if exists and resume:
             self._check_same(config)
             self._note_places(config)
             return True
-        if there and not overwrite:
+        if exists and not overwrite:
             raise UserError(
                 f"{self.path} already holds a run; give --resume, --overwrite or another --out"
             )
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file, not a folder; give another --out")
-        if not there and self.path.is_dir() and any(self.path.iterdir()):
+        if not exists and self.path.is_dir() and any(self.path.iterdir()):
             raise UserError(f"{self.path} is not empty and holds no run; give another --out")
         return False
 
-    def begin(self, config: dict[str, Any]) -> None:
-        """Move a run that is there aside, and begin a new one."""
+    def begin(self, config: Record) -> None:
+        """Move an existing run aside and begin a new one."""
         if owned := self._owned():
             self._moving.mkdir(parents=True)
             for old in owned:
                 old.rename(self._moving / old.name)
             self._moving.rename(self._aside)
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "config.json", config)
+        write_json(self.path / names.CONFIG, config)
         self._claim()
 
-    def _claim(self) -> None:
-        self.claim.take(self.path / "config.json")
-
     def abandon(self) -> bool:
-        """Take back a run that has no checkpoint, and bring back the one it was to replace; whether it is gone."""
-        if self._moving.is_dir():  # it has hardly begun
-            self._bring_back()
+        """Remove a run without a checkpoint and restore its predecessor; whether it did so."""
+        if self._moving.is_dir():  # interrupted in `begin`
+            self._restore()
             return True
         if self.checkpoint.exists():
             return False
         self._remove()
-        self._bring_back()
-        with suppress(
-            OSError
-        ):  # it holds something else, or is a link, a disk of its own or where we are
+        self._restore()
+        # The folder may hold other files, or be a link, a mount point or the current folder.
+        with suppress(OSError):
             self.path.rmdir()
         return True
 
-    def _bring_back(self) -> None:
-        """Undo what a run that was killed before its first checkpoint had moved; nothing old is removed on the way."""
+    def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
+        """Write the observed labels, and the labels that reports compare scores with."""
+        observed = experiment.observed
+        if len(observed) * len(experiment.classes) <= 2**31:
+            self._npz(
+                names.OBSERVED,
+                observed=observed.labels,
+                train_rows=experiment.train_rows,
+                val_rows=experiment.val_rows,
+                sha256=np.array(experiment.sha256),
+            )
+        arrays = {"classes": np.array(list(experiment.classes)), "val_truth": val_truth}
+        if experiment.test is not None:
+            arrays["test_truth"] = experiment.test.labels
+        self._npz(names.LABELS, **arrays)
+
+    def write_scores(self, name: str, logits: npt.NDArray[np.float32]) -> None:
+        """Write the logits of a split as float16; `scores_name` gives the name."""
+        limit = np.finfo(np.float16).max
+        self._npz(
+            f"{names.SCORES}/{name}.npz", logits=np.clip(logits, -limit, limit).astype(np.float16)
+        )
+
+    def write_history(self, history: list[Record]) -> None:
+        """Write the history, a line per epoch."""
+        write_text(self.path / names.HISTORY, "".join(json.dumps(line) + "\n" for line in history))
+
+    def write_result(self, result: Record) -> None:
+        """Write the result, the last file of a run."""
+        write_json(self.path / names.RESULT, result)
+
+    def write_evaluation(self, split: Split, metrics: Record) -> None:
+        """Write the metrics of a split."""
+        write_json(Run(self.path).evaluation(split), metrics)
+
+    def write_calibration(self, record: Record) -> None:
+        """Write the record of a calibration."""
+        write_json(self.path / names.CALIBRATION, record)
+
+    def save_checkpoint(self, state: Record) -> None:
+        """Write the checkpoint; the run that this one replaces is removed."""
+        write_checkpoint(self.checkpoint, {**state, "run": self._identity()})
+        shutil.rmtree(self._aside, ignore_errors=True)
+
+    def load_checkpoint(self) -> Record | None:
+        """Read the checkpoint of this run; None if there is none."""
+        if not self.checkpoint.exists():
+            return None
+        state = read_checkpoint(self.checkpoint)
+        if state.get("run") not in (None, self._identity()):
+            raise UserError(
+                f"{self.checkpoint} is that of another run: it was written with other settings or "
+                f"data than those in {names.CONFIG}; put its own back, or {BEGIN_ANEW}"
+            )
+        return state
+
+    def _claim(self) -> None:
+        self.claim.take(self.path / names.CONFIG)
+
+    def _restore(self) -> None:
+        """Undo the moves of a run that was killed before its first checkpoint."""
         if self._aside.is_dir() and self.checkpoint.exists():
             shutil.rmtree(self._aside)
         elif self._aside.is_dir():
@@ -157,125 +241,97 @@ class RunFolder:
                 old.rename(self.path / old.name)
             self._moving.rmdir()
 
-    def _tidy(self) -> None:
-        """Remove what a killed process had not finished writing."""
-        for name in WRITTEN:
+    def _remove_parts(self) -> None:
+        """Remove the files that a killed process did not finish."""
+        for name in names.WRITTEN:
             path = self.path / name
-            for part in path.parent.glob(f".{path.name}.*.part"):
-                part.unlink()
+            for unfinished in path.parent.glob(f".{path.name}.*.part"):
+                unfinished.unlink()
 
     def _remove(self) -> None:
         for owned in self._owned():
             shutil.rmtree(owned) if owned.is_dir() else owned.unlink()
 
     def _owned(self) -> list[Path]:
-        """What a run writes, as far as it is there."""
+        """Return the files and folders of the run that exist."""
         if not self.path.is_dir():
             return []
-        named = [self.path / name for name in (*FILES, *FOLDERS)]
-        return [path for path in named if path.exists()] + sorted(self.path.glob("eval-*.json"))
+        named = [self.path / name for name in (*names.FILES, *names.FOLDERS)]
+        return [path for path in named if path.exists()] + sorted(self.path.glob(names.EVALUATIONS))
 
-    def _check_same(self, config: dict[str, Any]) -> None:
-        stored = _flat(_own({**UNNAMED, **read_json(self.path / "config.json")}))
-        for name, new in _flat(_own(json.loads(json.dumps(config)))).items():
-            if stored.get(name) != new:
-                raise self._begun_with(
-                    OTHER.get(name) or f"{name} = {stored.get(name)!r}, not {new!r}"
-                )
+    def _check_same(self, config: Record) -> None:
+        if other := identity.mismatch(read_json(self.path / names.CONFIG), config):
+            raise self._begun_with(other)
 
     def _begun_with(self, other: str) -> UserError:
         return UserError(
-            f"{self.path} was begun with {other}; resume it with the same settings and data, or give another --out "
-            "(or --overwrite, where the command has it)"
+            f"{self.path} was begun with {other}; resume it with the same settings and data, or "
+            "give another --out (or --overwrite, where the command has it)"
         )
 
-    def _note_places(self, config: dict[str, Any]) -> None:
-        """Where the data lie now, for all who read them later; refused where others of the same names lie there."""
-        stored = read_json(self.path / "config.json")
-        now = {name: config[name] for name in (*PLACES, *OBSERVED, "weights") if name in config}
-        if any(stored.get(name) != place for name, place in now.items()):
-            if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
-                raise self._begun_with(f"other pictures or features than those of {config['data']}")
-            write_json(self.path / "config.json", stored | now)
-            self._claim()
-
-    def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
-        """observed.npz, and labels.npz with what reports compare scores with."""
-        observed = experiment.observed
-        if len(observed) * len(experiment.classes) <= 2**31:
-            self._npz(
-                "observed.npz",
-                observed=observed.labels,
-                train_rows=experiment.train_rows,
-                val_rows=experiment.val_rows,
-                sha256=np.array(experiment.sha256),
-            )
-        arrays = {"classes": np.array(list(experiment.classes)), "val_truth": val_truth}
-        if experiment.test is not None:
-            arrays["test_truth"] = experiment.test.labels
-        self._npz("labels.npz", **arrays)
-
-    def write_scores(self, name: str, logits: npt.NDArray[np.float32]) -> None:
-        """Logits of a split, as float16."""
-        limit = np.finfo(np.float16).max
-        self._npz(f"scores/{name}.npz", logits=np.clip(logits, -limit, limit).astype(np.float16))
-
-    def write_history(self, history: list[dict[str, Any]]) -> None:
-        """history.jsonl: a line an epoch."""
-        write_text(
-            self.path / "history.jsonl", "".join(json.dumps(line) + "\n" for line in history)
-        )
-
-    def write_result(self, result: dict[str, Any]) -> None:
-        """result.json: the last file of a run."""
-        write_json(self.path / "result.json", result)
-
-    def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """last.ckpt: tensors and plain values."""
-        write_checkpoint(self.checkpoint, {**state, "run": self._identity()})
-        shutil.rmtree(self._aside, ignore_errors=True)
-
-    def load_checkpoint(self) -> dict[str, Any] | None:
-        """What save_checkpoint wrote, or None where nothing was."""
-        if not self.checkpoint.exists():
-            return None
-        state = read_checkpoint(self.checkpoint)
-        if state.get("run") not in (None, self._identity()):
-            raise UserError(
-                f"{self.checkpoint} is that of another run: it was written with other settings or data than those in "
-                "config.json; put its own back, or give --overwrite to begin anew"
-            )
-        return state
+    def _note_places(self, config: Record) -> None:
+        """Store where the data lie now; UserError if different data lie there."""
+        stored, now = read_json(self.path / names.CONFIG), identity.places(config)
+        if all(stored.get(name) == place for name, place in now.items()):
+            return
+        if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
+            raise self._begun_with(f"other pictures or features than those of {config['data']}")
+        write_json(self.path / names.CONFIG, stored | now)
+        self._claim()
 
     def _identity(self) -> str:
-        """SHA-256 of what the run was begun with."""
-        own = _own(read_json(self.path / "config.json"))
-        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+        """Return the SHA-256 of what a checkpoint of this run must resume with."""
+        key = identity.resume_key(read_json(self.path / names.CONFIG))
+        return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
         with replacing(self.path / name) as beside, beside.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _own(config: dict[str, Any]) -> dict[str, Any]:
-    """What may not change while a run goes on: its settings without where data and weights lie."""
-    own = without_folder({name: value for name, value in config.items() if name not in MAY_CHANGE})
-    drawn = own.get("observation") or {}
-    if drawn.get("model") == "file":
-        own |= {
-            "observe": "file",
-            "observation": {name: value for name, value in drawn.items() if name != "path"},
-        }
-    return own
+def write_checkpoint(path: Path, state: Record) -> None:
+    """Write tensors and plain values with a checksum; a reader sees the old file or the new one."""
+    try:
+        with replacing(path) as beside, beside.open("wb+") as file:
+            torch.save(state, file)
+            length = file.seek(0, os.SEEK_END)
+            digest = _digest(file, length)
+            file.seek(length)
+            file.write(MARK + digest)
+    except RuntimeError as error:  # torch raises it when a write fails
+        raise write_error(path, error) from error
 
 
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.")
-            if isinstance(value, dict)
-            else {f"{prefix}{name}": value}
-        )
-    return flat
+def read_checkpoint(path: Path) -> Record:
+    """Read a checkpoint; UserError if the file is incomplete, changed or something else."""
+    try:
+        with path.open("rb") as file:
+            length = max(file.seek(0, os.SEEK_END) - TRAILER, 0)
+            file.seek(length)
+            trailer = file.read()
+            if not trailer.startswith(MARK) or _digest(file, length) != trailer[len(MARK) :]:
+                raise ValueError("its checksum does not fit: it was cut off or changed")
+            file.seek(0)
+            state: Any = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict) or "epoch" not in state:
+            raise ValueError("it holds no training state")
+    except OSError:
+        raise
+    except pickle.UnpicklingError as error:  # torch's own text explains how to load it anyway
+        reason = "it holds more than tensors and plain values, maybe a program; none of it was run"
+        raise UserError(f"{path} cannot be read ({reason}); {BEGIN_ANEW}") from error
+    except Exception as error:  # torch raises many types for a damaged file
+        lines = str(error).splitlines()
+        reason = lines[0][:150] if lines else type(error).__name__
+        raise UserError(f"{path} cannot be read ({reason}); {BEGIN_ANEW}") from error
+    return state
+
+
+def _digest(file: IO[bytes], length: int) -> bytes:
+    """Return the SHA-256 of the first `length` bytes."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while length and (block := file.read(min(BLOCK, length))):
+        digest.update(block)
+        length -= len(block)
+    return digest.digest()

@@ -1,4 +1,4 @@
-"""What a run says of itself: config.json, model.json and result.json."""
+"""The records that a run writes about itself: its configuration, its model and its result."""
 
 from __future__ import annotations
 
@@ -17,18 +17,12 @@ from spml.errors import DataError
 from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
-from spml.runs.settings import RUNNING, Settings
+from spml.runs.identity import DATA_HASH, recorded
+from spml.runs.settings import Settings
 
-# options whose values come from complete labels
+# Options whose values come from complete labels.
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")
-SAMPLED = 32  # items of a list whose content is hashed: to read all would take as long as an epoch
-NOT_OF_THE_RUN = (
-    "cache",
-    "cache_dir",
-    "compile",
-    "fused_norm",
-    *RUNNING,
-)  # change no result: a run may go on with others
+SAMPLED = 32  # items of a table whose content is hashed; hashing all takes as long as an epoch
 
 
 def config(
@@ -38,7 +32,7 @@ def config(
     method: Method,
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """All that is needed to repeat the run, and what it took from complete labels."""
+    """Build config.json: all that repeating the run needs, and what it used of complete labels."""
     side: dict[str, Any] = {
         name: options[name] for name in SIDE_INFORMATION if options.get(name) is not None
     }
@@ -51,12 +45,12 @@ def config(
         "data_version": experiment.version,
         "labels": experiment.label_kind,
         "classes": experiment.renamed,
-        **{name: value for name, value in asdict(settings).items() if name not in NOT_OF_THE_RUN},
+        **recorded(asdict(settings)),
         "options": options,
         "observation": experiment.observation,
         "side_information": side,
         "observed_sha256": experiment.sha256,
-        "data_sha256": fingerprint(experiment),
+        DATA_HASH: fingerprint(experiment),
         "sample_sha256": sample(experiment),
         **({"method_sha256": own} if (own := code(settings.method)) else {}),
         "versions": versions(),
@@ -65,9 +59,9 @@ def config(
 
 
 def fingerprint(experiment: Experiment) -> str:
-    """SHA-256 of what training and evaluation are given: names of items, known labels, rows, and the test split's.
+    """Return the SHA-256 of the item names, classes, known labels and rows of all splits.
 
-    Pictures and arrays are not looked into: not every run reads them all before it begins.
+    Pictures and arrays are not hashed: a run need not read them all before it begins.
     """
     digest = hashlib.sha256()
     for table in (experiment.observed, experiment.test):
@@ -82,13 +76,12 @@ def fingerprint(experiment: Experiment) -> str:
 
 
 def sample(experiment: Experiment) -> str:
-    """SHA-256 of what some items hold, by which data that lie elsewhere are known to be the same."""
+    """Return the SHA-256 of the content of some items, which identifies data that were moved."""
     digest = hashlib.sha256()
     for table in (experiment.observed, experiment.test):
         if table is not None:
-            for row in np.linspace(
-                0, len(table) - 1, min(SAMPLED, len(table)), dtype=np.int64
-            ).tolist():
+            rows = np.linspace(0, len(table) - 1, min(SAMPLED, len(table)), dtype=np.int64)
+            for row in rows.tolist():
                 digest.update(_content(table, row))
     return digest.hexdigest()
 
@@ -98,13 +91,13 @@ def _content(table: LabelTable, row: int) -> bytes:
         return np.ascontiguousarray(table.x[row]).tobytes()
     try:
         return bytes(read_file(table.file(row)))
-    except DataError:  # which is told of where it is decoded
+    except DataError:  # decoding reports it
         return b""
 
 
 def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
-    """Whether a run was trained on other data than those of this fingerprint; False where it does not say."""
-    return config.get("data_sha256") not in (None, data_sha256)
+    """Whether a run was trained on data with another fingerprint; False if it has none."""
+    return config.get(DATA_HASH) not in (None, data_sha256)
 
 
 def model_info(
@@ -114,7 +107,7 @@ def model_info(
     model: Classifier,
     best: dict[str, Any],
 ) -> ModelInfo:
-    """What using the model takes, and where it comes from."""
+    """Build model.json: what using the model needs, and how it was trained."""
     pictures, x = model.mean.ndim == 4, experiment.observed.x
     own_size = int(x.shape[-1]) if x is not None and x.ndim == 4 else None
     return ModelInfo(
@@ -141,11 +134,12 @@ def model_info(
 
 
 def test_figures(logits: npt.NDArray[np.float32], test: LabelTable) -> dict[str, Any]:
-    """mAP and AP of each class in percent, over the known labels.
+    """Return the mAP and the AP of each class in percent, over the known labels.
 
-    Where some class has known positives but no known negative, there is nothing to rank them against: the figure is
-    then null, and `test_estimate` holds the estimate from observed positives, for comparing models only. Where some are
-    unknown, `test_known` is the share of those that are not: figures over few chosen labels flatter.
+    If a class has known positives but no known negative to rank them against, both are null, and
+    `test_estimate` is the estimate from observed positives, for comparing models only. If some
+    labels are unknown, `test_known` is the share of known ones: figures over few selected labels
+    are too high.
     """
     truth = test.labels
     if not rankable(truth):
@@ -161,12 +155,12 @@ def test_figures(logits: npt.NDArray[np.float32], test: LabelTable) -> dict[str,
 
 
 def known_share(truth: npt.NDArray[np.int8]) -> float:
-    """Of labels, how many are known."""
+    """Return the share of known labels."""
     return float(np.count_nonzero(truth)) / max(truth.size, 1)
 
 
 def rankable(truth: npt.NDArray[np.int8]) -> bool:
-    """Whether every class that has a known positive has a known negative to rank it against."""
+    """Whether every class with a known positive has a known negative to rank it against."""
     present, absent = (truth == 1).any(axis=0), (truth == -1).any(axis=0)
     return not (present & ~absent).any()
 
@@ -180,16 +174,16 @@ def result(
     by: dict[str, str],
     spent: dict[str, float],
 ) -> dict[str, Any]:
-    """result.json; its last two entries are its only timings.
+    """Build result.json; its last two entries are its only timings.
 
     Args:
-        experiment: the data.
-        settings: of the run.
-        options: of the method.
-        best: the chosen epoch and its figure.
-        tested: figures on test rows.
-        by: the device and the precision in which it was computed, which settings may leave to be chosen.
-        spent: seconds and pictures.
+        experiment: The data.
+        settings: Settings of the run.
+        options: Options of the method.
+        best: Chosen epoch and its validation figure.
+        tested: Figures on the test rows.
+        by: Device and precision of the computation, which the settings may leave open.
+        spent: Seconds and number of pictures.
     """
     return {
         "method": settings.method,

@@ -1,10 +1,11 @@
-"""All that a run is made of: the command line's options, config.json, and the defaults that belong to the data."""
+"""Training settings: the options of `spml train`, the entries of config.json, and their roles."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,37 +16,60 @@ if TYPE_CHECKING:
 
 Selection = Literal["observed", "complete"]
 PROTOCOL_SEED = 1200
-# what a run that does not name these was made with: it is older than they are
-UNNAMED: dict[str, Any] = {
-    "head": "linear",
-    "linear_init": 0,
-    "linear_lr": None,
-    "linear_batch_size": None,
-    "schedule": "constant",
-    "crop": None,
-    "frozen_norm": False,
-    "on_nan": "stop",
-    "classes": None,
-}
 
 
-RUNNING = (
-    "devices",
-    "nodes",
-    "eval_batch_size",
-    "checkpoint_minutes",
-)  # must be above 0; change no result
+class Role(Enum):
+    """What a setting, or another entry of config.json, means for the identity of a run."""
+
+    RESULT = "changes the result"
+    METHOD = "describes the method, which a study varies"
+    SEED = "is a random draw: runs that differ only here are repetitions"
+    DEVICE = "selects the kind of device: changes the result by rounding"
+    EXECUTION = "controls execution or is a note: changes no result"
+    LOCATION = "locates a file or folder"
+    PROVENANCE = "describes the process and the machine that trained"
+
+
+@dataclass(frozen=True)
+class Part:
+    """How a setting, or another entry of config.json, takes part in the identity of a run.
+
+    Attributes:
+        role: See `Role`.
+        place: The value contains a path. Resuming stores the current one.
+        resumable: A stopped run may resume with another value.
+        mismatch: How an error describes a different value, if the value itself says nothing.
+    """
+
+    role: Role = Role.RESULT
+    place: bool = False
+    resumable: bool = False
+    mismatch: str = ""
+
+
+PART = "part"  # key of a field's metadata; a field without it is Part()
+_METHOD = {PART: Part(Role.METHOD)}
+_WEIGHTS = {PART: Part(place=True)}
+_SEED = {PART: Part(Role.SEED)}
+# `auto` resolves to the device at hand. The same precision on another device changes a result by
+# rounding only, so such runs belong together; a single run still resumes on one kind of device.
+# `precision` is a RESULT: 16-bit training can move the figures.
+_DEVICE = {PART: Part(Role.DEVICE)}
+_EXECUTION = {PART: Part(Role.EXECUTION)}
+_LOCATION = {PART: Part(Role.LOCATION)}
+# A run that stopped at a NaN loss may resume with `skip`.
+_ON_NAN = {PART: Part(resumable=True)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to train; what is None is decided by the data (see `resolve`)."""
+    """How to train; `resolve` decides what is None by the data."""
 
-    method: str = "gr"
+    method: str = field(default="gr", metadata=_METHOD)
     """Method by name, or package.module:function for one's own."""
     backbone: str | None = None
     """tiny, linear (for feature vectors) or any timm model. Default: resnet50; tiny for digits; linear for features."""
-    weights: str | None = None
+    weights: str | None = field(default=None, metadata=_WEIGHTS)
     """none, pretrained, or a file of tensors. Default: pretrained where there are pretrained weights."""
     size: int | None = None
     """Height and width pictures are resized to. Default: 448; arrays keep their own size, or take the longer side."""
@@ -77,11 +101,11 @@ class Settings:
     """Cut a random part out of each picture while training, of at least this share of its area. Default: no."""
     frozen_norm: bool = False
     """Batch norm of the backbone keeps the statistics, scale and shift that it came with."""
-    seed: int = 0
+    seed: int = field(default=0, metadata=_SEED)
     """Of initialisation, order and augmentation."""
-    observe_seed: int = PROTOCOL_SEED
+    observe_seed: int = field(default=PROTOCOL_SEED, metadata=_SEED)
     """Of the draw of single positives, where labels are complete."""
-    split_seed: int = PROTOCOL_SEED
+    split_seed: int = field(default=PROTOCOL_SEED, metadata=_SEED)
     """Of the validation rows, where the data bring none."""
     selection: Selection | None = None
     """Labels that choose the epoch. Default: complete where the validation rows have them, else observed."""
@@ -89,25 +113,29 @@ class Settings:
     """Stop when the validation figure is this many points below its best. Default: never."""
     precision: str | None = None
     """Of Lightning Fabric: 32-true, bf16-mixed, 16-mixed. Default: bf16-mixed on a GPU, 32-true elsewhere."""
-    accelerator: str = "auto"
+    accelerator: str = field(default="auto", metadata=_DEVICE)
     """auto, cpu, cuda or mps."""
-    devices: int = 1
+    devices: int = field(default=1, metadata=_EXECUTION)
     """Processes, each with a device of its own, that share every batch; under torchrun and SLURM, theirs count."""
-    nodes: int = 1
+    nodes: int = field(default=1, metadata=_EXECUTION)
     """Machines with that many devices each."""
-    compile: Literal["auto", "none", "graphs", "compile"] = "auto"
+    compile: Literal["auto", "none", "graphs", "compile"] = field(
+        default="auto", metadata=_EXECUTION
+    )
     """Run the model eager, from CUDA graphs, or compiled. Default: graphs on one GPU, compiled if training is long."""
-    fused_norm: bool = True
+    fused_norm: bool = field(default=True, metadata=_EXECUTION)
     """With CUDA graphs, run batch norm with what follows it, and channelwise convolutions, by kernels of our own."""
-    eval_batch_size: int | None = None
+    eval_batch_size: int | None = field(default=None, metadata=_EXECUTION)
     """Items scored together. Default: four times the batch size, on a GPU at least 128."""
-    on_nan: Literal["stop", "skip"] = "stop"
+    on_nan: Literal["stop", "skip"] = field(default="stop", metadata=_ON_NAN)
     """What a loss that is NaN or infinite does: end the run, or leave its batch out and be counted."""
-    checkpoint_minutes: float = 10.0
+    checkpoint_minutes: float = field(default=10.0, metadata=_EXECUTION)
     """A checkpoint is also written within an epoch once this time has passed since the last."""
-    cache: Literal["none", "disk", "memory", "device"] | None = None
+    cache: Literal["none", "disk", "memory", "device"] | None = field(
+        default=None, metadata=_EXECUTION
+    )
     """Where decoded pictures are kept; changes no result. Default: device where a GPU has room for them, else disk."""
-    cache_dir: Path | None = None
+    cache_dir: Path | None = field(default=None, metadata=_LOCATION)
     """Folder of the decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
 
 
@@ -195,7 +223,10 @@ def resolve(settings: Settings, experiment: Experiment) -> Settings:
         "size",
         "linear_lr",
         "linear_batch_size",
-        *RUNNING,
+        "devices",
+        "nodes",
+        "eval_batch_size",
+        "checkpoint_minutes",
     ):
         value = getattr(resolved, name)
         if value is not None and not value > 0:
@@ -232,16 +263,6 @@ def _with_linear_init(settings: Settings) -> Settings:
     lr = settings.linear_lr or (settings.lr or 0.0) * (settings.head_lr or 1.0)
     return replace(
         settings, linear_lr=lr, linear_batch_size=settings.linear_batch_size or settings.batch_size
-    )
-
-
-def without_folder(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the name alone of a file of weights, which is the same wherever it lies."""
-    weights = config.get("weights")
-    return (
-        {**config}
-        if weights in (None, "none", "pretrained")
-        else {**config, "weights": Path(str(weights)).name}
     )
 
 

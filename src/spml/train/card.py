@@ -12,7 +12,7 @@ import numpy as np
 from spml.files import write_text
 from spml.losses import names, summary
 from spml.model.store import ModelInfo, read_info
-from spml.runs.files import read_json
+from spml.runs.run import Run
 from spml.train.card_limits import Counts, limits, plain
 
 SHOWN = 50  # classes in the table
@@ -52,13 +52,11 @@ def write_card(run: Path, result: Mapping[str, Any] | None = None) -> Path:
         Where the card is.
     """
     info = read_info(run)
-    config = read_json(run / "config.json")
-    if result is None:
-        result = read_json(run / "result.json") if (run / "result.json").exists() else {}
-    calibration = read_json(run / "calibration.json") if (run / "calibration.json").exists() else {}
-    path = run / "best" / "README.md"
-    write_text(path, card(config, json.loads(json.dumps(result)), info, _counts(run), calibration))
-    return path
+    stored = Run(run)
+    shown = json.loads(json.dumps((stored.result or {}) if result is None else result))
+    text = card(stored.config, shown, info, _counts(stored), stored.calibration() or {})
+    write_text(stored.card, text)
+    return stored.card
 
 
 def card(
@@ -104,13 +102,12 @@ def card(
     return "\n\n".join(parts) + "\n"
 
 
-def _counts(run: Path) -> Counts | None:
+def _counts(run: Run) -> Counts | None:
     """Of each class the known negatives, unknown labels and known positives in training; rows of validation."""
-    if not (run / "observed.npz").exists():
+    if run.observed is None:
         return None  # not kept where it would be too large
-    with np.load(run / "observed.npz", allow_pickle=False) as file:
-        observed, val_rows = file["observed"][file["train_rows"]], file["val_rows"]
-    return np.stack([(observed == value).sum(axis=0) for value in (-1, 0, 1)]), len(val_rows)
+    counts = [(run.observed.train == value).sum(axis=0) for value in (-1, 0, 1)]
+    return np.stack(counts), run.observed.num_val
 
 
 def _section(title: str, lines: list[str]) -> str:

@@ -12,8 +12,8 @@ from spml.errors import Interruption, UserError
 from spml.keyed import key
 from spml.machine import started_first
 from spml.runs import record
-from spml.runs.files import read_json
 from spml.runs.folder import RunFolder
+from spml.runs.run import Run
 from spml.runs.settings import Settings, method_options, resolve
 from spml.train import randomness
 from spml.train.checks import memory_note, try_alone, try_method, try_model, warmup_note
@@ -87,12 +87,12 @@ def fit(
             Display(quiet or not processes.first) as display,
         ):
             going_on = processes.agreed(going_on)
-            if going_on and (run.path / "result.json").exists():
+            if going_on and Run(run.path).finished:
                 display.line(f"{run.path} is finished")
-                return read_json(run.path / "result.json")
+                return Run(run.path).require_result()
             for note in filter(None, notes):
                 display.line(note)
-            board = Board(run.path if tensorboard and processes.first else None)
+            board = Board(run.tensorboard if tensorboard and processes.first else None)
             parts = (
                 experiment,
                 settings,

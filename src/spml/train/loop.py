@@ -23,6 +23,7 @@ from spml.model.graphs import FastForward
 from spml.model.scoring import score_batches, validation_map
 from spml.runs import record
 from spml.runs.folder import RunFolder
+from spml.runs.run import scores_name
 from spml.runs.settings import Settings
 from spml.train import randomness
 from spml.train.card import write_card
@@ -268,7 +269,7 @@ class Training:
         if not self.processes.first:
             return
         if logits is not None:
-            self.run.write_scores(f"val-{epoch:02d}", logits)
+            self.run.write_scores(scores_name("val", epoch), logits)
         self.run.write_history(self.at.history)
         self.board.follow(self.at.history)
         if epoch:

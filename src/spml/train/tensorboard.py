@@ -10,8 +10,6 @@ from typing import Any
 
 from spml.errors import UserError
 
-FOLDER = "tensorboard"
-
 
 class Board:
     """Event files under RUN/tensorboard: every number of every line of the history, once.
@@ -19,11 +17,11 @@ class Board:
     They are written anew when a run goes on, from the history it goes on with, so nothing stands twice.
 
     Args:
-        run: the run folder; None writes nothing.
+        folder: of the event files; None writes nothing.
     """
 
-    def __init__(self, run: Path | None) -> None:
-        self.folder = None if run is None else run / FOLDER
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
         self._written = 0
         self._writer: Any = None
 

@@ -16,13 +16,15 @@ from spml.data import Experiment, LabelTable, load
 from spml.data.names import GIVEN, ClassList
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
-from spml.files import write_json
+from spml.files import demand
 from spml.metrics.scores import Labels
 from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
 from spml.model.scoring import predict_logits
-from spml.runs.files import demand, read_json
+from spml.runs.folder import RunFolder
+from spml.runs.names import CONFIG
 from spml.runs.record import fingerprint, known_share, other_data, rankable
+from spml.runs.run import Run
 from spml.use.stored_model import feed_for, own_device
 
 Logits = npt.NDArray[np.float32]
@@ -53,8 +55,9 @@ def assess(
     """
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
-    config = read_json(run / "config.json")
-    read_json(run / "result.json")  # a run that goes on would write another model over this one
+    stored = Run(run)
+    config = stored.config
+    stored.require_result()  # a run that goes on would write another model over this one
     model, info = load_model(run)
     experiment = run_data(config, info.classes, root)
     changed = other_data(config, fingerprint(experiment))
@@ -87,7 +90,7 @@ def assess(
     if kind == "complete":
         aps = 100 * metrics.average_precision(logits, labels)
         result["per_class_ap"] = dict(zip(info.classes, aps.tolist(), strict=True))
-    write_json(run / f"eval-{split}.json", result)
+    RunFolder(run).write_evaluation(split, result)
     return result
 
 
@@ -101,11 +104,11 @@ def run_data(
     demand(
         config,
         ("data", "labels", "selection", "observe_seed", "split_seed"),
-        "config.json of the run",
+        f"{CONFIG} of the run",
     )
     if config["labels"] not in ("observed", "complete"):
         raise UserError(
-            f"config.json of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}"
+            f"{CONFIG} of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}"
         )
     data = str(config["data"])
     if (

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import spml
 from spml import losses
 from spml.errors import UserError
-from spml.runs.files import read_json
+from spml.files import read_json
 from spml.use.estimator import classifier as estimator
 from spml.use.evaluate import run_data
 

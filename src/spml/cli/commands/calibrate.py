@@ -41,6 +41,7 @@ class Calibrate:
         from rich.progress import Progress
 
         from spml.cli.output.calibrate import print_calibration
+        from spml.runs.run import Run
         from spml.use.calibrate.calibrate import calibrate, undo
 
         if self.undo:
@@ -61,6 +62,5 @@ class Calibrate:
                 advance=lambda done, total: progress.update(task, completed=done, total=total),
             )
         print_calibration(Console(), record)
-        print(
-            f"written to {self.run_folder / 'best' / 'model.json'} and {self.run_folder / 'calibration.json'}"
-        )
+        run = Run(self.run_folder)
+        print(f"written to {run.model_info} and {run.calibration_file}")

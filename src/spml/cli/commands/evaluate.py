@@ -33,6 +33,7 @@ class Eval:
         from rich.progress import Progress
 
         from spml.cli import say
+        from spml.runs.run import Run
         from spml.use.evaluate import CHANGED, assess
 
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
@@ -58,4 +59,4 @@ class Eval:
             print("estimated from observed labels alone, with the range that resampled items give:")
         for name, told in (estimates or {}).items():
             print(f"{name:<24} {told['value']:8.4f}   {told['low']:.4f} to {told['high']:.4f}")
-        print(f"written to {self.run_folder / f'eval-{self.split}.json'}")
+        print(f"written to {Run(self.run_folder).evaluation(self.split)}")

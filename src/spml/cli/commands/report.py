@@ -42,6 +42,8 @@ class Report:
 
         from spml.errors import UserError
         from spml.report import write_report
+        from spml.runs.names import REPORT
+        from spml.runs.run import Run
 
         if not self.runs:
             raise UserError("no run folder given; name one or several")
@@ -49,9 +51,7 @@ class Report:
             raise UserError(f"--pictures must be from 0 to {MOST_PICTURES}, not {self.pictures}")
         if self.against is not None and len(self.runs) == 1:
             raise UserError("--against is for several runs; give another run, or leave it out")
-        out = self.out or (
-            self.runs[0] / "report.html" if len(self.runs) == 1 else Path("report.html")
-        )
+        out = self.out or (Run(self.runs[0]).report if len(self.runs) == 1 else Path(REPORT))
         self._refuse(out)
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
             task = progress.add_task("comparing", total=None, visible=len(self.runs) > 1)
@@ -70,10 +70,11 @@ class Report:
         """Raise UserError where the page's name is no page's, or something else would be replaced unasked."""
         from spml.errors import UserError
         from spml.files import refuse_existing
+        from spml.runs.names import REPORT
 
         if out.suffix.lower() not in PAGES:
             raise UserError(f"--out {out}: give a name that ends in {' or '.join(PAGES)}")
         inside = os.path.realpath(out.parent) == os.path.realpath(self.runs[0])
-        own = len(self.runs) == 1 and out.name == "report.html" and inside
+        own = len(self.runs) == 1 and out.name == REPORT and inside
         if not own and not self.overwrite:
             refuse_existing(out, "give --overwrite or another --out")

@@ -44,6 +44,7 @@ class Train(DataOptions, Settings):
         from spml.errors import Interruption, UserError
         from spml.machine import started_first
         from spml.report import write_report
+        from spml.runs.run import Run
         from spml.train import Settings, fit
 
         if self.resume and self.overwrite:
@@ -71,7 +72,7 @@ class Train(DataOptions, Settings):
         except Interruption:
             raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
         if started_first():
-            write_report([out], out / "report.html", data=experiment)
+            write_report([out], Run(out).report, data=experiment)
 
     def command(self) -> str:
         """The command line that repeats this run."""

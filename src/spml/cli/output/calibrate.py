@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spml.cli.output.tables import columns, plain
+from spml.runs.names import CALIBRATION
 
 ENDS = 10  # classes shown from each end, where there are many
 ALL = 40  # classes of which none is left out
@@ -87,7 +88,7 @@ def _classes(record: dict[str, Any]) -> Table:
                 cells[2] = "–"
             table.add_row(Text(plain(row["name"])), f"{row['known_positives']:,}", *cells)
         elif place == ENDS:
-            table.add_row(Text(f"... {len(rows) - 2 * ENDS:,} more in calibration.json ...", "dim"))
+            table.add_row(Text(f"... {len(rows) - 2 * ENDS:,} more in {CALIBRATION} ...", "dim"))
     return table
 
 

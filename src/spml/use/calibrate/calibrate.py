@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from spml.errors import UserError
-from spml.files import write_json
 from spml.metrics.scores import sigmoid
 from spml.model.calibration import apply_lines
 from spml.model.store import ModelInfo, read_info, write_info
 from spml.model.tags import TagRule
-from spml.runs.files import read_json
+from spml.runs.folder import RunFolder
+from spml.runs.run import Run
 from spml.train.card import write_card
 from spml.use.calibrate.estimates import Evidence, Figures, Measure, intervals
 from spml.use.calibrate.fit import Shape, fit_lines, logit, straight, straight_step
@@ -23,8 +23,6 @@ from spml.use.calibrate.report import CalibrationResult, calibration_report
 from spml.use.calibrate.targets import Target, thresholds
 from spml.use.calibrate.validation import Kind, Validation, read_validation
 from spml.use.evaluate import FEWEST_ITEMS
-
-FILE = "calibration.json"
 
 
 def calibrate(
@@ -63,7 +61,7 @@ def calibrate(
     if validation.kind == "complete" and positives_per_item is not None:
         raise UserError("--positives-per-item is for observed labels; complete ones tell it")
     result = fit_calibration(validation, target, method, positives_per_item, seed, advance)
-    before = _before(run, validation.info)
+    before = _before(Run(run), validation.info)
     after = {"thresholds": result.thresholds.tolist(), "calibration": result.knots}
     former = replace(validation.info, **before)
     record = {
@@ -76,7 +74,7 @@ def calibrate(
         "before": before,
         "after": after,
     }
-    write_json(run / FILE, record)
+    RunFolder(run).write_calibration(record)
     write_info(run, replace(validation.info, **after))
     write_card(run)
     return record
@@ -84,10 +82,11 @@ def calibrate(
 
 def undo(run: Path) -> None:
     """Restore the thresholds and calibration from before `calibrate`, and remove calibration.json."""
-    if not (run / FILE).is_file():
-        raise UserError(f"{run}: no {FILE} here, so there is nothing to undo")
-    write_info(run, replace(read_info(run), **_stored(run)["before"]))
-    (run / FILE).unlink()
+    file = Run(run).calibration_file
+    if not file.is_file():
+        raise UserError(f"{run}: no {file.name} here, so there is nothing to undo")
+    write_info(run, replace(read_info(run), **_stored(Run(run))["before"]))
+    file.unlink()
     write_card(run)
 
 
@@ -128,18 +127,18 @@ def fit_calibration(
     )
 
 
-def _before(run: Path, info: ModelInfo) -> dict[str, Any]:
+def _before(run: Run, info: ModelInfo) -> dict[str, Any]:
     """Thresholds and calibration of the model before it was first calibrated."""
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
-    if not (run / FILE).is_file():
+    if not run.calibration_file.is_file():
         return now
     stored = _stored(run)
     return dict(stored["before"]) if stored["after"] == now else now
 
 
-def _stored(run: Path) -> dict[str, Any]:
+def _stored(run: Run) -> dict[str, Any]:
     try:
-        record = read_json(run / FILE)
+        record = run.calibration() or {}
     except UserError:
         record = {}
     for name in ("before", "after"):
@@ -147,5 +146,5 @@ def _stored(run: Path) -> dict[str, Any]:
             "thresholds",
             "calibration",
         }:
-            raise UserError(f"{run / FILE}: not written by spml calibrate; move it away")
+            raise UserError(f"{run.calibration_file}: not written by spml calibrate; move it away")
     return record

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from spml.data import Experiment
 from spml.errors import UserError
+from spml.files import demand
 from spml.metrics.scores import HIGHEST, Labels
 from spml.model import ModelInfo
 from spml.model.store import check_weights, read_info
-from spml.runs.files import demand, read_json
+from spml.runs.names import CONFIG, LABELS, OBSERVED
 from spml.runs.record import fingerprint, other_data
+from spml.runs.run import Run
 from spml.use.evaluate import not_validated_on, run_data
 
 Kind = Literal["observed", "complete"]
@@ -62,73 +63,58 @@ def read_validation(
         root: folder of the data's files, if they must be read; default: the folder used in training.
         batch_size: items per batch, if scores are computed.
     """
-    config = read_json(run / "config.json")
-    read_json(run / "result.json")  # a run that goes on would write another model over this one
+    read = Run(run, remedy=AGAIN)
+    config = read.config
+    read.require_result()  # a run that goes on would write another model over this one
     info = read_info(run)
     check_weights(run)  # before anything is written that speaks of them
-    demand(config, NEEDED, run / "config.json")
+    demand(config, NEEDED, run / CONFIG)
     kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
-    stored = _arrays(run / "observed.npz", ("observed", "val_rows"))
     classes = len(info.classes)
-    if stored is None:  # of data too large for it
-        experiment = _data(run, "observed.npz", config, info, root, same=True)
+    if read.observed is None:  # of data too large for it
+        experiment = _data(run, OBSERVED, config, info, root, same=True)
         rows, observed = experiment.val_rows, experiment.observed.rows(experiment.val_rows)
     else:
-        rows, whole = stored["val_rows"], stored["observed"]
-        if whole.ndim != 2 or whole.shape[1] != classes:
+        rows, observed = read.observed.val_rows, read.observed.val
+        if observed.shape[1] != classes:
             raise UserError(
-                f"{run / 'observed.npz'} has labels of {whole.shape[-1]} classes, the model {classes}"
+                f"{run / OBSERVED} has labels of {observed.shape[1]} classes, the model {classes}"
             )
-        observed = whole[rows]
     if not len(rows):
         raise UserError(
             f"{run} has no validation items, and scores of training items are no guide; train with some"
         )
-    name = f"val-{int(info.training.get('epoch') or 0):02d}.npz"
-    scores = _arrays(run / "scores" / name, ("logits",))
+    epoch = int(info.training.get("epoch") or 0)
+    file, scores = read.scores_file("val", epoch), read.scores("val", epoch)
     if scores is None:
         logits, source = (
             _computed(run, config, info, rows, root, batch_size),
             "computed with the model",
         )
     else:
-        logits, source = (
-            scores["logits"].astype(np.float64),
-            f"scores/{name} ({scores['logits'].dtype})",
-        )
+        logits = scores.astype(np.float64)
+        source = f"{file.relative_to(run)} ({scores.dtype})"
     if logits.shape != (len(rows), classes):
-        raise UserError(
-            f"{run / 'scores' / name}: {logits.shape} do not fit {len(rows)} items of {classes} classes"
-        )
+        raise UserError(f"{file}: {logits.shape} do not fit {len(rows)} items of {classes} classes")
     chosen = (
         observed.astype(np.int8)
         if kind == "observed"
-        else _complete(run, config, info, rows, root, observed)
+        else _complete(read, info, rows, root, observed)
     )
     return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), chosen, kind, source)
 
 
-def _complete(
-    run: Path,
-    config: dict[str, Any],
-    info: ModelInfo,
-    rows: Any,
-    root: Path | None,
-    observed: Labels,
-) -> Labels:
-    stored = (
-        _arrays(run / "labels.npz", ("val_truth", "classes"))
-        if config.get("selection") == "complete"
-        else None
-    )
+def _complete(run: Run, info: ModelInfo, rows: Any, root: Path | None, observed: Labels) -> Labels:
+    config = run.config
+    stored = run.val_truth if config.get("selection") == "complete" else None
     if stored is not None:
-        if stored["classes"].tolist() != info.classes:
+        if list(run.classes) != info.classes:
             raise UserError(
-                f"{run / 'labels.npz'} has other classes than the model; the folder mixes two runs"
+                f"{run.folder / LABELS} has other classes than the model; the folder mixes two runs"
             )
-        truth = stored["val_truth"].astype(np.int8)
+        truth = stored.astype(np.int8)
     else:
-        experiment = _data(run, "complete labels", config, info, root)
+        experiment = _data(run.folder, "complete labels", config, info, root)
         table = experiment.observed if experiment.complete is None else experiment.complete
         truth = table.rows(experiment.val_rows)
         known = observed != 0  # more may be known by now
@@ -172,16 +158,3 @@ def _data(
         return experiment
     except (UserError, OSError) as error:
         raise UserError(f"{run} has no {lacking}, and its data cannot be had: {error}") from error
-
-
-def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]] | None:
-    """Arrays of a file; None if there is no file."""
-    if not path.is_file():
-        return None
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise UserError(
-            f"{path}: cannot be read ({' '.join(str(error).split())[:120]}); {AGAIN}"
-        ) from error

@@ -23,6 +23,7 @@ from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.store import write_info
 from spml.model.tags import TagRule
+from spml.runs.run import Run
 from spml.train import Settings, fit, predict_logits, randomness
 from spml.train.card import write_card
 from spml.use.estimator import inputs
@@ -108,11 +109,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         experiment = self._experiment(inputs.table(items, names, known), seed)
         settings = self._settings(experiment, seed)
-        if (
-            self.folder is not None
-            and not self.overwrite
-            and (Path(self.folder) / "config.json").exists()
-        ):
+        if self.folder is not None and not self.overwrite and Run(Path(self.folder)).exists:
             raise UserError(
                 f"{self.folder} already holds a run; give overwrite=True or another folder"
             )

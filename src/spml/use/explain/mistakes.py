@@ -15,7 +15,7 @@ from spml.data.readers.builder import OnError
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
 from spml.model.scoring import score_stream
-from spml.runs.files import read_json
+from spml.runs.run import Run
 from spml.use.evaluate import run_data, run_split
 from spml.use.predict.inputs import Note
 from spml.use.stored_model import feed_for, none_read
@@ -65,7 +65,7 @@ def worst_mistakes(
     each picture that cannot be read, which is then left out; without it the first error is raised. `note` is called
     if the run's data have changed.
     """
-    config = read_json(run / "config.json")
+    config = Run(run).config
     part = run_split(
         run_data(config, info.classes, root, note), split, str(config.get("selection"))
     )

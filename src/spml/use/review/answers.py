@@ -18,7 +18,7 @@ from spml.data.readers.tabular import csv_rows
 from spml.errors import DataError, UserError
 from spml.files import replacing, write_text
 from spml.model.store import read_info
-from spml.runs.files import read_json
+from spml.runs.run import Run
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 
@@ -76,8 +76,9 @@ def merge(
         root: folder of the data's files; default: the folder used in training.
         note: called with a message if the data have changed; answers are then merged into the current labels.
     """
-    config = read_json(run / "config.json")
-    read_json(run / "result.json")
+    stored = Run(run)
+    config = stored.config
+    stored.require_result()
     experiment = run_data(config, read_info(run).classes, root, note)
     table = experiment.observed
     suffix = ".csv" if table.x is None else ".npz"

@@ -16,7 +16,7 @@ from spml.data.images.loader import OnError
 from spml.errors import UserError
 from spml.files import contents, replacing_folder
 from spml.model import Classifier, ModelInfo, load_model
-from spml.runs.files import read_json
+from spml.runs.run import Run
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 from spml.use.predict.tagging import class_column
@@ -50,8 +50,9 @@ class Reviewed:
     @classmethod
     def load(cls, run: Path, root: Path | None = None, note: Note | None = None) -> Reviewed:
         """Load a finished run; `note` is called with a message if its data have changed."""
-        config = read_json(run / "config.json")
-        read_json(run / "result.json")
+        stored = Run(run)
+        config = stored.config
+        stored.require_result()
         model, info = load_model(run)
         experiment = run_data(config, info.classes, root, note)
         return cls(config, experiment, model.to(own_device()), info)

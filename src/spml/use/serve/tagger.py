@@ -20,6 +20,7 @@ from spml.data.images.decode import count_pixels, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.scoring import infer
+from spml.model.store import BEST
 from spml.model.tags import tagged
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.explain.overlay import overlay, plain, rounded, shown
@@ -80,7 +81,7 @@ class Tagger:
             raise UserError(f"{run}: a model of feature vectors; serve shows pictures")
         folder = Path(run).resolve()
         self.limits = limits
-        self.name = folder.parent.name if folder.name == "best" else folder.name
+        self.name = folder.parent.name if folder.name == BEST else folder.name
         self.device = own_device()
         self.model.to(self.device)
         self.calibration = self.info.calibrate()

@@ -1,12 +1,11 @@
-"""Two processes at once never train into one folder: the second is refused, and changes nothing."""
+"""Two processes never train into one folder: the second is refused and changes nothing."""
 
 import shutil
 
 import pytest
 
 from spml.errors import UserError
-from spml.runs.folder import RunFolder
-from spml.runs.lock import Claim
+from spml.runs.folder import Claim, RunFolder
 from spml.train import fit
 from spml.train.loop import Training
 from tests.conftest import contents, outcome
@@ -17,10 +16,10 @@ REFUSED = r"another process trains into .*run; wait for it, or give another --ou
 def test_a_file_is_locked_until_the_block_ends(tmp_path):
     path = tmp_path / "config.json"
     with Claim() as first, Claim() as second:
-        first.take(path)  # there is nothing to lock
+        first.take(path)  # no file to lock
         path.write_text("{}")
         first.take(path)
-        first.take(path)  # its own
+        first.take(path)  # its own lock
         with pytest.raises(UserError, match="another process"):
             second.take(path)
         path.rename(tmp_path / "old.json")
@@ -37,15 +36,17 @@ def test_a_file_is_locked_until_the_block_ends(tmp_path):
 
 @pytest.mark.parametrize("way", ["resume", "overwrite"])
 @pytest.mark.parametrize("begun", [True, False], ids=["with a checkpoint", "just begun"])
-def test_a_run_in_hand_is_left_alone(finished, scenes, quick, tmp_path, way, begun):
+def test_a_run_owned_by_another_process_is_left_alone(
+    finished, scenes, quick, tmp_path, way, begun
+):
     shutil.copytree(finished, tmp_path / "run")
     other = RunFolder(tmp_path / "run")
     if begun:
         (tmp_path / "run/result.json").unlink()
         other.claim.take(tmp_path / "run/config.json")
     else:
-        other.begin({})  # in the place of the finished one
-    (tmp_path / "run/.last.ckpt.99.part").write_bytes(b"what it is writing")
+        other.begin({})  # replaces the finished run
+    (tmp_path / "run/.last.ckpt.99.part").write_bytes(b"unfinished")
     before = contents(tmp_path, without=())
     with other.claim:
         with pytest.raises(UserError, match=REFUSED):
@@ -56,13 +57,13 @@ def test_a_run_in_hand_is_left_alone(finished, scenes, quick, tmp_path, way, beg
         assert outcome(tmp_path / "run") == outcome(finished)
 
 
-def test_one_that_another_process_begins_meanwhile_is_left_alone(
+def test_a_run_that_another_process_began_meanwhile_is_left_alone(
     scenes, quick, tmp_path, monkeypatch
 ):
     other, init = RunFolder(tmp_path / "run"), Training.__init__
 
-    def meanwhile(self, *given):
-        init(self, *given)
+    def meanwhile(self, *arguments):
+        init(self, *arguments)
         other.begin({"its": "own"})
 
     monkeypatch.setattr(Training, "__init__", meanwhile)

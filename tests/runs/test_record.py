@@ -1,4 +1,4 @@
-"""What a run says of the data that it was trained on."""
+"""Hashes that identify the data of a run."""
 
 import shutil
 from dataclasses import replace
@@ -9,7 +9,7 @@ from spml.data import LabelTable, load
 from spml.runs.record import fingerprint, other_data, sample
 
 
-def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):
+def test_the_fingerprint_covers_names_labels_and_rows_but_not_pixels(scenes):
     table, test = scenes.observed, scenes.test
     same = fingerprint(scenes)
     other_pixels = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
@@ -26,11 +26,11 @@ def test_the_hash_is_of_names_labels_and_rows_and_not_of_pixels(scenes):
         "no test": {"test": None},
         "a test of fewer": {"test": test.take(np.arange(len(test) - 1))},
     }
-    found = {name: fingerprint(replace(scenes, **change)) for name, change in changes.items()}
-    assert len({same, *found.values()}) == 1 + len(changes), found
+    hashes = {name: fingerprint(replace(scenes, **change)) for name, change in changes.items()}
+    assert len({same, *hashes.values()}) == 1 + len(changes), hashes
 
 
-def test_a_sample_is_of_what_items_hold_wherever_they_lie(scenes, pictures, tmp_path):
+def test_the_sample_covers_the_content_of_items_wherever_they_lie(scenes, pictures, tmp_path):
     table = scenes.observed
     other = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
     assert sample(replace(scenes, observed=table.take(np.arange(len(table))))) == sample(scenes)
@@ -49,6 +49,6 @@ def test_a_sample_is_of_what_items_hold_wherever_they_lie(scenes, pictures, tmp_
     assert len({before, changed, sample(moved)}) == 3
 
 
-def test_a_run_that_does_not_name_its_data_is_not_said_to_have_others():
+def test_a_run_without_a_fingerprint_matches_any_data():
     assert not other_data({}, "a") and not other_data({"data_sha256": None}, "a")
     assert not other_data({"data_sha256": "a"}, "a") and other_data({"data_sha256": "b"}, "a")

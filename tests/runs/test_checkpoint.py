@@ -1,4 +1,4 @@
-"""Checkpoints and models are data: what is not whole, not one's own, or a program, is refused, and nothing is run."""
+"""Checkpoints and models are data: damaged, foreign or executable files are refused and never run."""
 
 import hashlib
 import io
@@ -15,8 +15,7 @@ import torch
 from spml.cli import main
 from spml.errors import UserError
 from spml.model import load_model
-from spml.runs.checkpoint import MARK, TRAILER, read_checkpoint, write_checkpoint
-from spml.runs.folder import RunFolder
+from spml.runs.folder import MARK, TRAILER, RunFolder, read_checkpoint, write_checkpoint
 from spml.train import fit
 from spml.train.step import Step
 from tests.conftest import contents, outcome
@@ -35,14 +34,14 @@ def run():
 
 
 class Program:
-    """A pickle of this runs code when it is read."""
+    """An object whose pickle runs code when it is read."""
 
     def __reduce__(self):
         return run, ()
 
 
 def sealed(data):
-    """With a right checksum."""
+    """Append a valid checksum."""
     return data + MARK + hashlib.sha256(data).digest()
 
 
@@ -58,7 +57,7 @@ def checkpoint(tmp_path):
     return tmp_path / "last.ckpt"
 
 
-def test_a_written_table_is_read_back(checkpoint):
+def test_a_checkpoint_is_read_as_written(checkpoint):
     state = read_checkpoint(checkpoint)
     assert torch.equal(state.pop("model")["w"], STATE["model"]["w"])
     assert state == {name: value for name, value in STATE.items() if name != "model"}
@@ -87,8 +86,8 @@ def test_a_program_is_refused_and_not_run(checkpoint, data):
         assert RAN  # it would have run
 
 
-def test_an_error_without_words_is_told_by_its_name(checkpoint, monkeypatch):
-    def ended(*given, **named):
+def test_an_error_without_a_message_is_reported_by_its_type(checkpoint, monkeypatch):
+    def ended(*arguments, **keywords):
         raise EOFError
 
     monkeypatch.setattr(torch, "load", ended)
@@ -96,7 +95,7 @@ def test_an_error_without_words_is_told_by_its_name(checkpoint, monkeypatch):
         read_checkpoint(checkpoint)
 
 
-def test_every_changed_byte_is_noticed(checkpoint):
+def test_every_changed_byte_is_detected(checkpoint):
     whole = checkpoint.read_bytes()
     for place in [*range(0, len(whole), 61), *range(len(whole) - TRAILER, len(whole))]:
         checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -105,14 +104,14 @@ def test_every_changed_byte_is_noticed(checkpoint):
 
 
 @pytest.mark.parametrize("length", [0, 1, TRAILER - 1, TRAILER, 100, -TRAILER, -1])
-def test_a_file_that_was_cut_off_is_refused(checkpoint, length):
+def test_a_truncated_file_is_refused(checkpoint, length):
     checkpoint.write_bytes(checkpoint.read_bytes()[:length])
     with pytest.raises(UserError, match="cut off or changed"):
         read_checkpoint(checkpoint)
 
 
 @pytest.mark.parametrize("value", [[1, 2], {"model": {}}, torch.zeros(3)])
-def test_something_else_is_refused(checkpoint, value):
+def test_a_file_without_training_state_is_refused(checkpoint, value):
     checkpoint.write_bytes(sealed(saved(value)))
     with pytest.raises(UserError, match="it holds no training state"):
         read_checkpoint(checkpoint)
@@ -120,7 +119,7 @@ def test_something_else_is_refused(checkpoint, value):
 
 @pytest.fixture
 def stopped(finished, tmp_path):
-    """A copy of the finished run without its result, as one that can be gone on with."""
+    """A copy of the finished run without its result, which can be resumed."""
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run/result.json").unlink()
     return tmp_path / "run"
@@ -136,7 +135,7 @@ def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, quick, stopped
         fit(scenes, quick, stopped, resume=True, quiet=True)
 
 
-def test_one_that_lacks_something_or_does_not_fit_is_refused(scenes, quick, stopped):
+def test_a_checkpoint_that_does_not_fit_is_refused(scenes, quick, stopped):
     state = read_checkpoint(stopped / "last.ckpt")
     wrong = [
         {name: value for name, value in state.items() if name != "optimizers"},
@@ -153,7 +152,7 @@ def test_one_that_lacks_something_or_does_not_fit_is_refused(scenes, quick, stop
             fit(scenes, quick, stopped, resume=True, quiet=True)
 
 
-def test_one_that_does_not_name_its_run_is_older_and_taken(scenes, quick, stopped, finished):
+def test_an_older_checkpoint_without_a_run_identity_is_accepted(scenes, quick, stopped, finished):
     state = read_checkpoint(stopped / "last.ckpt")
     write_checkpoint(
         stopped / "last.ckpt", {name: value for name, value in state.items() if name != "run"}
@@ -162,16 +161,16 @@ def test_one_that_does_not_name_its_run_is_older_and_taken(scenes, quick, stoppe
     assert outcome(stopped) == outcome(finished)
 
 
-def test_one_that_knows_of_torchs_random_numbers_alone_is_older_and_taken(
+def test_an_older_checkpoint_with_the_random_state_of_torch_alone_is_accepted(
     scenes, quick, finished, tmp_path, monkeypatch
 ):
     calls, loss = [], Step.loss
 
-    def killed(self, *given):
+    def killed(self, *arguments):
         calls.append(1)
         if len(calls) == 7:
             raise KeyboardInterrupt
-        return loss(self, *given)
+        return loss(self, *arguments)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Step, "loss", killed)
@@ -185,9 +184,9 @@ def test_one_that_knows_of_torchs_random_numbers_alone_is_older_and_taken(
 
 @pytest.fixture
 def rising(monkeypatch):
-    """Each epoch is better than the one before."""
+    """Make each epoch better than the previous one."""
     figures = iter(range(9))
-    monkeypatch.setattr("spml.train.loop.validation_map", lambda *given: float(next(figures)))
+    monkeypatch.setattr("spml.train.loop.validation_map", lambda *arguments: float(next(figures)))
 
 
 def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(
@@ -206,9 +205,7 @@ def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(
     assert load_model(tmp_path / "run")[1].training["epoch"] == 1
 
 
-def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(
-    scenes, quick, tmp_path, rising
-):
+def test_a_missing_best_model_is_written_from_the_checkpoint(scenes, quick, tmp_path, rising):
     run = tmp_path / "run"
     fit(scenes, quick, run, quiet=True)
     whole, result = contents(run), outcome(run)
@@ -222,7 +219,7 @@ def test_a_best_model_that_a_checkpoint_was_written_before_is_written_then(
 @pytest.mark.parametrize(
     "name", ["last.ckpt", "config.json", "best/model.safetensors", "scores/val-02.npz"]
 )
-def test_what_a_killed_process_left_unfinished_is_removed(scenes, quick, stopped, finished, name):
+def test_unfinished_files_of_a_killed_process_are_removed(scenes, quick, stopped, finished, name):
     path = stopped / name
     path.with_name(f".{path.name}.123.part").write_bytes(b"half")
     (stopped / ".notes.part").write_text("mine")
@@ -230,7 +227,7 @@ def test_what_a_killed_process_left_unfinished_is_removed(scenes, quick, stopped
     assert contents(stopped) == {**contents(finished), ".notes.part": b"mine"}
 
 
-def test_a_run_that_was_killed_before_it_had_a_name_can_begin(scenes, quick, tmp_path):
+def test_a_run_killed_before_it_wrote_its_configuration_can_begin(scenes, quick, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.config.json.99.part").write_text("{")
     fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True)
@@ -238,7 +235,7 @@ def test_a_run_that_was_killed_before_it_had_a_name_can_begin(scenes, quick, tmp
 
 
 @pytest.mark.parametrize("moved", [0, 1, 4])
-def test_stopped_while_the_old_run_is_moved_aside_it_is_there_again(
+def test_interrupting_the_move_of_the_old_run_restores_it(
     scenes, quick, stopped, monkeypatch, moved
 ):
     before = contents(stopped, without=())
@@ -258,7 +255,7 @@ def test_stopped_while_the_old_run_is_moved_aside_it_is_there_again(
     ] == ["run"]
 
 
-def test_abandoning_says_whether_the_run_is_gone(tmp_path):
+def test_abandon_returns_whether_the_run_was_removed(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.begin({})
     run.save_checkpoint(STATE)
@@ -282,8 +279,8 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage,told", DAMAGE.values(), ids=DAMAGE)
-def test_a_model_that_was_changed_is_refused(finished, scenes_file, tmp_path, capsys, damage, told):
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_a_changed_model_is_refused(finished, scenes_file, tmp_path, capsys, damage, message):
     RAN.clear()
     shutil.copytree(finished, tmp_path / "run")
     config = json.loads((tmp_path / "run/config.json").read_text())
@@ -300,11 +297,11 @@ def test_a_model_that_was_changed_is_refused(finished, scenes_file, tmp_path, ca
     for command in words:
         assert main([str(word) for word in command]) == 2
         error = capsys.readouterr().err
-        assert "model.safetensors" in error and told in error and error.count("\n") == 1
+        assert "model.safetensors" in error and message in error and error.count("\n") == 1
     assert not RAN and not out.exists()
 
 
-def test_a_model_without_a_checksum_is_older_and_taken(finished, tmp_path):
+def test_an_older_model_without_a_checksum_is_accepted(finished, tmp_path):
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(finished / "best", tmp_path / "best")

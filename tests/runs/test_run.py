@@ -1,4 +1,4 @@
-"""A run's folder: gone on with, replaced or refused; nothing that is there is lost."""
+"""A run folder is resumed, replaced or refused, and no file in it is lost."""
 
 import errno
 import json
@@ -13,8 +13,8 @@ import torch
 from spml import losses
 from spml.data import LabelTable, load
 from spml.errors import UserError
+from spml.files import read_json
 from spml.model.backbones import build_backbone
-from spml.runs.files import read_json
 from spml.runs.folder import RunFolder
 from spml.train import fit
 from spml.train.loop import Training
@@ -27,7 +27,7 @@ def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
     assert contents(finished, without=()) == before
 
 
-def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(
+def test_resuming_with_changed_code_of_a_custom_method_is_refused(
     scenes, quick, tmp_path, monkeypatch
 ):
     file, text = (
@@ -50,22 +50,21 @@ def test_a_run_does_not_go_on_with_other_code_of_ones_own_method(
         fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
 
 
-def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them_there(
-    pictures, quick, tmp_path
-):
+def test_a_run_resumes_on_moved_data_and_stores_their_new_place(pictures, quick, tmp_path):
     here, there, run = pictures.parent, tmp_path / "elsewhere", tmp_path / "run"
     settings = replace(quick, backbone="tiny", size=16, batch_size=4, epochs=1)
     fit(load(pictures), settings, run, quiet=True, extra_config={"root": str(here), "val": None})
-    told = (
+    # These files contain places and timings.
+    without = (
         "config.json",
         "model.json",
         "README.md",
         "result.json",
         "last.ckpt",
         "report.html",
-    )  # places and timings
-    before = contents(run, without=told)
-    (run / "result.json").unlink()  # as one that was stopped
+    )
+    before = contents(run, without=without)
+    (run / "result.json").unlink()  # as if it was stopped
     shutil.copytree(here / "photos", there / "photos")
     shutil.copy(pictures, there)
     moved = load(there / pictures.name)
@@ -79,7 +78,7 @@ def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them
     )
     config = json.loads((run / "config.json").read_text())
     assert (config["root"], config["data"]) == (str(there), moved.name)
-    assert contents(run, without=told) == before and (run / "result.json").exists()
+    assert contents(run, without=without) == before and (run / "result.json").exists()
     text = (there / pictures.name).read_text().splitlines()
     (there / pictures.name).write_text("\n".join([*text[:1], *text[2:]]) + "\n")
     with pytest.raises(UserError, match="was begun with other data"):
@@ -93,17 +92,17 @@ def test_a_run_goes_on_where_its_data_were_moved_to_and_later_commands_find_them
         )
 
 
-def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes, quick, tmp_path):
-    def given(place):
+def test_a_run_resumes_with_a_moved_file_of_observed_labels(scenes, quick, tmp_path):
+    def source(place):
         drawn = {"model": "file", "path": str(place), "contradicting": 0}
         return replace(scenes, observation=drawn), {"observe": f"file:{place}"}
 
     run = tmp_path / "run"
-    data, extra = given("old.csv")
+    data, extra = source("old.csv")
     fit(data, quick, run, quiet=True, extra_config=extra)
     before = outcome(run)
-    (run / "result.json").unlink()  # as one that was stopped
-    data, extra = given(tmp_path / "new.csv")
+    (run / "result.json").unlink()  # as if it was stopped
+    data, extra = source(tmp_path / "new.csv")
     fit(data, quick, run, quiet=True, resume=True, extra_config=extra)
     assert outcome(run) == before
     config = read_json(run / "config.json")
@@ -115,13 +114,13 @@ def test_a_run_goes_on_where_the_file_of_its_observed_labels_was_moved_to(scenes
         fit(drawn, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
 
 
-def test_a_run_goes_on_where_the_file_of_its_weights_was_moved_to(scenes, quick, tmp_path):
+def test_a_run_resumes_with_a_moved_file_of_weights(scenes, quick, tmp_path):
     old, new, run = tmp_path / "weights.pt", tmp_path / "elsewhere" / "weights.pt", tmp_path / "run"
     new.parent.mkdir()
     torch.save(build_backbone("tiny", "none").network.state_dict(), old)
     fit(scenes, replace(quick, weights=str(old)), run, quiet=True)
     before = outcome(run)
-    (run / "result.json").unlink()  # as one that was stopped
+    (run / "result.json").unlink()  # as if it was stopped
     old.rename(new)
     fit(scenes, replace(quick, weights=str(new)), run, quiet=True, resume=True)
     assert outcome(run) == before and read_json(run / "config.json")["weights"] == str(new)
@@ -129,7 +128,7 @@ def test_a_run_goes_on_where_the_file_of_its_weights_was_moved_to(scenes, quick,
         fit(scenes, replace(quick, weights="none"), run, quiet=True, resume=True)
 
 
-def test_a_run_does_not_go_on_with_other_content_that_lies_elsewhere(scenes, quick, tmp_path):
+def test_resuming_on_other_content_at_another_place_is_refused(scenes, quick, tmp_path):
     run, table = tmp_path / "run", scenes.observed
     fit(replace(scenes, name="old.npz"), quick, run, quiet=True)
     before = contents(run, without=())
@@ -141,12 +140,9 @@ def test_a_run_does_not_go_on_with_other_content_that_lies_elsewhere(scenes, qui
     ):
         fit(others, quick, run, quiet=True, resume=True)
     assert contents(run, without=()) == before
-    fit(
-        replace(scenes, name="new.npz"), quick, run, quiet=True, resume=True
-    )  # the same, only moved
-    fit(
-        others, quick, run, quiet=True, resume=True
-    )  # mended where they lie, which is not looked into
+    moved = replace(scenes, name="new.npz")
+    fit(moved, quick, run, quiet=True, resume=True)
+    fit(others, quick, run, quiet=True, resume=True)  # edited in place, which is not checked
     assert read_json(run / "config.json")["data"] == "new.npz"
 
 
@@ -159,14 +155,14 @@ def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
     assert contents(finished, without=()) == before
 
 
-def test_a_folder_with_other_things_is_refused(scenes, quick, tmp_path):
+def test_a_folder_with_other_files_is_refused(scenes, quick, tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(UserError, match="not empty and holds no run"):
         fit(scenes, quick, tmp_path, overwrite=True, quiet=True)
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
 
-def test_overwrite_replaces_the_run_and_keeps_what_is_not_its_own(scenes, quick, tmp_path):
+def test_overwrite_replaces_the_run_and_keeps_other_files(scenes, quick, tmp_path):
     short = replace(quick, epochs=1)
     fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
     (tmp_path / "run" / "notes.txt").write_text("mine")
@@ -187,14 +183,14 @@ def test_a_broken_checkpoint_is_refused(scenes, quick, tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["__init__", "_train_epoch"])
-def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
+def test_a_replaced_run_stays_until_the_new_one_has_a_checkpoint(
     finished, scenes, quick, tmp_path, monkeypatch, moment
 ):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     before = contents(run, without=())
 
-    def broken(self, *given):
+    def broken(self, *arguments):
         raise UserError("no")
 
     with monkeypatch.context() as patch, pytest.raises(UserError):
@@ -205,9 +201,7 @@ def test_a_run_that_is_to_be_replaced_stays_until_the_new_one_has_a_checkpoint(
     ]
 
 
-def test_a_run_that_was_killed_while_replacing_another_gives_it_back(
-    finished, scenes, quick, tmp_path
-):
+def test_a_run_killed_while_it_replaces_another_restores_it(finished, scenes, quick, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     before = contents(run, without=())
@@ -230,7 +224,7 @@ def test_resuming_with_another_option_names_it(finished, scenes, quick):
 
 
 @pytest.mark.parametrize("moves", [1, 3, 6])
-def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(
+def test_a_run_killed_while_it_moves_another_loses_nothing(
     finished, scenes, quick, tmp_path, monkeypatch, moves
 ):
     run = tmp_path / "run"
@@ -261,9 +255,7 @@ def test_killed_while_the_old_run_is_being_moved_nothing_is_lost(
     ]
 
 
-def test_a_run_is_replaced_in_the_folder_where_one_is(
-    finished, scenes, quick, tmp_path, monkeypatch
-):
+def test_a_run_in_the_current_folder_is_replaced(finished, scenes, quick, tmp_path, monkeypatch):
     shutil.copytree(finished, tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
     fit(scenes, replace(quick, epochs=1), ".", overwrite=True, quiet=True)
@@ -272,7 +264,7 @@ def test_a_run_is_replaced_in_the_folder_where_one_is(
     ] == ["run"]
 
 
-def test_a_run_on_a_disk_of_its_own_is_replaced(finished, scenes, quick, tmp_path, monkeypatch):
+def test_a_run_on_a_mount_point_is_replaced(finished, scenes, quick, tmp_path, monkeypatch):
     disk, link = tmp_path / "disk", tmp_path / "link"
     shutil.copytree(finished, disk)
     link.symlink_to(disk)
@@ -289,11 +281,11 @@ def test_a_run_on_a_disk_of_its_own_is_replaced(finished, scenes, quick, tmp_pat
     assert not list(disk.glob(".*"))
 
 
-def test_a_run_that_fails_behind_a_link_says_why(scenes, quick, tmp_path, monkeypatch):
+def test_a_run_that_fails_behind_a_link_reports_its_error(scenes, quick, tmp_path, monkeypatch):
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
 
-    def broken(self, *given):
+    def broken(self, *arguments):
         raise UserError("no")
 
     monkeypatch.setattr(Training, "_train_epoch", broken)
