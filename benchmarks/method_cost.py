@@ -29,6 +29,9 @@ import torch
 from common import Step as Turn
 from common import environment, medians, put_table, seconds, turns
 from lightning.fabric import Fabric
+from spml.train.checks import try_model
+from spml.train.optimizer import make_optimizer
+from spml.train.processes import Processes
 from torch import Tensor
 
 from spml import losses
@@ -36,11 +39,8 @@ from spml.atomic import write_json
 from spml.data.images.decode import channels_first
 from spml.model import Classifier
 from spml.train import Settings
-from spml.train.checks import try_model
 from spml.train.display import Display
 from spml.train.forward import Forward
-from spml.train.optimizer import make_optimizer
-from spml.train.processes import Processes
 from spml.train.step import Step
 
 SIZES = {"voc": (8, 20, 4574), "coco": (16, 80, 65665)}  # batch, classes, items to train on

@@ -93,13 +93,14 @@ def spml_step(
     experiment: Experiment, settings: Settings
 ) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
     """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
+    from spml.train.guard import Guard
+    from spml.train.processes import Processes
+    from spml.train.setup import make_method, make_model, optimizer_for
+
     from spml.runs.settings import method_options, resolve
     from spml.train.device import how_to_run, make_fabric
     from spml.train.display import Display
     from spml.train.forward import Forward
-    from spml.train.guard import Guard
-    from spml.train.processes import Processes
-    from spml.train.setup import make_method, make_model, optimizer_for
     from spml.train.step import Step as LoopStep
 
     settings = resolve(settings, experiment)

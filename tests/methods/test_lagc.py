@@ -14,9 +14,9 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.runs.settings import resolve
 from spml.train import fit
-from spml.train.processes import Processes
+from spml.train.device import Processes
+from spml.train.resolve import resolve
 from spml.train.step import Step
 from tests.losses.common import random_batch
 from tests.methods.test_contrastive import by_loops, entries

@@ -6,9 +6,10 @@ import torch
 from spml.errors import UserError
 from spml.keyed import coin, key
 from spml.losses import Method
-from spml.runs.settings import resolve
 from spml.train import fit
-from spml.train.augment import boxes, cut, mirror
+from spml.train.augment import boxes, cut
+from spml.train.resolve import resolve
+from spml.train.step import mirror
 
 
 def test_a_coin_depends_on_seed_epoch_and_item_alone():
@@ -47,7 +48,7 @@ INDEX = torch.arange(5000)
 
 
 @pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("crop", [None, 0.25, 0.9])
+@pytest.mark.parametrize("crop", [1.0, 0.25, 0.9])
 def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
     seen = boxes(INDEX, 3, 5, crop=crop, flip=flip)
     assert seen.shape == (5000, 4) and seen.dtype == torch.float32
@@ -57,7 +58,7 @@ def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
     )
     for seed, epoch in ((3, 6), (4, 5)):
         same = torch.equal(boxes(INDEX, seed, epoch, crop=crop, flip=flip), seen)
-        assert same == (crop is None and not flip)
+        assert same == (crop == 1 and not flip)
 
 
 @pytest.mark.parametrize("crop", [0.08, 0.25, 0.5, 0.9, 0.99])
@@ -94,7 +95,7 @@ def noise(*shape):
 
 def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
     pictures, index = noise(64, 3, 9, 12), torch.arange(64)
-    seen = boxes(index, 0, 1, crop=None, flip=True)
+    seen = boxes(index, 0, 1, crop=1.0, flip=True)
     assert set(map(tuple, seen.tolist())) == {(0, 0, 1, 1), (1, 0, 0, 1)}
     assert torch.equal(cut(pictures, seen), mirror(pictures, index, 0, 1))
     whole = torch.tensor([[0.0, 0, 1, 1]] * 64)

@@ -14,11 +14,9 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import Settings
-from spml.train.device import make_fabric
-from spml.train.processes import Processes
-from spml.train.setup import synchronised
+from spml.train.device import Processes, make_fabric, synchronised
 from spml.train.step import Step
+from tests.train.settings import resolved
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,7 +108,7 @@ def test_an_item_is_mirrored_and_cut_alike_whoever_sees_it(count, crop):
     def seen(rank, count):
         processes = Processes(rank, count)
         step = Step(
-            lambda x: x, losses.create("an"), Settings(flip=True, crop=crop, epochs=2), processes
+            lambda x: x, losses.create("an"), resolved(flip=True, crop=crop, epochs=2), processes
         )
         return step._seen(processes.share_of(x), rows, epoch=2)
 
@@ -139,6 +137,6 @@ def test_what_would_not_average_gradients_over_processes_is_refused(
 ):
     for name, value in {"LOCAL_WORLD_SIZE": "2", **started}.items():
         monkeypatch.setenv(name, value)
-    settings = Settings(accelerator="cpu", devices=devices, compile=way)
-    with pytest.raises(UserError, match=f"--compile {way} is for one process, and there are 2"):
+    settings = resolved(devices=devices, compile=way)
+    with pytest.raises(UserError, match=f"--compile {way} is for one process, not 2"):
         make_fabric(settings, unused=False)

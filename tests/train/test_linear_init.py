@@ -10,10 +10,10 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.runs.settings import resolve
 from spml.train import Settings, fit
 from spml.train.linear_init import LinearInit
 from spml.train.loop import Training
+from spml.train.resolve import resolve
 from tests.conftest import contents, outcome
 from tests.train.test_loop import noisy
 
@@ -81,7 +81,7 @@ def test_it_is_training_of_a_linear_model_on_the_backbones_features(
     )
     state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["model"]
     from spml.keyed import key
-    from spml.train.setup import make_model
+    from spml.train.fitting import make_model
 
     torch.manual_seed(key(settings.seed, 0))
     model = make_model(scenes, resolve(settings, scenes)).eval()
@@ -244,7 +244,7 @@ def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path
 def stage(model, method, settings):
     """One that can be asked, on no device in particular."""
     fabric = SimpleNamespace(setup_optimizers=lambda optimizer: optimizer)
-    return LinearInit(model, method, settings, fabric, None, None, None)
+    return LinearInit(model, method, settings, fabric, None, None)
 
 
 def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_elsewhere(
@@ -312,7 +312,7 @@ def test_defaults_are_those_of_the_head(scenes, init):
     assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)
     given = resolve(replace(init, linear_lr=0.5, linear_batch_size=4), scenes)
     assert (given.linear_lr, given.linear_batch_size) == (0.5, 4)
-    assert resolve(replace(init, linear_init=0), scenes).linear_lr is None
+    assert resolve(replace(init, linear_init=0), scenes).as_config()["linear_lr"] is None
 
 
 def test_what_cannot_be_done_is_refused_before_anything_is_written(
@@ -321,7 +321,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
     labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(["a", "b"]))
-    with pytest.raises(UserError, match="backbone 'linear' has no rest: leave it out"):
+    with pytest.raises(UserError, match="backbone 'linear' has no parameters: leave it out"):
         fit(
             load(tmp_path / "f.npz"),
             Settings(linear_init=5, accelerator="cpu"),
@@ -339,7 +339,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
         )
     monkeypatch.setattr("spml.train.linear_init.free_memory", lambda device: 1000)
     with pytest.raises(
-        UserError, match=r"keeps features of 64, 45 kB in all, and 1 kB of memory are free"
+        UserError, match=r"keeps features of 64, 45 kB in all, but only 1 kB of memory are free"
     ):
         fit(scenes, init, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

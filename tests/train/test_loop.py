@@ -129,7 +129,7 @@ def test_the_log_says_what_was_chosen_whenever_training_begins(
         assert lines[0].endswith(
             "10 classes; gr on tiny; cpu, 32-true, eager, adam, 128 scored at a time"
         )
-        assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
+        assert lines[1].startswith(("epoch  1", "resuming after epoch 3 of 3")[number])
 
 
 def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
@@ -137,8 +137,7 @@ def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, c
     for epochs in (1, 2, 3, 4):
         result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
         said.append(
-            "the last epoch is the best: with more --epochs or a higher --lr"
-            in capsys.readouterr().out
+            "the last epoch is the best: more --epochs or a higher --lr" in capsys.readouterr().out
         )
         assert said[-1] == (result["best_epoch"] == epochs > 1)
     assert any(said) and not all(said)

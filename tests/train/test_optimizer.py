@@ -11,12 +11,13 @@ from lightning.fabric.plugins import MixedPrecision
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.runs.checkpoint import read_checkpoint
-from spml.train import Settings, fit
+from spml.train import fit
 from spml.train.loop import Training
-from spml.train.optimizer import make_optimizer, rate, set_rate, take_step
+from spml.train.step import make_optimizer, rate, set_rate, take_step
 from tests.conftest import contents, outcome
+from tests.train.settings import resolved
 
-ONE_CYCLE = Settings(schedule="one-cycle")
+ONE_CYCLE = resolved(schedule="one-cycle")
 
 
 def groups():
@@ -37,11 +38,11 @@ def groups():
     ],
 )
 def test_the_optimiser_is_the_one_named(name, kind):
-    made = make_optimizer(groups(), 0.5, Settings(optimizer=name, weight_decay=0.01))
+    made = make_optimizer(groups(), 0.5, resolved(optimizer=name, weight_decay=0.01))
     assert type(made) is kind and [group["lr"] for group in made.param_groups] == [0.1, 1.0]
     assert all(group["weight_decay"] == 0.01 for group in made.param_groups)
     assert name != "sgd" or all(group["momentum"] == 0.9 for group in made.param_groups)
-    plain = make_optimizer([{"params": groups()[0]["params"]}], 0.5, Settings(optimizer=name))
+    plain = make_optimizer([{"params": groups()[0]["params"]}], 0.5, resolved(optimizer=name))
     assert [group["lr"] for group in plain.param_groups] == [0.5]
 
 
@@ -49,7 +50,7 @@ def test_the_optimiser_is_the_one_named(name, kind):
 def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
     made = []
     monkeypatch.setattr(
-        "spml.train.setup.make_optimizer",
+        "spml.train.step.make_optimizer",
         lambda *given: made.append(make_optimizer(*given)) or made[-1],
     )
     settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
@@ -67,7 +68,7 @@ def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
 
 
 def test_a_constant_rate_is_one():
-    assert {rate(Settings(), done) for done in (0.0, 0.1, 0.2, 0.7, 1.0)} == {1.0}
+    assert {rate(resolved(), done) for done in (0.0, 0.1, 0.2, 0.7, 1.0)} == {1.0}
 
 
 def test_a_cycle_rises_over_a_fifth_and_falls_to_nothing():
@@ -99,12 +100,12 @@ def test_it_is_torchs_cycle():
 
 
 def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
-    made = make_optimizer(groups(), 0.5, Settings())
+    made = make_optimizer(groups(), 0.5, resolved())
     for factor in (0.5, 0.25, 1.0):
         set_rate(made, factor)
         assert [group["lr"] for group in made.param_groups] == pytest.approx([0.1 * factor, factor])
     set_rate(made, 0.5)
-    again = make_optimizer(groups(), 0.5, Settings())
+    again = make_optimizer(groups(), 0.5, resolved())
     again.load_state_dict(made.state_dict())  # in the middle of a cycle
     set_rate(again, 1.0)
     assert [group["lr"] for group in again.param_groups] == pytest.approx([0.1, 1.0])
@@ -113,7 +114,7 @@ def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
 def watch_rates(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "spml.train.optimizer.rate", lambda *given: seen.append(rate(*given)) or seen[-1]
+        "spml.train.step.rate", lambda *given: seen.append(rate(*given)) or seen[-1]
     )
     return seen
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from spml import losses
-from spml.train import Settings
-from spml.train.processes import Processes
+from spml.train.device import Processes
 from spml.train.step import Step
+from tests.train.settings import resolved
 
 ROWS = np.array([4, 2, 7])
 PICTURES = torch.arange(3 * 3 * 8 * 8, dtype=torch.uint8).view(3, 3, 8, 8)
@@ -48,7 +48,7 @@ class Model:
 
 
 def step(method, model, x=PICTURES, **settings):
-    made = Step(model, method, Settings(**{"epochs": 8, "flip": False, **settings}), Processes())
+    made = Step(model, method, resolved(**{"epochs": 8, **settings}), Processes())
     made.prepare(x)
     made.loss(x, torch.zeros(3, 1), torch.from_numpy(ROWS), ROWS, 5)
     return method.given

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from spml.errors import DataError
 from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
-from spml.runs.settings import RUNNING, Settings
+from spml.runs.settings import RUNNING, Resolved
 
 # options whose values come from complete labels
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")
@@ -33,7 +32,7 @@ NOT_OF_THE_RUN = (
 
 def config(
     experiment: Experiment,
-    settings: Settings,
+    settings: Resolved,
     options: dict[str, Any],
     method: Method,
     extra: Mapping[str, Any],
@@ -51,7 +50,11 @@ def config(
         "data_version": experiment.version,
         "labels": experiment.label_kind,
         "classes": experiment.renamed,
-        **{name: value for name, value in asdict(settings).items() if name not in NOT_OF_THE_RUN},
+        **{
+            name: value
+            for name, value in settings.as_config().items()
+            if name not in NOT_OF_THE_RUN
+        },
         "options": options,
         "observation": experiment.observation,
         "side_information": side,
@@ -109,7 +112,7 @@ def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
 
 def model_info(
     experiment: Experiment,
-    settings: Settings,
+    settings: Resolved,
     options: dict[str, Any],
     model: Classifier,
     best: dict[str, Any],
@@ -119,7 +122,7 @@ def model_info(
     own_size = int(x.shape[-1]) if x is not None and x.ndim == 4 else None
     return ModelInfo(
         classes=list(experiment.classes),
-        backbone=str(settings.backbone),
+        backbone=settings.backbone,
         preprocessing={
             "kind": "pictures" if pictures else "features",
             "size": settings.size or own_size,
@@ -127,7 +130,7 @@ def model_info(
             "features": None if pictures else int(model.mean.shape[1]),
         },
         thresholds=[0.5] * len(experiment.classes),
-        head=str(settings.head),
+        head=settings.head,
         training={
             "data": experiment.name,
             "method": settings.method,
@@ -173,7 +176,7 @@ def rankable(truth: npt.NDArray[np.int8]) -> bool:
 
 def result(
     experiment: Experiment,
-    settings: Settings,
+    settings: Resolved,
     options: dict[str, Any],
     best: dict[str, Any],
     tested: dict[str, Any],

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from spml import metrics
 from spml.data.images.loader import Feed, Rows
 from spml.runs.settings import Selection
-from spml.train.processes import Processes
+from spml.train.device import Processes
 
 Logits = npt.NDArray[np.float32]
 ALONE = Processes()

@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spml.launch import launched
 from spml.model import Classifier
 from spml.model.kernels.fused import compile_ahead, our_kernels
-from spml.runs.settings import Settings
-from spml.train.device import how_to_run, uses_cuda
+from spml.runs.settings import Resolved
 from spml.train.display import Display
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
@@ -123,18 +121,10 @@ class Forward:
             self.classifier.zero_grad(set_to_none=True)
 
 
-def begin_early(settings: Settings, pictures: int) -> None:
-    """Begin what recording will need, while the model is made and libraries are loaded.
-
-    Args:
-        settings: resolved.
-        pictures: that training will see in all.
-    """
-    device = torch.device("cuda" if uses_cuda(settings) else "cpu")
-    devices, nodes = launched() or (settings.devices, settings.nodes)
-    dtype = DTYPES.get(settings.precision or "bf16-mixed")
-    if settings.fused_norm and how_to_run(settings, device, devices * nodes, pictures) == "graphs":
-        compile_ahead(dtype or torch.float32)
+def begin_early(settings: Resolved) -> None:
+    """Begin what recording will need, while the model is made and libraries are loaded."""
+    if settings.fused_norm and settings.compile == "graphs":
+        compile_ahead(DTYPES.get(settings.precision) or torch.float32)
 
 
 def _keep_quiet() -> None:

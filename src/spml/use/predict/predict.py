@@ -13,7 +13,7 @@ from spml.cores import decoders
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model
-from spml.train.guard import out_of_memory
+from spml.train.device import out_of_memory
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.prefetch import Ahead, answers
 from spml.use.predict.replay import Replayed

@@ -1,9 +1,6 @@
-"""Losses that are not finite, batches that do not fit, and the wish to stop."""
+"""Losses and gradients that are not finite."""
 
 import json
-import os
-import signal
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,12 +11,12 @@ import torch
 from spml.errors import UserError
 from spml.model import load_model
 from spml.runs.checkpoint import read_checkpoint
-from spml.train import Settings, fit
+from spml.train import fit
+from spml.train.device import Processes
 from spml.train.forward import Forward
-from spml.train.guard import Guard, Stop, all_finite
 from spml.train.linear_init import LinearInit
-from spml.train.processes import Processes
-from spml.train.step import Step
+from spml.train.step import LossWatch, Step, all_finite
+from tests.train.settings import resolved
 
 STEPS = 4  # of an epoch: 128 items in batches of 32
 SIXTH = {"step": 6}  # the second of the second epoch
@@ -98,20 +95,20 @@ def test_such_a_batch_can_be_left_out(train, tmp_path, method):
 
 
 def test_the_loss_of_an_epoch_is_that_of_the_batches_that_count(train, tmp_path, monkeypatch):
-    losses, watch = [], Guard.watch
+    losses, add = [], LossWatch.add
 
     def noted(self, loss, *more):
         losses.append(loss.item())
-        watch(self, loss, *more)
+        add(self, loss, *more)
 
-    monkeypatch.setattr(Guard, "watch", noted)
+    monkeypatch.setattr(LossWatch, "add", noted)
     train("broken", SIXTH, on_nan="skip", epochs=2)
     assert len(losses) == 2 * STEPS - 1
     assert history(tmp_path / "run")[2]["loss"] == pytest.approx(np.mean(losses[STEPS:]))
 
 
 def test_an_epoch_without_any_finite_loss_ends_the_run(scenes, quick, tmp_path):
-    settings = replace(quick, method="tests.train.test_guard:never_finite", on_nan="skip")
+    settings = replace(quick, method="tests.train.test_nonfinite:never_finite", on_nan="skip")
     with pytest.raises(UserError, match="no batch of epoch 1 had a finite loss; try"):
         fit(scenes, settings, tmp_path / "run", quiet=True)
 
@@ -165,7 +162,7 @@ def test_nothing_that_is_nan_reaches_a_method(which):
     parts = {name: torch.zeros(2, 3) for name in ("logits", "views", "features")}
     parts[which][1, 1] = float("nan")
     both = torch.cat([parts["logits"], parts["views"]]), torch.cat([parts["features"]] * 2)
-    step = Step(lambda x: both, Method(), Settings(on_nan="skip", epochs=1), Processes())
+    step = Step(lambda x: both, Method(), resolved(on_nan="skip", epochs=1), Processes())
     rows = np.arange(2)
     x = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
     assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not given
@@ -173,7 +170,7 @@ def test_nothing_that_is_nan_reaches_a_method(which):
 
 def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):
     with pytest.raises(
-        UserError, match="weights are not finite after epoch 2, batch 2, though its loss was; try"
+        UserError, match="weights are not finite after epoch 2, batch 2, although its loss was; try"
     ):
         train("broken_gradient", SIXTH, checkpoint_minutes=1e-9)
     state = finite(tmp_path / "run")
@@ -220,102 +217,29 @@ def test_features_that_are_nan_reach_no_method_in_the_linear_start(train, tmp_pa
 
 
 def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved():
-    guard = Guard(torch.nn.Linear(2, 2))
+    watch = LossWatch(torch.nn.Linear(2, 2))
     waited = []
     event = SimpleNamespace(synchronize=lambda: waited.append(1), query=lambda: False)
     for number, loss in enumerate((0.5, float("nan")), start=1):
-        guard.on_their_way.append(
+        watch.in_flight.append(
             (event, torch.tensor([loss, -1.0, 2.0]), np.array([7, 3]), f"step {number}")
         )
     with pytest.raises(
         UserError,
         match=r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split",
     ):
-        guard.finish()
+        watch.finish()
     assert len(waited) == 2
 
 
 @pytest.mark.parametrize(("count", "told"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
 def test_a_long_list_of_rows_is_cut_short(count, told):
     with pytest.raises(UserError, match=told):
-        Guard(torch.nn.Linear(2, 2)).watch(
+        LossWatch(torch.nn.Linear(2, 2)).add(
             torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1"
         )
 
 
 def test_a_model_without_weights_is_finite():
-    Guard(torch.nn.Flatten()).finish()
+    LossWatch(torch.nn.Flatten()).finish()
     assert not all_finite([torch.ones(2), torch.tensor([1.0, float("inf")])])
-
-
-def too_large(logits, observed):
-    return logits.sum() + torch.empty(2**60).sum()
-
-
-too_large.needs = frozenset({"index"})
-
-
-def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_path):
-    settings = replace(quick, method="tests.train.test_guard:too_large")
-    with pytest.raises(
-        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
-    ):
-        fit(scenes, settings, tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
-        RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        MemoryError(),
-    ],
-)
-def test_every_device_has_its_own_words_for_that(scenes, quick, tmp_path, monkeypatch, error):
-    def full(*given):
-        raise error
-
-    monkeypatch.setattr(
-        "spml.train.loop.optimizer_for", full
-    )  # the model may not fit, before any batch
-    with pytest.raises(
-        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
-    ):
-        fit(scenes, quick, tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_wish_to_stop_is_noted_and_the_second_granted_at_once(number):
-    former = signal.getsignal(number)
-    with Stop() as stop:
-        os.kill(os.getpid(), number)
-        assert stop.asked
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-    assert signal.getsignal(number) == former
-
-
-def test_what_a_program_was_started_to_ignore_stays_ignored():
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
-        with Stop() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.asked
-    finally:
-        signal.signal(signal.SIGHUP, former)
-
-
-def test_in_another_thread_signals_are_left_alone():
-    seen = []
-
-    def other():
-        with Stop():
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert seen == [signal.getsignal(signal.SIGTERM)]

@@ -9,10 +9,11 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.runs.settings import resolve
 from spml.train import Settings
-from spml.train.setup import example, given, make_model, optimizer_for, train_labels
-from tests.train.test_settings import experiment
+from spml.train.fitting import example, make_method, make_model, train_labels
+from spml.train.resolve import resolve
+from spml.train.step import optimizer_for
+from tests.train.settings import experiment, resolved
 
 
 def test_an_example_is_an_item_as_training_is_given_it(scenes):
@@ -42,16 +43,20 @@ def test_backbone_head_and_method_learn_at_their_rates(frozen):
     model = Classifier.build("tiny", 3)
     model.frozen_norm = frozen
     method = losses.create("role", items=5, classes=3, observed=torch.zeros(5, 3))
-    groups = optimizer_for(model.train(), method, Settings(lr=0.01, head_lr=5.0)).param_groups
+    groups = optimizer_for(model.train(), method, resolved(lr=0.01, head_lr=5.0)).param_groups
     assert [group["lr"] for group in groups] == [0.01, pytest.approx(0.05), pytest.approx(0.05)]
     assert [len(group["params"]) for group in groups] == [4 if frozen else 12, 2, 1]
 
 
-def test_a_method_is_told_of_the_training_rows_and_only_where_it_asks(scenes):
-    told = given(scenes, "role")
-    assert (told["items"], told["classes"]) == (len(scenes.train_rows), 10)
-    assert np.array_equal(told["observed"].labels, scenes.observed.take(scenes.train_rows).labels)
-    assert given(scenes, "gr") == {}
+def test_a_method_is_told_of_the_training_rows_and_only_where_it_asks(scenes, monkeypatch):
+    calls = []
+    monkeypatch.setattr("spml.losses.create", lambda name, **given: calls.append(given))
+    make_method(scenes, "role", {"q": 1})
+    make_method(scenes, "gr", {"q": 1})
+    items, classes, observed = (calls[0][name] for name in ("items", "classes", "observed"))
+    assert (items, classes) == (len(scenes.train_rows), 10)
+    assert np.array_equal(observed.labels, scenes.observed.take(scenes.train_rows).labels)
+    assert calls[1] == {"q": 1}
 
 
 def test_complete_labels_are_for_the_method_that_wants_them(scenes):

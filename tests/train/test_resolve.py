@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,8 +9,10 @@ from spml import losses
 from spml.data import LabelTable, load
 from spml.data.experiment import Experiment
 from spml.errors import UserError
-from spml.runs.settings import method_options, resolve
+from spml.runs.settings import Resolved
 from spml.train import Settings
+from spml.train.resolve import method_options, resolve
+from tests.train.settings import experiment
 
 
 @pytest.fixture(scope="module")
@@ -18,21 +20,63 @@ def digits():
     return load("digits")
 
 
-def experiment(name, x=None):
-    table = LabelTable(["a", "b", "c"], ["one", "two"], np.array([[1, 0]] * 3, np.int8), x=x)
-    rows = np.array([0, 1]), np.array([2])
-    return Experiment(name, table.classes, table, None, *rows, None, "observed")
-
-
 def test_digits_take_the_small_backbone_at_their_own_size(digits):
     settings = resolve(Settings(), digits)
     assert (settings.backbone, settings.weights, settings.size, settings.flip) == (
         "tiny",
         "none",
-        None,
+        digits.observed.x.shape[-1],
         False,
     )
     assert settings.selection == "complete"
+
+
+DATA = {
+    "pictures": None,
+    "array": np.zeros((3, 3, 8, 8), np.uint8),
+    "wide array": np.zeros((3, 3, 8, 12), np.uint8),
+    "features": np.zeros((3, 5), np.float32),
+}
+ASKED = {
+    "nothing": {},
+    "linear init": {"linear_init": 2},
+    "rates of linear init": {"linear_init": 2, "linear_lr": 0.5, "linear_batch_size": 4},
+    "crop": {"crop": 0.5},
+    "patience": {"patience_drop": 1.0},
+    "query head": {"head": "query"},
+    "a GPU": {"accelerator": "cuda"},
+    "all of the machine": {
+        "precision": "bf16-mixed",
+        "cache": "memory",
+        "eval_batch_size": 7,
+        "compile": "graphs",
+    },
+}
+
+
+@pytest.mark.parametrize("data", [*DATA, "voc", "digits"])
+@pytest.mark.parametrize("asked", ASKED)
+def test_nothing_is_left_undecided(digits, data, asked):
+    own = experiment("mine", DATA[data]) if data in DATA else experiment(data)
+    own = digits if data == "digits" else own
+    if data == "features" and asked in ("crop", "linear init", "rates of linear init"):
+        return
+    settings = resolve(Settings(**ASKED[asked]), own)
+    open_fields = [
+        field.name for field in fields(Resolved) if getattr(settings, field.name) is None
+    ]
+    assert not open_fields
+    assert all(getattr(settings, name) == value for name, value in ASKED[asked].items())
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_config_records_what_is_off_or_depends_on_the_machine_as_null(digits, asked):
+    config = resolve(Settings(**ASKED[asked]), digits).as_config()
+    assert list(config) == [field.name for field in fields(Settings)]
+    null = {name for name, value in config.items() if value is None}
+    off = {"size", "crop", "patience_drop", "precision", "eval_batch_size", "cache", "cache_dir"}
+    linear = set() if "linear_init" in ASKED[asked] else {"linear_lr", "linear_batch_size"}
+    assert null == (off | linear) - set(ASKED[asked])
 
 
 @pytest.mark.parametrize(
@@ -96,13 +140,13 @@ def test_features_take_a_linear_model():
         1e-4,
         10,
     )
-    assert settings.flip is False and settings.size is None
+    assert settings.flip is False and settings.size == 0
 
 
 @pytest.mark.parametrize("given", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
 def test_what_is_done_to_pictures_is_refused_for_features(given):
     with pytest.raises(
-        UserError, match=f"^{next(iter(given))} is for pictures, and these data are feature vectors"
+        UserError, match=f"^{next(iter(given))} is for pictures, but the data are feature vectors"
     ):
         resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 5), np.float32)))
     assert (
@@ -116,7 +160,7 @@ def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_
     settings = resolve(Settings(method="boostlu"), own)
     assert (settings.backbone, settings.size, settings.head, settings.flip) == (
         "resnet50",
-        None,
+        8,
         "boostlu",
         True,
     )
@@ -148,6 +192,7 @@ def test_the_small_backbone_has_no_pretrained_weights_to_begin_with():
 def test_what_is_given_stays_given():
     given = Settings(
         backbone="tiny",
+        accelerator="cpu",
         size=32,
         epochs=2,
         batch_size=3,
@@ -157,7 +202,10 @@ def test_what_is_given_stays_given():
         head="linear",
         head_lr=3.0,
     )
-    assert resolve(given, experiment("voc")) == replace(given, selection="observed")
+    settings = resolve(given, experiment("voc"))
+    stays = {name: value for name, value in vars(given).items() if value is not None}
+    assert {name: getattr(settings, name) for name in stays} == {**stays, "compile": "none"}
+    assert settings.selection == "observed"
 
 
 ABOVE_0 = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
@@ -187,9 +235,7 @@ def test_numbers_of_numpy_are_written_as_pythons_own(digits):
 
 @pytest.mark.parametrize("value", [np.zeros(3), (np.zeros(3), np.ones(3)), torch.ones(2)], ids=str)
 def test_options_that_cannot_be_written_are_refused(value):
-    with pytest.raises(
-        UserError, match=r"option w cannot be kept in config.json as it is; give .* lists"
-    ):
+    with pytest.raises(UserError, match=r"option w cannot be stored in config.json; use .* lists"):
         method_options("gr", "digits", {"w": value})
 
 
