@@ -260,7 +260,8 @@ def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(
     assert "en keeps" not in capsys.readouterr().out
     monkeypatch.setattr("spml.train.resolve.free_memory", lambda device: 10**6)
     with pytest.raises(
-        UserError, match=r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or"
+        UserError,
+        match=r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or",
     ):
         fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
     assert not (tmp_path / "big").exists()

@@ -308,7 +308,7 @@ class TestRun:
             classes=np.array(list("abc")),
         )
         settings = replace(quick, method="lagc", backbone="linear")
-        with pytest.raises(UserError, match="lagc needs views: two looks at each picture"):
+        with pytest.raises(UserError, match="lagc needs views: two augmentations of a picture"):
             fit(load(table, labels="complete"), settings, tmp_path / "run", quiet=True)
         command = [
             "train",

@@ -33,10 +33,7 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
     ):
         assert f"\n## {title}\n" in text
     assert text.startswith("---\nlibrary_name: spml\n")
-    assert (
-        "128 items to train on, 48 to choose the epoch with; 1.00 known positives and 0.00 known"
-        in text
-    )
+    assert "128 training items, 48 validation items; 1.00 known positives and 0.00 known" in text
     assert (
         f"Epoch {result['best_epoch']} of 3, chosen by complete validation labels: {result['val_map']:.2f} % mAP"
         in text
@@ -47,7 +44,9 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
     for name, ap in result["per_class_ap"].items():
         assert re.search(rf"^\| {name} \| \d+ \| {ap:.2f} \| 0.5 \|$", text, re.MULTILINE)
     assert (
-        "90.0 % are unknown" in text and "not calibrated" in text and "squeezed to 24 × 24" in text
+        "90.0 % of its training labels are unknown" in text
+        and "not calibrated" in text
+        and "resized to 24 × 24 pixels" in text
     )
 
 
@@ -86,14 +85,14 @@ def test_it_is_rewritten_after_calibration(run):
     write_card(run)
     assert "| 0.25 |" in card(run) and "Probabilities are calibrated" in card(run)
     assert "aim f1, labels observed, method temperature" in card(run)
-    assert "not calibrated" not in card(run) and "nobody has chosen" not in card(run)
+    assert "not calibrated" not in card(run) and "not chosen for these data" not in card(run)
 
 
 def test_what_is_missing_is_said(run):
     change(run / "result.json", test_map=None, per_class_ap=None)
     (run / "observed.npz").unlink()
     write_card(run)
-    assert "It was not tested" in card(
+    assert "The model was not tested" in card(
         run
     ) and "has not been measured against complete labels" in card(run)
     assert "| class | known positives in training | threshold |\n|---|---|---|\n| zero | " in card(
@@ -101,12 +100,12 @@ def test_what_is_missing_is_said(run):
     )
     change(run / "config.json", observation={"model": "given"})
     write_card(run)
-    assert "- Labels are observed as they were given; none was hidden." in card(
+    assert "- The observed labels are those of the data; none was hidden." in card(
         run
-    ) and "came to be" not in card(run)
+    ) and "Observation model" not in card(run)
     (run / "result.json").unlink()
     write_card(run)
-    assert "The run was not finished" in card(run)
+    assert "The run is not finished" in card(run)
     (run / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config.json: not JSON"):
         write_card(run)
@@ -131,5 +130,5 @@ def test_rare_classes_are_named_long_lists_cut_and_marks_taken_as_text(tmp_path)
         "# my data\\_: 60 classes by gr" in text and "| a\\|b | 5 |" in text and "\\*c\\*" in text
     )
     assert "And 10 more" in text and "class 47 " in text and "class 48 " not in text
-    assert "fewer than 10 known positives in training, hardly learned: a\\|b." in text
+    assert "fewer than 10 known positives in training: a\\|b." in text
     assert "the last of 1: there were no validation rows" in text

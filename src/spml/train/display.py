@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -98,10 +99,13 @@ def epoch_text(line: Mapping[str, Any], selection: str, best: bool) -> str:
     return "  ".join(parts)
 
 
-def test_text(tested: Mapping[str, Any]) -> str:
-    """Return the test figure, if there is one, for the last line of a run."""
-    if tested["test_map"] is None:
-        return ""
-    known = tested.get("test_known")
-    share = "" if known is None else f" over the {known:.1%} of test labels that are known"
-    return f", test mAP {tested['test_map']:.2f}{share}"
+def result_lines(result: Mapping[str, Any], run: Path, last_is_best: bool) -> Iterator[str]:
+    """Yield the last lines of a run: the chosen epoch with its test figure, and advice."""
+    text = f"chosen epoch {result['best_epoch']}"
+    if result["test_map"] is not None:
+        text += f", test mAP {result['test_map']:.2f}"
+        if "test_known" in result:
+            text += f" over the {result['test_known']:.1%} of test labels that are known"
+    yield f"{text}; {result['seconds']:.0f} s; {run}"
+    if last_is_best:
+        yield "the last epoch is the best: more --epochs or a higher --lr may improve the result"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,13 +93,15 @@ def fit(
                 return read_json(run.path / "result.json")
             for note in notes:
                 display.line(note)
-            owner = _Owner(run, processes, begun=resuming)
+            owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
             with (
                 owner.abandoning(resolved, fabric.device),
                 _pictures(job, fabric, processes, display, cache) as pictures,
                 _loggers(run.path, tensorboard and processes.first) as loggers,
             ):
-                training = Training(job, run, fabric, processes, display, pictures, loggers)
+                training = Training(
+                    job, run, fabric, processes, display, pictures, loggers, started
+                )
                 if not resuming:
                     owner.begin(config, overwrite=overwrite)
                 processes.wait()

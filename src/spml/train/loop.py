@@ -26,7 +26,7 @@ from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved
 from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
-from spml.train.display import Display, epoch_text, headline, test_text
+from spml.train.display import Display, epoch_text, headline, result_lines
 from spml.train.evaluate import score, score_batches
 from spml.train.forward import Forward
 from spml.train.state import Checkpoints, Parts, Progress, Writer, seed_all
@@ -70,6 +70,7 @@ class Training:
         display: prints lines and progress.
         cache: of decoded pictures; None decodes each time.
         loggers: receive the history as well.
+        started: when the run started, by `time.perf_counter`.
     """
 
     def __init__(
@@ -80,17 +81,13 @@ class Training:
         processes: Processes,
         display: Display,
         cache: Cache | None,
-        loggers: Sequence[TensorBoard] = (),
+        loggers: Sequence[TensorBoard],
+        started: float,
     ) -> None:
-        started = time.perf_counter()
         settings, experiment, device = job.settings, job.experiment, fabric.device
         self.job, self.settings, self.run_folder = job, settings, run
-        self.fabric, self.processes, self.display, self.loggers = (
-            fabric,
-            processes,
-            display,
-            loggers,
-        )
+        self.fabric, self.processes, self.cache = fabric, processes, cache
+        self.display, self.loggers = display, loggers
         self.stop, self.progress = Stop(processes), Progress()
         self.writer = Writer(background=device.type == "cuda")
 
@@ -109,7 +106,6 @@ class Training:
 
         val = experiment.observed.take(experiment.val_rows)
         self.val_truth = experiment.validation_labels(settings.selection)
-        self.cache = cache
         self.train = Feed(job.labels, settings.size, cache=cache)
         self.val = Feed(val, settings.size, cache=cache)
 
@@ -265,8 +261,8 @@ class Training:
         """
         job, best = self.job, self.progress.best
         if self.processes.first and best.get("epoch") == epoch:
-            facts = job.experiment, self.settings, job.options, self.classifier, best
-            info = record.model_info(*facts)
+            parts = job.experiment, self.settings, job.options, self.classifier
+            info = record.model_info(*parts, best)
             self.best_weights = self.writer.copy(dict(self.classifier.state_dict()))
             self.writer.do(save_model, self.run_folder.best, self.best_weights, info)
 
@@ -303,14 +299,9 @@ class Training:
                 logger.finish(result)
             run.write_result(result)
 
-        best = progress.best["epoch"]
-        self.display.line(
-            f"chosen epoch {best}{test_text(tested)}; {result['seconds']:.0f} s; {run.path}"
-        )
-        if len(self.val) and best == self.settings.epochs > 1:
-            self.display.line(
-                "the last epoch is the best: more --epochs or a higher --lr may improve the result"
-            )
+        last_best = len(self.val) > 0 and progress.best["epoch"] == self.settings.epochs > 1
+        for text in result_lines(result, run.path, last_best):
+            self.display.line(text)
         return result
 
     def _scored(self, feed: Feed, what: str, epoch: int = 0) -> Iterator[tuple[Tensor, Rows]]:

@@ -44,7 +44,7 @@ class Train(DataOptions, Settings):
         from spml.errors import Interruption, UserError
         from spml.launch import started_first
         from spml.report import write_report
-        from spml.train import Settings, fit
+        from spml.train.fitting import fit
 
         if self.resume and self.overwrite:
             raise UserError(
