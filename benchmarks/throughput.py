@@ -142,7 +142,10 @@ def spml_step(
 
 def reference_step(experiment: Experiment, settings: Settings, device: torch.device) -> Step:
     """A training step of the reference, on a batch that is on the device."""
-    size, batch = settings.size or 1, settings.batch_size or 1
+    from spml.train.resolve import resolve
+
+    resolved = resolve(settings, experiment)
+    size, batch = resolved.size, resolved.batch_size
     reference = make_reference(experiment, settings, device)
     reference.model.train()
     x = torch.randn(batch, 3, size, size, device=device)
@@ -155,9 +158,12 @@ def reference_step(experiment: Experiment, settings: Settings, device: torch.dev
 def make_reference(
     experiment: Experiment, settings: Settings, device: torch.device
 ) -> reference_loop.Reference:
-    sizes = settings.size or 1, settings.batch_size or 1
+    from spml.train.resolve import resolve
+
+    resolved = resolve(settings, experiment)
+    sizes = resolved.size, resolved.batch_size
     return reference_loop.Reference(
-        len(experiment.classes), str(settings.backbone), *sizes, settings.lr or LR, device
+        len(experiment.classes), resolved.backbone, *sizes, resolved.lr, device
     )
 
 

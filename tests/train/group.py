@@ -1,4 +1,4 @@
-"""Runs every method in a group of processes and writes what they learned; the program of test_distributed."""
+"""Train every method in a group of processes and write the losses; used by test_distributed."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from spml.data import load
 from spml.train import Settings, fit
 from spml.train.step import LossWatch
 
-OPTIONS = {  # what makes a method do all it can within two epochs, with nothing drawn at random
+OPTIONS = {  # use all parts of a method within two epochs, without random draws
     "em_apl": {"warmup": 1},
     "crisp": {"warmup": 1},
     "ll_r": {"delta": 0.05},

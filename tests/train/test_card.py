@@ -34,10 +34,8 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
         assert f"\n## {title}\n" in text
     assert text.startswith("---\nlibrary_name: spml\n")
     assert "128 training items, 48 validation items; 1.00 known positives and 0.00 known" in text
-    assert (
-        f"Epoch {result['best_epoch']} of 3, chosen by complete validation labels: {result['val_map']:.2f} % mAP"
-        in text
-    )
+    chosen = f"Epoch {result['best_epoch']} of 3, chosen by complete validation labels: "
+    assert f"{chosen}{result['val_map']:.2f} % mAP" in text
     assert f"Test mAP {result['test_map']:.2f} %" in text
     assert "Generalized Robust loss" in text and "q3 = 1.0" in text and "section `gr`" in text
     assert "validation\\_labels: complete" in text
@@ -50,11 +48,11 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
     )
 
 
-def test_how_long_a_run_took_is_not_on_its_card(run):
+def test_the_card_has_no_timings(run):
     timings = {
         "seconds": 864209.7531,
         "images_per_second": 975318.642,
-    }  # which stand nowhere by chance
+    }  # appear nowhere else
     write_card(run)
     text = card(run)
     change(run / "result.json", **timings)
@@ -63,7 +61,7 @@ def test_how_long_a_run_took_is_not_on_its_card(run):
     assert card(run) == text
 
 
-def test_the_card_says_how_to_load_the_model_and_that_works(finished, monkeypatch):
+def test_the_code_on_the_card_loads_the_model(finished, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", card(finished), re.DOTALL)
     monkeypatch.chdir(finished / "best")
     names = {}
@@ -71,7 +69,7 @@ def test_the_card_says_how_to_load_the_model_and_that_works(finished, monkeypatc
     assert names["info"].classes[0] == "zero" and len(code.strip().splitlines()) == 3
 
 
-def test_it_is_rewritten_after_calibration(run):
+def test_the_card_is_rewritten_after_calibration(run):
     before = card(run)
     assert write_card(run) == run / "best" / "README.md" and card(run) == before
     info = read_info(run)
@@ -88,7 +86,7 @@ def test_it_is_rewritten_after_calibration(run):
     assert "not calibrated" not in card(run) and "not chosen for these data" not in card(run)
 
 
-def test_what_is_missing_is_said(run):
+def test_missing_parts_are_stated(run):
     change(run / "result.json", test_map=None, per_class_ap=None)
     (run / "observed.npz").unlink()
     write_card(run)
@@ -111,7 +109,7 @@ def test_what_is_missing_is_said(run):
         write_card(run)
 
 
-def test_rare_classes_are_named_long_lists_cut_and_marks_taken_as_text(tmp_path):
+def test_rare_classes_are_listed_long_lists_cut_and_markdown_escaped(tmp_path):
     classes = ["a|b", "*c*", *(f"class {i}" for i in range(58))]
     labels = np.zeros((600, 60), np.int8)
     labels[np.arange(600), np.r_[np.zeros(5, int), np.full(12, 1), 2 + np.arange(583) % 58]] = 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 from lightning.fabric import (
     Fabric,
-)  # here, since it looks into what the test replaces when it is imported
+)  # imported first: the import looks at what the test replaces
 
 from spml.errors import UserError
 from spml.train import fit
@@ -34,7 +34,7 @@ def too_large(logits, observed):
 too_large.needs = frozenset({"index"})
 
 
-def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_path):
+def test_lack_of_cpu_memory_is_reported_like_lack_of_gpu_memory(scenes, quick, tmp_path):
     settings = replace(quick, method="tests.train.test_device:too_large")
     with pytest.raises(
         UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
@@ -52,13 +52,11 @@ def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_p
         MemoryError(),
     ],
 )
-def test_every_device_has_its_own_words_for_that(scenes, quick, tmp_path, monkeypatch, error):
+def test_lack_of_memory_is_recognised_on_every_device(scenes, quick, tmp_path, monkeypatch, error):
     def full(*given):
         raise error
 
-    monkeypatch.setattr(
-        "spml.train.loop.optimizer_for", full
-    )  # the model may not fit, before any batch
+    monkeypatch.setattr("spml.train.loop.optimizer_for", full)  # the model itself may be too large
     with pytest.raises(
         UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
     ):
@@ -67,7 +65,7 @@ def test_every_device_has_its_own_words_for_that(scenes, quick, tmp_path, monkey
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_wish_to_stop_is_noted_and_the_second_granted_at_once(number):
+def test_the_first_signal_is_noted_and_the_second_interrupts(number):
     former = signal.getsignal(number)
     with Stop(Processes()) as stop:
         os.kill(os.getpid(), number)
@@ -77,7 +75,7 @@ def test_the_first_wish_to_stop_is_noted_and_the_second_granted_at_once(number):
     assert signal.getsignal(number) == former
 
 
-def test_what_a_program_was_started_to_ignore_stays_ignored():
+def test_ignored_signals_stay_ignored():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         with Stop(Processes()) as stop:
@@ -87,7 +85,7 @@ def test_what_a_program_was_started_to_ignore_stays_ignored():
         signal.signal(signal.SIGHUP, former)
 
 
-def test_in_another_thread_signals_are_left_alone():
+def test_other_threads_do_not_change_signal_handlers():
     seen = []
 
     def other():

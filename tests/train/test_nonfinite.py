@@ -24,7 +24,7 @@ SIXTH = {"step": 6}  # the second of the second epoch
 
 @pytest.fixture
 def train(scenes, quick, tmp_path):
-    """A short run by one of the methods that go wrong."""
+    """Run one of the failing methods for a few epochs."""
 
     def run(method, options, **more):
         settings = replace(quick, method=f"tests.faults.methods:{method}", **more)
@@ -38,25 +38,25 @@ def history(run):
 
 
 def finite(run):
-    """The checkpoint, all of whose weights are finite."""
+    """Return the checkpoint after checking that its weights are finite."""
     state = read_checkpoint(run / "last.ckpt")
     assert all_finite(value for value in state["model"].values() if value.is_floating_point())
     return state
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(train, quick, tmp_path, value):
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(train, quick, tmp_path, value):
     with pytest.raises(UserError) as refused:
         train("broken", {**SIXTH, "value": value})
-    told = str(refused.value)
+    message = str(refused.value)
     rows = np.random.default_rng((quick.seed, 2)).permutation(128)[32:64]
-    assert told.startswith(f"loss is {value} in epoch 2, batch 2: logits from -")
-    assert f"rows {', '.join(map(str, rows[:16]))}, ... of the training split" in told
-    assert all(option in told for option in ("--lr", "--precision 32-true", "--on-nan skip"))
+    assert message.startswith(f"loss is {value} in epoch 2, batch 2: logits from -")
+    assert f"rows {', '.join(map(str, rows[:16]))}, ... of the training split" in message
+    assert all(option in message for option in ("--lr", "--precision 32-true", "--on-nan skip"))
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
-def test_such_a_run_can_go_on_without_the_batch_as_its_message_says(scenes, quick, tmp_path, train):
+def test_such_a_run_can_be_resumed_with_on_nan_skip(scenes, quick, tmp_path, train):
     with pytest.raises(UserError, match="--on-nan skip"):
         train("broken", SIXTH)
     settings = replace(quick, method="tests.faults.methods:broken", on_nan="skip")
@@ -64,7 +64,7 @@ def test_such_a_run_can_go_on_without_the_batch_as_its_message_says(scenes, quic
     assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
 
 
-def test_the_bar_is_given_the_last_loss_that_has_come(train, monkeypatch):
+def test_the_bar_shows_the_last_known_loss(train, monkeypatch):
     shown = []
     monkeypatch.setattr(
         "spml.train.display.Display.advance", lambda self, count, loss=None: shown.append(loss)
@@ -78,14 +78,14 @@ def test_the_bar_is_given_the_last_loss_that_has_come(train, monkeypatch):
     )
 
 
-def test_one_that_ends_the_first_epoch_leaves_nothing(train, tmp_path):
+def test_a_run_that_fails_in_its_first_epoch_leaves_no_files(train, tmp_path):
     with pytest.raises(UserError, match="epoch 1, batch 3"):
         train("broken", {"step": 3})
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
-def test_such_a_batch_can_be_left_out(train, tmp_path, method):
+def test_batches_that_are_not_finite_can_be_skipped(train, tmp_path, method):
     train(method, SIXTH, on_nan="skip")
     lines = history(tmp_path / "run")
     assert [line.get("skipped") for line in lines] == [None, None, 1, None]
@@ -94,7 +94,7 @@ def test_such_a_batch_can_be_left_out(train, tmp_path, method):
     assert all_finite(load_model(tmp_path / "run")[0].parameters())
 
 
-def test_the_loss_of_an_epoch_is_that_of_the_batches_that_count(train, tmp_path, monkeypatch):
+def test_skipped_batches_do_not_count_in_the_loss_of_an_epoch(train, tmp_path, monkeypatch):
     losses, add = [], LossWatch.add
 
     def noted(self, loss, *more):
@@ -117,12 +117,12 @@ def never_finite(logits, observed):
     return logits.sum() * float("nan")
 
 
-never_finite.needs = frozenset({"index"})  # so that it is not tried on zeros
+never_finite.needs = frozenset({"index"})  # not called by check_method
 
 
 @pytest.fixture
 def blinded(monkeypatch):
-    """In the sixth step of training, pictures are not numbers."""
+    """Replace the pictures of the sixth step by NaN."""
     calls, call = [], Forward.__call__
 
     def blind(self, x):
@@ -132,21 +132,21 @@ def blinded(monkeypatch):
     monkeypatch.setattr(Forward, "__call__", blind)
 
 
-def test_logits_that_are_nan_reach_no_method_and_no_statistics(train, tmp_path, blinded):
+def test_skipped_logits_reach_neither_method_nor_batch_norm(train, tmp_path, blinded):
     train("broken", {}, on_nan="skip")
     assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
     state = finite(tmp_path / "run")["method"]
     assert all_finite([state["scores"]]) and state["steps"] == 3 * STEPS - 1
 
 
-def test_logits_that_are_nan_end_the_run_otherwise(train, tmp_path, blinded):
+def test_logits_that_are_nan_end_the_run(train, tmp_path, blinded):
     with pytest.raises(UserError, match="loss is nan in epoch 2, batch 2: logits from nan to nan"):
         train("broken", {})
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("which", ["logits", "views", "features"])
-def test_nothing_that_is_nan_reaches_a_method(which):
+def test_no_nan_reaches_a_method(which):
     given = []
 
     class Method(torch.nn.Module):
@@ -177,20 +177,20 @@ def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, t
     assert (state["epoch"], state["within"]["step"]) == (1, 1)
 
 
-def test_one_of_the_last_batch_is_found_before_validation(train, tmp_path):
+def test_a_gradient_that_is_nan_in_the_last_batch_is_found_before_validation(train, tmp_path):
     with pytest.raises(UserError, match="weights are not finite after epoch 2, batch 4"):
         train("broken_gradient", {"step": 8})
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
-def test_the_next_loss_tells_of_it_otherwise(train, tmp_path):
+def test_a_gradient_that_is_nan_is_found_by_the_next_loss(train, tmp_path):
     with pytest.raises(UserError, match="loss is nan in epoch 2, batch 3: logits from nan"):
         train("broken_gradient", SIXTH)
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
-def test_the_linear_start_is_watched_too(train, tmp_path, method):
+def test_linear_init_checks_losses_too(train, tmp_path, method):
     with pytest.raises(
         UserError, match=r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"
     ):
@@ -201,7 +201,7 @@ def test_the_linear_start_is_watched_too(train, tmp_path, method):
     finite(tmp_path / "run")
 
 
-def test_features_that_are_nan_reach_no_method_in_the_linear_start(train, tmp_path, monkeypatch):
+def test_features_that_are_nan_reach_no_method_in_linear_init(train, tmp_path, monkeypatch):
     extract = LinearInit._extract
 
     def with_a_hole(self, feed, what):
@@ -216,7 +216,7 @@ def test_features_that_are_nan_reach_no_method_in_the_linear_start(train, tmp_pa
     assert state["steps"] == 4 * STEPS - 1
 
 
-def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved():
+def test_losses_in_flight_are_checked_before_a_checkpoint():
     watch = LossWatch(torch.nn.Linear(2, 2))
     waited = []
     event = SimpleNamespace(synchronize=lambda: waited.append(1), query=lambda: False)
@@ -232,9 +232,9 @@ def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved()
     assert len(waited) == 2
 
 
-@pytest.mark.parametrize(("count", "told"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
-def test_a_long_list_of_rows_is_cut_short(count, told):
-    with pytest.raises(UserError, match=told):
+@pytest.mark.parametrize(("count", "message"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
+def test_a_long_list_of_rows_is_shortened(count, message):
+    with pytest.raises(UserError, match=message):
         LossWatch(torch.nn.Linear(2, 2)).add(
             torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1"
         )

@@ -38,7 +38,7 @@ def parts():
     return Parts(model, Drawing(), [torch.optim.Adam(model.parameters())], torch.device("cpu"))
 
 
-def test_an_epoch_that_was_broken_off_begins_with_its_own_draws_and_goes_on():
+def test_an_interrupted_epoch_restarts_with_its_draws_and_continues():
     first, second = parts(), parts()
     first.classifier(torch.ones(1, 3)).sum().backward()
     first.optimizers[0].step()
@@ -63,7 +63,7 @@ def drawn():
     return random.random(), np.random.rand(), torch.rand(1).item()
 
 
-def test_a_seed_of_any_size_is_that_of_all_three():
+def test_a_seed_of_any_size_seeds_all_three():
     for number in (7, 2**40 + 7):
         seed_all(number)
         first = drawn()
@@ -73,7 +73,7 @@ def test_a_seed_of_any_size_is_that_of_all_three():
         assert all(one != other for one, other in zip(drawn(), first, strict=True))
 
 
-def test_a_checkpoint_brings_each_back_to_where_it_stood(tmp_path):
+def test_a_checkpoint_restores_each_generator(tmp_path):
     drawn()
     write_checkpoint(tmp_path / "last.ckpt", {"epoch": 1, **random_state(CPU)})
     then = drawn()
@@ -82,7 +82,7 @@ def test_a_checkpoint_brings_each_back_to_where_it_stood(tmp_path):
     assert drawn() == then and state == {"epoch": 1}
 
 
-def test_what_is_seeded_and_drawn_inside_is_not_seen_outside():
+def test_draws_inside_the_block_do_not_change_those_outside():
     seed_all(3)
     expected = drawn()
     seed_all(3)
@@ -93,7 +93,7 @@ def test_what_is_seeded_and_drawn_inside_is_not_seen_outside():
     assert drawn() == expected
 
 
-def test_things_are_done_in_order_in_another_thread():
+def test_tasks_run_in_order_in_another_thread():
     done, gate = [], threading.Event()
     with Writer(background=True) as writer:
         writer.do(lambda: (gate.wait(10), done.append(("first", threading.current_thread()))))
@@ -105,7 +105,7 @@ def test_things_are_done_in_order_in_another_thread():
         assert threading.main_thread() not in {thread for _, thread in done}
 
 
-def test_what_is_copied_stays_as_it_was():
+def test_a_copy_does_not_change():
     state = {"weights": torch.zeros(2), "history": [{"epoch": 1}], "rate": 0.1}
     copied = Writer(background=True).copy(state)
     state["weights"] += 1
@@ -118,7 +118,7 @@ def test_what_is_copied_stays_as_it_was():
     assert Writer(background=False).copy(state) is state
 
 
-def test_an_error_is_raised_where_the_writer_is_next_asked():
+def test_an_error_is_raised_by_wait_and_at_the_end():
     def fail():
         raise OSError("no room")
 
@@ -132,7 +132,7 @@ def test_an_error_is_raised_where_the_writer_is_next_asked():
         Writer(background=False).do(fail)
 
 
-def test_what_an_earlier_call_has_raised_the_next_raises():
+def test_an_error_is_raised_by_the_next_task():
     writer = Writer(background=True)
     writer.do(int, "no number")
     assert writer._pending[0].exception(timeout=10)
@@ -140,7 +140,7 @@ def test_what_an_earlier_call_has_raised_the_next_raises():
         writer.do(int, "1")
 
 
-def test_what_was_begun_is_finished_whatever_ended_the_run():
+def test_submitted_tasks_are_finished_whatever_ended_the_run():
     done, gate = [], threading.Event()
     with pytest.raises(KeyboardInterrupt), Writer(background=True) as writer:
         writer.do(lambda: done.append(gate.wait(0.3)))
@@ -164,7 +164,7 @@ def test_after_a_failure_nothing_more_is_written():
     assert not done
 
 
-def test_a_run_that_writes_beside_leaves_the_same_files(
+def test_a_run_that_writes_in_the_background_leaves_the_same_files(
     finished, scenes, quick, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("spml.train.loop.Writer", lambda background: Writer(background=True))

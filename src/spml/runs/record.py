@@ -118,14 +118,13 @@ def model_info(
     best: dict[str, Any],
 ) -> ModelInfo:
     """What using the model takes, and where it comes from."""
-    pictures, x = model.mean.ndim == 4, experiment.observed.x
-    own_size = int(x.shape[-1]) if x is not None and x.ndim == 4 else None
+    pictures = model.mean.ndim == 4
     return ModelInfo(
         classes=list(experiment.classes),
         backbone=settings.backbone,
         preprocessing={
             "kind": "pictures" if pictures else "features",
-            "size": settings.size or own_size,
+            "size": settings.size if pictures else None,
             "upright": True,
             "features": None if pictures else int(model.mean.shape[1]),
         },

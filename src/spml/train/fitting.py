@@ -205,7 +205,7 @@ class _Owner:
 
     @contextmanager
     def abandoning(self, settings: Resolved, device: torch.device) -> Iterator[None]:
-        """Convert interruptions and errors of memory to those a user can act on."""
+        """Clean up after an error, and convert interruptions and lack of memory."""
         try:
             yield
         except BaseException as error:

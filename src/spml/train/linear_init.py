@@ -146,7 +146,7 @@ class LinearInit:
 
     @torch.inference_mode()
     def _look(self, x: Tensor) -> Tensor:
-        """Return what the head is trained on: pooled features, or the map if the method needs it."""
+        """Return the input of the head, or all features if the method needs them."""
         with self.fabric.autocast():
             features = self.model.features(x.to(self.fabric.device, non_blocking=True))
             return features if self.needs_features else self.model.head_input(features)

@@ -124,7 +124,7 @@ class Training:
         self.scored = 0  # batches
 
     def run(self) -> dict[str, Any]:
-        """Train from where the run stands, then test; return the content of result.json."""
+        """Start or resume the run, train and test it; return the content of result.json."""
         settings, progress = self.settings, self.progress
         with self.stop, self.writer:
             count, cached = self.processes.count, self.cache is not None
@@ -175,7 +175,7 @@ class Training:
         self._save(0)
 
     def _train_epoch(self, epoch: int) -> None:
-        """Train on all batches of the epoch, or on those that a resumed epoch has left."""
+        """Train on all batches of the epoch, or on the remaining ones of a resumed epoch."""
         settings, progress, device = self.settings, self.progress, self.fabric.device
         order = epoch_order(settings.seed, epoch, len(self.train))
         batches = np.split(order, range(settings.batch_size, len(order), settings.batch_size))

@@ -22,13 +22,16 @@ from spml.launch import launched
 from spml.losses.presets import DATASETS, preset
 from spml.losses.registry import METHODS, REQUIRED, as_python
 from spml.model import Classifier
-from spml.runs.settings import RUNNING, Resolved, Settings
+from spml.runs.settings import Resolved, Settings
 from spml.train.device import uses_cuda
 
 COMPILE_FROM = 300_000  # pictures trained on: with fewer, compiling costs more than it saves
 EVAL_BATCH_ON_GPU = 128  # smallest default
 LARGE = 2**30  # bytes of a method's memory from which a run prints it
-POSITIVE = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
+POSITIVE = (
+    *("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"),
+    *("devices", "nodes", "eval_batch_size", "checkpoint_minutes"),
+)
 NOT_NEGATIVE = ("seed", "linear_init", "weight_decay", "patience_drop")
 
 
@@ -127,7 +130,7 @@ def _check_values(values: Mapping[str, Any], experiment: Experiment) -> None:
             "selection 'complete' needs complete validation labels, which these data lack; "
             "use 'observed'"
         )
-    for name in (*POSITIVE, *RUNNING):
+    for name in POSITIVE:
         if values[name] is not None and not values[name] > 0:
             raise UserError(f"{name} must be above 0, not {values[name]}")
     crop = values["crop"]
@@ -267,7 +270,7 @@ def check_method(method: losses.Method, name: str, classes: int, epochs: int) ->
 
 
 def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any]) -> str | None:
-    """Describe the memory that a method needs if it is large; raise UserError if it is too large."""
+    """Describe the memory a method needs, if it is large; raise UserError if it is too large."""
     size = losses.memory(name, items, classes, **options)
     free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     note = f"{name} keeps {in_words(size)} for {items:,} items of {classes:,} classes"

@@ -86,7 +86,7 @@ class Step:
         return method_loss(self.method, logits, observed, settings.on_nan == "skip", call)
 
     def _seen(self, x: Tensor, index: Tensor, epoch: int) -> Tensor:
-        """Return the pictures as this epoch shows them; tell the method which part of each."""
+        """Return the pictures as this epoch shows them; pass the boxes to the method."""
         settings = self.settings
         if x.ndim != 4:
             return x
