@@ -50,8 +50,8 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
 
     from spml.data import load
     from spml.metrics import estimated_map
-    from spml.runs.settings import DIGITS
     from spml.train import Settings, fit
+    from spml.train.resolve import DIGITS
 
     torch.set_num_threads(1)
     scenes, training = GRID[name]

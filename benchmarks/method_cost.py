@@ -32,16 +32,17 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from spml import losses
+from spml.data import Experiment, LabelTable
 from spml.data.images.decode import channels_first
 from spml.files import write_json
 from spml.model import Classifier
 from spml.model.graphs import FastForward
+from spml.runs.settings import Resolved
 from spml.train import Settings
-from spml.train.checks import try_model
+from spml.train.device import Processes
 from spml.train.display import Display
-from spml.train.optimizer import make_optimizer
-from spml.train.processes import Processes
-from spml.train.step import Step
+from spml.train.resolve import check_model, resolve
+from spml.train.step import Step, make_optimizer
 
 SIZES = {"voc": (8, 20, 4574), "coco": (16, 80, 65665)}  # batch, classes, items to train on
 EPOCH, EPOCHS = 8, 10  # by then every warm-up is over
@@ -61,6 +62,14 @@ EXTRA = {"gr, head boostlu": Row("gr", {}, "boostlu")}
 
 def published(row: Row, data: str) -> dict[str, Any]:
     return {**losses.preset(row.method, data).options, **row.options}
+
+
+def settings_of(row: Row) -> Resolved:
+    """Settings of a run on pictures."""
+    table = LabelTable(["a", "b"], ["one", "two"], np.eye(2, dtype=np.int8))
+    rows = np.arange(2)
+    pictures = Experiment("my.csv", table.classes, table, None, rows, rows[:0], None, "observed")
+    return resolve(Settings(method=row.method, epochs=EPOCHS, flip=True, lr=LR), pictures)
 
 
 class Recorder:
@@ -93,10 +102,10 @@ class Case:
         )
         self.head = row.head or losses.head(row.method) or "linear"
         model = Classifier.build(backbone, self.classes, head=self.head)
-        try_model(
+        check_model(
             model, method, torch.zeros(1, 3, size, size, dtype=torch.uint8), row.method, backbone
         )
-        self.settings = Settings(method=row.method, epochs=EPOCHS, flip=True, lr=LR)
+        self.settings = settings_of(row)
         groups = [{"params": list(part.parameters())} for part in (model.backbone, model.head)]
         self.model, optimizer = fabric.setup(
             model.train(), make_optimizer(groups, LR, self.settings)
@@ -108,7 +117,7 @@ class Case:
         self.optimizers = [optimizer, *self.own]
         how = "graphs" if device.type == "cuda" else "none"
         detailed, quiet = "features" in method.needs, Display(quiet=True)
-        precision = str(fabric._precision.precision)
+        precision = str(fabric.strategy.precision.precision)
         self.forward = FastForward(
             self.model, model, how, precision, detailed=detailed, report=quiet.line
         )

@@ -94,57 +94,58 @@ def spml_step(
 ) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
     """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
     from spml.model.graphs import FastForward
-    from spml.runs.settings import method_options, resolve
-    from spml.train.device import how_to_run, make_fabric
+    from spml.train.device import Processes, make_fabric
     from spml.train.display import Display
-    from spml.train.guard import Guard
-    from spml.train.processes import Processes
-    from spml.train.setup import make_method, make_model, optimizer_for
+    from spml.train.fitting import make_method, make_model
+    from spml.train.resolve import method_options, resolve
+    from spml.train.step import LossWatch, optimizer_for
     from spml.train.step import Step as LoopStep
 
-    settings = resolve(settings, experiment)
-    options = method_options(settings.method, experiment.name, {})
-    method = make_method(experiment, settings.method, options)
-    classifier = make_model(experiment, settings)
-    fabric = make_fabric(settings, unused=False)
+    resolved = resolve(settings, experiment)
+    options = method_options(resolved.method, experiment.name, {})
+    method = make_method(experiment, resolved.method, options)
+    classifier = make_model(experiment, resolved)
+    fabric = make_fabric(resolved, unused=False)
     device = fabric.device
     method = method.to(device)
-    model, optimizer = fabric.setup(classifier, optimizer_for(classifier, method, settings))
+    model, optimizer = fabric.setup(classifier, optimizer_for(classifier, method, resolved))
     model.train()
-    how = how_to_run(settings, device, 1, (settings.epochs or 1) * len(experiment.train_rows))
-    precision = str(fabric._precision.precision)
+    precision = str(fabric.strategy.precision.precision)
     forward = FastForward(
         model,
         classifier,
-        how,
+        resolved.compile,
         precision,
         detailed=False,
         report=Display().line,
-        fused=settings.fused_norm,
+        fused=resolved.fused_norm,
     )
-    step, guard = LoopStep(forward, method, settings, Processes()), Guard(classifier)
-    batch, size = settings.batch_size or 1, settings.size or 1
+    step, watch = LoopStep(forward, method, resolved, Processes()), LossWatch(classifier)
+    batch, size = resolved.batch_size, resolved.size
     rows = np.arange(batch)
     x = channels_first(torch.randint(256, (batch, size, size, 3), dtype=torch.uint8, device=device))
     observed = torch.from_numpy(experiment.observed.take(experiment.train_rows).rows(rows)).to(
         device
     )
     index = torch.from_numpy(rows).to(device)
-    method.begin_epoch(1, settings.epochs or 1)
+    method.begin_epoch(1, resolved.epochs)
 
     def once() -> None:
         loss = step.loss(x, observed, index, rows, 1)
         optimizer.zero_grad(set_to_none=True)
         fabric.backward(loss)
         optimizer.step()
-        guard.watch(loss, step.logits, rows, "the benchmark")
+        watch.add(loss, step.logits, rows, "the benchmark")
 
-    return once, classifier, x, f"{precision}, {how}"
+    return once, classifier, x, f"{precision}, {resolved.compile}"
 
 
 def reference_step(experiment: Experiment, settings: Settings, device: torch.device) -> Step:
     """A training step of the reference, on a batch that is on the device."""
-    size, batch = settings.size or 1, settings.batch_size or 1
+    from spml.train.resolve import resolve
+
+    resolved = resolve(settings, experiment)
+    size, batch = resolved.size, resolved.batch_size
     reference = make_reference(experiment, settings, device)
     reference.model.train()
     x = torch.randn(batch, 3, size, size, device=device)
@@ -157,9 +158,12 @@ def reference_step(experiment: Experiment, settings: Settings, device: torch.dev
 def make_reference(
     experiment: Experiment, settings: Settings, device: torch.device
 ) -> reference_loop.Reference:
-    sizes = settings.size or 1, settings.batch_size or 1
+    from spml.train.resolve import resolve
+
+    resolved = resolve(settings, experiment)
+    sizes = resolved.size, resolved.batch_size
     return reference_loop.Reference(
-        len(experiment.classes), str(settings.backbone), *sizes, settings.lr or LR, device
+        len(experiment.classes), resolved.backbone, *sizes, resolved.lr, device
     )
 
 

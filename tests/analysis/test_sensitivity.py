@@ -32,7 +32,7 @@ def test_the_grid_is_the_papers():
 
 
 def published(**more):
-    from spml.runs.settings import method_options
+    from spml.train.resolve import method_options
 
     return {"options": {**method_options("gr", "toy", {}), **more}}
 

@@ -86,7 +86,7 @@ def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
 
 def fill(known, folder, rng):
     """A made-up record for every run that is known to be needed and not there."""
-    from spml.runs.settings import method_options
+    from spml.train.resolve import method_options
 
     for plan in known.every:
         for run in plan.runs(known.shelf.outcome):

@@ -154,9 +154,9 @@ def slow(given, values):
 def beside(given, values):
     """Files are written by a thread while training goes on, as they are on a GPU."""
     import spml.train.loop
-    from spml.train.writer import Writer
+    from spml.train.state import Writer
 
-    spml.train.loop.Writer = lambda beside: Writer(beside=True)
+    spml.train.loop.Writer = lambda background: Writer(background=True)
 
 
 def at_once(given, values):

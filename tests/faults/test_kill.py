@@ -12,7 +12,7 @@ from tests.faults.faults import Fault
 SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
 STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:Training._advance"
 WRITE, MOVE = "spml.runs.folder:write_checkpoint", "pathlib:Path.replace"
-AT_ONCE = Fault("at_once", "spml.train.loop:open_cache")
+AT_ONCE = Fault("at_once", "spml.train.fitting:open_cache")
 BESIDE = Fault("beside", "spml.train.fitting:resolve")
 MOMENTS = {
     "in an epoch, where a method draws": Fault("kill", STEP, 13),

@@ -73,7 +73,7 @@ def test_ctrl_c_saves_once_and_the_run_goes_on_in_one_process(words, alone, tmp_
     resumed = spml(*words, "--out", run, "--resume")
     assert resumed.code == 0, resumed
     assert (
-        "going on after epoch 1 of 3, batch 10 of the next" in resumed.out
+        "resuming after epoch 1 of 3, batch 10 of the next" in resumed.out
     )  # all agree after every tenth step
     alike(run, alone)
 

@@ -54,7 +54,7 @@ def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault,
     resumed = spml(*shlex.split(command), faults=(count,))
     assert resumed.code == 0, resumed
     batch = f", batch {done % 5 or 5} of the next" if done < 15 else ""
-    assert f"going on after epoch {3 if done == 15 else (done - 1) // 5} of 3{batch}" in resumed.out
+    assert f"resuming after epoch {3 if done == 15 else (done - 1) // 5} of 3{batch}" in resumed.out
     assert steps(log) == in_peace
     same(tmp_path / "run", undisturbed("em_apl"))
 
@@ -97,7 +97,7 @@ def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
         "--resume" in stopped.err and len(steps(log)) == 8
     )  # the eighth was begun, and is not saved
     resumed = spml(*words, "--resume")
-    assert resumed.code == 0 and "going on after epoch 1 of 3\n" in resumed.out
+    assert resumed.code == 0 and "resuming after epoch 1 of 3\n" in resumed.out
     same(tmp_path / "run", undisturbed("em_apl"))
 
 

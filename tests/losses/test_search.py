@@ -6,7 +6,7 @@ import torch
 from spml import losses
 from spml.data.benchmarks import NAMES as DATASETS
 from spml.losses.metadata import Space, differs
-from spml.runs.settings import method_options
+from spml.train.resolve import method_options
 
 from .common import NAMES, build, random_batch
 

@@ -253,14 +253,15 @@ def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(
     scenes, quick, tmp_path, monkeypatch, capsys
 ):
     settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
-    monkeypatch.setattr("spml.train.checks.WORTH_TELLING", 10**6)
+    monkeypatch.setattr("spml.train.resolve.LARGE", 10**6)
     fit(scenes, settings, tmp_path / "run", options=options)
     assert "en keeps 1 MB for 128 items of 10 classes" in capsys.readouterr().out.splitlines()[0]
     fit(scenes, settings, tmp_path / "small")
     assert "en keeps" not in capsys.readouterr().out
-    monkeypatch.setattr("spml.train.checks.free_memory", lambda device: 10**6)
+    monkeypatch.setattr("spml.train.resolve.free_memory", lambda device: 10**6)
     with pytest.raises(
-        UserError, match=r"en keeps 1 MB .*, and 1 MB of memory are free; give other options or"
+        UserError,
+        match=r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or",
     ):
         fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
     assert not (tmp_path / "big").exists()

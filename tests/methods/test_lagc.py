@@ -14,9 +14,9 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.runs.settings import resolve
 from spml.train import fit
-from spml.train.processes import Processes
+from spml.train.device import Processes
+from spml.train.resolve import resolve
 from spml.train.step import Step
 from tests.losses.common import random_batch
 from tests.methods.test_contrastive import by_loops, entries
@@ -308,7 +308,7 @@ class TestRun:
             classes=np.array(list("abc")),
         )
         settings = replace(quick, method="lagc", backbone="linear")
-        with pytest.raises(UserError, match="lagc needs views: two looks at each picture"):
+        with pytest.raises(UserError, match="lagc needs views: two augmentations of a picture"):
             fit(load(table, labels="complete"), settings, tmp_path / "run", quiet=True)
         command = [
             "train",

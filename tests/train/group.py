@@ -1,4 +1,4 @@
-"""Runs every method in a group of processes and writes what they learned; the program of test_distributed."""
+"""Train every method in a group of processes and write the losses; used by test_distributed."""
 
 import json
 import os
@@ -12,9 +12,9 @@ import torch
 from spml import losses
 from spml.data import load
 from spml.train import Settings, fit
-from spml.train.guard import Guard
+from spml.train.step import LossWatch
 
-OPTIONS = {  # what makes a method do all it can within two epochs, with nothing drawn at random
+OPTIONS = {  # use all parts of a method within two epochs, without random draws
     "em_apl": {"warmup": 1},
     "crisp": {"warmup": 1},
     "ll_r": {"delta": 0.05},
@@ -41,15 +41,15 @@ def run_all(scenes: str, names: list[str]) -> dict[str, dict[str, list[float]]]:
     settings = replace(settings, accelerator="cpu", eval_batch_size=10)
     experiment = load(Path(scenes), labels="complete")
     outcome = {}
-    watch = Guard.watch
+    add = LossWatch.add
     for name in names:
         seen: list[float] = []
 
         def noted(self, loss, logits, rows, where, seen=seen):
             seen.append(loss.item())
-            watch(self, loss, logits, rows, where)
+            add(self, loss, logits, rows, where)
 
-        Guard.watch = noted
+        LossWatch.add = noted
         folder = Path(os.environ["RUNS"]) / name
         result = fit(
             experiment,

@@ -6,9 +6,10 @@ import torch
 from spml.errors import UserError
 from spml.keyed import coin, key
 from spml.losses import Method
-from spml.runs.settings import resolve
 from spml.train import fit
-from spml.train.augment import boxes, cut, mirror
+from spml.train.augment import boxes, cut
+from spml.train.resolve import resolve
+from spml.train.step import mirror
 
 
 def test_a_coin_depends_on_seed_epoch_and_item_alone():
@@ -47,7 +48,7 @@ INDEX = torch.arange(5000)
 
 
 @pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("crop", [None, 0.25, 0.9])
+@pytest.mark.parametrize("crop", [1.0, 0.25, 0.9])
 def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
     seen = boxes(INDEX, 3, 5, crop=crop, flip=flip)
     assert seen.shape == (5000, 4) and seen.dtype == torch.float32
@@ -57,11 +58,11 @@ def test_a_box_depends_on_seed_epoch_and_item_alone(crop, flip):
     )
     for seed, epoch in ((3, 6), (4, 5)):
         same = torch.equal(boxes(INDEX, seed, epoch, crop=crop, flip=flip), seen)
-        assert same == (crop is None and not flip)
+        assert same == (crop == 1 and not flip)
 
 
 @pytest.mark.parametrize("crop", [0.08, 0.25, 0.5, 0.9, 0.99])
-def test_boxes_lie_inside_and_are_as_large_as_was_asked(crop):
+def test_boxes_lie_inside_and_have_the_requested_area(crop):
     left, top, right, bottom = boxes(INDEX, 0, 1, crop=crop, flip=False).unbind(dim=1)
     width, height = right - left, bottom - top
     assert (
@@ -78,7 +79,7 @@ def test_boxes_lie_inside_and_are_as_large_as_was_asked(crop):
         )
 
 
-def test_mirrored_boxes_are_those_whose_coin_says_so():
+def test_mirrored_boxes_follow_the_coin():
     plain, flipped = (boxes(INDEX, 2, 3, crop=0.3, flip=flip) for flip in (False, True))
     mirrored = coin(INDEX, 2, 3)
     assert torch.equal(flipped[:, 0] > flipped[:, 2], mirrored)
@@ -94,7 +95,7 @@ def noise(*shape):
 
 def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
     pictures, index = noise(64, 3, 9, 12), torch.arange(64)
-    seen = boxes(index, 0, 1, crop=None, flip=True)
+    seen = boxes(index, 0, 1, crop=1.0, flip=True)
     assert set(map(tuple, seen.tolist())) == {(0, 0, 1, 1), (1, 0, 0, 1)}
     assert torch.equal(cut(pictures, seen), mirror(pictures, index, 0, 1))
     whole = torch.tensor([[0.0, 0, 1, 1]] * 64)
@@ -103,7 +104,7 @@ def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
     torch.testing.assert_close(cut(maps, whole), maps)
 
 
-def test_a_part_is_resized_to_the_pictures_size():
+def test_a_crop_is_resized_to_the_size_of_the_picture():
     pictures = noise(2, 3, 8, 8)
     quarter = torch.tensor(
         [[0.5, 0.0, 1.0, 0.5], [1.0, 0.0, 0.5, 0.5]]
@@ -126,14 +127,14 @@ def test_maps_keep_their_type(dtype):
     assert found.dtype == dtype and found.shape == maps.shape and found.isfinite().all()
 
 
-def test_a_crop_is_seen_by_the_model_and_told_to_the_method(scenes, quick, tmp_path):
-    TOLD.clear()
+def test_the_model_and_the_method_see_the_same_crop(scenes, quick, tmp_path):
+    BOXES.clear()
     settings = replace(
         quick, method="tests.train.test_augment:Listening", crop=0.5, flip=True, epochs=1
     )
     fit(scenes, settings, tmp_path / "run", quiet=True)
-    assert sum(map(len, TOLD)) == 128
-    seen = torch.cat(TOLD)
+    assert sum(map(len, BOXES)) == 128
+    seen = torch.cat(BOXES)
     area = ((seen[:, 2] - seen[:, 0]) * (seen[:, 3] - seen[:, 1])).abs()
     assert (
         area.min() >= 0.5 - 1e-5
@@ -147,20 +148,20 @@ def test_a_crop_is_seen_by_the_model_and_told_to_the_method(scenes, quick, tmp_p
     assert losses_of["cut"] != losses_of["whole"]
 
 
-TOLD = []
+BOXES = []
 
 
 class Listening(Method):
-    """A loss that notes what it is told of the pictures."""
+    """A loss that records the boxes."""
 
     def see(self, boxes):
-        TOLD.append(boxes)
+        BOXES.append(boxes)
 
     def forward(self, logits, observed, **more):
         return torch.nn.functional.softplus(-logits * observed).mean()
 
 
 @pytest.mark.parametrize("crop", [0.0, 1.0, -0.5, 2.0])
-def test_a_crop_that_is_no_share_is_refused(scenes, quick, crop):
+def test_a_crop_outside_0_to_1_is_refused(scenes, quick, crop):
     with pytest.raises(UserError, match="crop is a share of the area, above 0 and below 1"):
         resolve(replace(quick, crop=crop), scenes)

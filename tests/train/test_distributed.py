@@ -14,11 +14,9 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import Settings
-from spml.train.device import make_fabric
-from spml.train.processes import Processes
-from spml.train.setup import synchronised
+from spml.train.device import Processes, make_fabric, synchronised
 from spml.train.step import Step
+from tests.train.settings import resolved
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +39,7 @@ def few_scenes(tmp_path_factory):
 
 
 def run_group(count, scenes, folder, program="tests.train.group", *more):
-    """The program in so many processes, as torchrun starts them; what the first wrote."""
+    """Run a program in several processes as torchrun does; return what rank 0 wrote."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +79,7 @@ def groups(few_scenes, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", losses.names())
 @pytest.mark.parametrize("count", [2, 3])
-def test_so_many_processes_learn_what_one_does(groups, count, name):
+def test_several_processes_learn_what_one_does(groups, count, name):
     one, many = groups[1][name], groups[count][name]
     assert len(one["losses"]) == 22
     assert many["losses"][:20] == pytest.approx(one["losses"][:20], rel=1e-5)
@@ -101,7 +99,7 @@ def test_shares_make_up_the_batch(count, length):
 
 @pytest.mark.parametrize("crop", [None, 0.4])
 @pytest.mark.parametrize("count", [2, 3])
-def test_an_item_is_mirrored_and_cut_alike_whoever_sees_it(count, crop):
+def test_an_item_is_augmented_alike_in_every_process(count, crop):
     rows = torch.tensor([40, 7, 19, 3, 28, 11, 5])
     x = torch.randint(
         0, 256, (len(rows), 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
@@ -110,7 +108,7 @@ def test_an_item_is_mirrored_and_cut_alike_whoever_sees_it(count, crop):
     def seen(rank, count):
         processes = Processes(rank, count)
         step = Step(
-            lambda x: x, losses.create("an"), Settings(flip=True, crop=crop, epochs=2), processes
+            lambda x: x, losses.create("an"), resolved(flip=True, crop=crop, epochs=2), processes
         )
         return step._seen(processes.share_of(x), rows, epoch=2)
 
@@ -119,7 +117,7 @@ def test_an_item_is_mirrored_and_cut_alike_whoever_sees_it(count, crop):
 
 
 @pytest.mark.parametrize("backbone", ["tiny", "tf_efficientnet_lite0"])
-def test_batch_statistics_can_be_those_of_all_processes(backbone):
+def test_batch_norm_can_be_synchronised(backbone):
     model = Classifier.build(backbone, 3, "none")
     norms = [name for name, part in model.named_modules() if isinstance(part, torch.nn.BatchNorm2d)]
     state = model.state_dict()
@@ -134,11 +132,9 @@ def test_batch_statistics_can_be_those_of_all_processes(backbone):
 @pytest.mark.parametrize(
     "devices,started", [(2, {}), (1, {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})]
 )
-def test_what_would_not_average_gradients_over_processes_is_refused(
-    monkeypatch, way, devices, started
-):
+def test_compilation_is_refused_with_several_processes(monkeypatch, way, devices, started):
     for name, value in {"LOCAL_WORLD_SIZE": "2", **started}.items():
         monkeypatch.setenv(name, value)
-    settings = Settings(accelerator="cpu", devices=devices, compile=way)
-    with pytest.raises(UserError, match=f"--compile {way} is for one process, and there are 2"):
+    settings = resolved(devices=devices, compile=way)
+    with pytest.raises(UserError, match=f"--compile {way} is for one process, not 2"):
         make_fabric(settings, unused=False)

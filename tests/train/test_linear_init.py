@@ -10,10 +10,10 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.runs.settings import resolve
 from spml.train import Settings, fit
 from spml.train.linear_init import LinearInit
 from spml.train.loop import Training
+from spml.train.resolve import resolve
 from tests.conftest import contents, outcome
 from tests.train.test_loop import noisy
 
@@ -42,14 +42,14 @@ def checkpoint(folder):
 
 
 def after_stage(scenes, settings, folder, monkeypatch, options=None):
-    """The checkpoint that is written before the first epoch."""
+    """Return the checkpoint written before the first epoch."""
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_before(patch, Training, "_train_epoch", 1)
         fit(scenes, settings, folder, options=options, quiet=True)
     return checkpoint(folder)
 
 
-def test_the_head_alone_changes(scenes, init, tmp_path, monkeypatch):
+def test_only_the_head_changes(scenes, init, tmp_path, monkeypatch):
     models = []
     build = Classifier.build
     monkeypatch.setattr(
@@ -70,10 +70,10 @@ def test_the_head_alone_changes(scenes, init, tmp_path, monkeypatch):
     }
     assert any(
         "running_mean" in name for name in before
-    )  # statistics of batch norm are among what stays
+    )  # the statistics of batch norm stay as well
 
 
-def test_it_is_training_of_a_linear_model_on_the_backbones_features(
+def test_it_trains_a_linear_model_on_the_features_of_the_backbone(
     scenes, init, tmp_path, monkeypatch
 ):
     settings = replace(
@@ -81,7 +81,7 @@ def test_it_is_training_of_a_linear_model_on_the_backbones_features(
     )
     state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["model"]
     from spml.keyed import key
-    from spml.train.setup import make_model
+    from spml.train.fitting import make_model
 
     torch.manual_seed(key(settings.seed, 0))
     model = make_model(scenes, resolve(settings, scenes)).eval()
@@ -96,7 +96,7 @@ def test_it_is_training_of_a_linear_model_on_the_backbones_features(
     torch.testing.assert_close(state["head.bias"], model.head.bias - 0.01 * model.head.bias.grad)
 
 
-def test_history_tells_of_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_path, monkeypatch):
+def test_history_records_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_path, monkeypatch):
     figures = iter([40.0, 60.0, 50.0])
     heads = []
 
@@ -126,14 +126,14 @@ def test_history_tells_of_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_
     assert [line["epoch"] for line in lines] == [0, 1, 2] and "linear_init" not in lines[1]
 
 
-def test_the_figure_of_the_stage_is_that_of_epoch_0(scenes, init, tmp_path):
+def test_its_figure_is_the_figure_of_epoch_0(scenes, init, tmp_path):
     fit(scenes, init, tmp_path / "run", quiet=True)
     line = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0])
     assert line["linear_init"]["val_map"] == pytest.approx(line["val_map"])
 
 
 class Watching(losses.Method):
-    """A loss that notes what happens to it."""
+    """A loss that records its calls."""
 
     needs = frozenset({"items", "index", "pass"})
 
@@ -162,7 +162,7 @@ class Watching(losses.Method):
 CALLS = []
 
 
-def test_the_method_lives_through_both_stages(scenes, init, tmp_path):
+def test_the_method_passes_through_both_stages(scenes, init, tmp_path):
     CALLS.clear()
     settings = replace(
         init, method="tests.train.test_linear_init:Watching", linear_init=2, epochs=1
@@ -181,7 +181,7 @@ def test_roles_labels_are_carried_over_within_bounds(scenes, init, tmp_path, mon
 
 @pytest.mark.parametrize("method", ["gr", "role", "ll_cp", "em_apl", "boostlu"])
 @pytest.mark.parametrize("moment", ["during", "after", "later"])
-def test_an_interrupted_run_goes_on_to_the_same_bytes(
+def test_an_interrupted_run_resumes_to_the_same_bytes(
     scenes, init, tmp_path, monkeypatch, method, moment
 ):
     settings, options = replace(init, method=method), OPTIONS.get(method)
@@ -218,7 +218,7 @@ two_views = lambda logits, observed, *, views: logits.mean()  # noqa: E731
 two_views.needs = frozenset({"views"})
 
 
-def test_a_method_that_looks_at_features_gets_them(scenes, init, tmp_path, monkeypatch):
+def test_a_method_that_needs_features_gets_them(scenes, init, tmp_path, monkeypatch):
     settings = replace(init, method="tests.train.test_linear_init:features_of_method")
     assert after_stage(scenes, settings, tmp_path / "run", monkeypatch)["epoch"] == 0
 
@@ -237,19 +237,17 @@ def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path
         monkeypatch.setattr(LinearInit, name, watched)
     settings = replace(init, method="mime", lr=1e-3, head_lr=1, linear_init=2, epochs=1)
     fit(scenes, settings, tmp_path / "run", options={"warmup": 1}, quiet=True)
-    assert modes["_scores"] == {(False, False, True)}  # before it turns gradients off
+    assert modes["_scores"] == {(False, False, True)}  # recorded before it disables gradients
     assert modes["_detailed"] == {(True, False, True), (False, False, False)}
 
 
 def stage(model, method, settings):
-    """One that can be asked, on no device in particular."""
+    """Build LinearInit without a device."""
     fabric = SimpleNamespace(setup_optimizers=lambda optimizer: optimizer)
-    return LinearInit(model, method, settings, fabric, None, None, None)
+    return LinearInit(model, method, settings, fabric, None, None)
 
 
-def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_elsewhere(
-    scenes, init
-):
+def test_the_parameters_of_a_method_learn_head_lr_times_as_fast(scenes, init):
     settings = resolve(replace(init, linear_lr=0.02, head_lr=7.0), scenes)
     model = Classifier.build("tiny", 3)
     given = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
@@ -260,7 +258,7 @@ def test_a_methods_own_parameters_learn_as_many_times_as_fast_as_the_head_does_e
     assert len(both) == 2 and isinstance(both[1], torch.optim.SGD)
 
 
-def test_the_wish_to_stop_is_heard_even_where_every_batch_is_left_out(
+def test_a_stop_request_is_noticed_even_if_every_batch_is_skipped(
     scenes, init, tmp_path, monkeypatch
 ):
     begun = []
@@ -282,7 +280,7 @@ def never_finite(logits, observed):
     return logits.mean() * torch.nan
 
 
-def test_without_validation_rows_its_last_epoch_is_taken(scenes, init, tmp_path, capsys):
+def test_without_validation_rows_the_last_epoch_is_the_best(scenes, init, tmp_path, capsys):
     unseen = replace(scenes, val_rows=scenes.val_rows[:0])
     result = fit(unseen, init, tmp_path / "run")
     first = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0])
@@ -298,7 +296,7 @@ def noting(logits, observed):
     return (logits - observed).square().mean()
 
 
-def test_a_loss_of_ones_own_is_given_logits_as_wide_as_in_later_epochs(scenes, init, tmp_path):
+def test_a_custom_loss_gets_float32_logits_as_in_later_epochs(scenes, init, tmp_path):
     SEEN.clear()
     settings = replace(
         init, method="tests.train.test_linear_init:noting", precision="bf16-mixed", epochs=1
@@ -307,21 +305,21 @@ def test_a_loss_of_ones_own_is_given_logits_as_wide_as_in_later_epochs(scenes, i
     assert set(SEEN) == {torch.float32}
 
 
-def test_defaults_are_those_of_the_head(scenes, init):
+def test_defaults_follow_the_head(scenes, init):
     settings = resolve(init, scenes)
     assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)
     given = resolve(replace(init, linear_lr=0.5, linear_batch_size=4), scenes)
     assert (given.linear_lr, given.linear_batch_size) == (0.5, 4)
-    assert resolve(replace(init, linear_init=0), scenes).linear_lr is None
+    assert resolve(replace(init, linear_init=0), scenes).as_config()["linear_lr"] is None
 
 
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
+def test_impossible_requests_are_refused_before_anything_is_written(
     scenes, init, tmp_path, monkeypatch
 ):
     labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(["a", "b"]))
-    with pytest.raises(UserError, match="backbone 'linear' has no rest: leave it out"):
+    with pytest.raises(UserError, match="backbone 'linear' has no parameters: leave it out"):
         fit(
             load(tmp_path / "f.npz"),
             Settings(linear_init=5, accelerator="cpu"),
@@ -339,13 +337,13 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
         )
     monkeypatch.setattr("spml.train.linear_init.free_memory", lambda device: 1000)
     with pytest.raises(
-        UserError, match=r"keeps features of 64, 45 kB in all, and 1 kB of memory are free"
+        UserError, match=r"keeps features of 64, 45 kB in all, but only 1 kB of memory are free"
     ):
         fit(scenes, init, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_the_size_is_told_first(scenes, init, tmp_path, capsys):
+def test_the_size_is_printed_first(scenes, init, tmp_path, capsys):
     fit(scenes, replace(init, linear_init=1, epochs=1, head="boostlu"), tmp_path / "run")
     lines = capsys.readouterr().out.splitlines()
     assert "features of 36 x 64 for each item take" in lines[1] and lines[2].startswith(

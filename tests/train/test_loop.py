@@ -20,7 +20,7 @@ RESULT_KEYS = {
 }
 
 
-def test_the_run_folder_holds_what_the_contract_says(finished, scenes):
+def test_the_run_folder_follows_the_contract(finished, scenes):
     result = json.loads((finished / "result.json").read_text())
     assert set(result) >= RESULT_KEYS and (result["device"], result["precision"]) == (
         "cpu",
@@ -51,7 +51,7 @@ def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, sc
         again = 100 * metrics.mean_average_precision(file["logits"], scenes.test.labels)
     assert result["test_map"] == pytest.approx(
         again, abs=1
-    )  # scores are kept as float16, and 64 items are few
+    )  # scores are stored as float16, and 64 items are few
     assert np.mean(list(result["per_class_ap"].values())) == pytest.approx(result["test_map"])
 
 
@@ -67,7 +67,7 @@ def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["_train_epoch", "_validate", "_save", "_finish"])
-def test_an_interrupted_run_goes_on_to_the_same_result(
+def test_an_interrupted_run_resumes_to_the_same_result(
     finished, scenes, quick, tmp_path, monkeypatch, moment
 ):
     original = getattr(Training, moment)
@@ -86,7 +86,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     assert contents(tmp_path / "run") == contents(finished)
 
 
-def test_interruption_before_the_first_epoch_leaves_nothing(scenes, quick, tmp_path, monkeypatch):
+def test_interruption_before_the_first_epoch_leaves_no_files(scenes, quick, tmp_path, monkeypatch):
     def interrupted(self, epoch):
         raise KeyboardInterrupt
 
@@ -98,17 +98,17 @@ def test_interruption_before_the_first_epoch_leaves_nothing(scenes, quick, tmp_p
 
 @pytest.fixture
 def stopped(finished, tmp_path):
-    """A copy of the finished run without its result, as one that can be gone on with."""
+    """A copy of the finished run without its result, which can be resumed."""
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run/result.json").unlink()
     return tmp_path / "run"
 
 
 @pytest.mark.parametrize("way,left", [("resume", True), ("overwrite", False)])
-def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(
+def test_a_run_interrupted_before_it_resumes_is_unchanged(
     scenes, quick, stopped, monkeypatch, way, left
 ):
-    """As while pictures are decoded; one that was to be replaced is not the command's own."""
+    """As while pictures are decoded; a run to be replaced does not belong to the command."""
     before = contents(stopped, without=())
 
     def interrupted(self, *given):
@@ -120,7 +120,7 @@ def test_interrupted_before_it_goes_on_a_run_can_still_be_gone_on_with(
     assert isinstance(ended.value, Interruption) == left and contents(stopped, without=()) == before
 
 
-def test_the_log_says_what_was_chosen_whenever_training_begins(
+def test_the_first_line_describes_the_run_whenever_training_starts(
     scenes, quick, stopped, tmp_path, capsys
 ):
     for number, run in enumerate((tmp_path / "new", stopped)):
@@ -129,23 +129,22 @@ def test_the_log_says_what_was_chosen_whenever_training_begins(
         assert lines[0].endswith(
             "10 classes; gr on tiny; cpu, 32-true, eager, adam, 128 scored at a time"
         )
-        assert lines[1].startswith(("epoch  1", "going on after epoch 3 of 3")[number])
+        assert lines[1].startswith(("epoch  1", "resuming after epoch 3 of 3")[number])
 
 
-def test_the_log_says_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
+def test_the_log_mentions_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
     said = []
     for epochs in (1, 2, 3, 4):
         result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
         said.append(
-            "the last epoch is the best: with more --epochs or a higher --lr"
-            in capsys.readouterr().out
+            "the last epoch is the best: more --epochs or a higher --lr" in capsys.readouterr().out
         )
         assert said[-1] == (result["best_epoch"] == epochs > 1)
     assert any(said) and not all(said)
 
 
 def noisy(experiment, seed):
-    """The experiment with every label of the train list that was not observed replaced by a coin."""
+    """Replace every unobserved label of the train list by a random one."""
     observed = experiment.observed.labels
     coins = np.random.default_rng(seed).choice([-1, 1], observed.shape).astype(np.int8)
     return replace(
@@ -181,7 +180,7 @@ def test_without_a_test_split_the_test_figure_is_null(scenes, quick, tmp_path):
     assert result["test_map"] is None and result["per_class_ap"] is None
 
 
-def test_full_trains_on_complete_labels_and_says_so(scenes, quick, tmp_path):
+def test_full_trains_on_complete_labels_and_records_it(scenes, quick, tmp_path):
     fit(scenes, replace(quick, method="full", epochs=1), tmp_path / "full", quiet=True)
     config = json.loads((tmp_path / "full" / "config.json").read_text())
     assert config["side_information"]["training_labels"] == "complete"
@@ -226,7 +225,7 @@ def test_pictures_train_end_to_end(pictures, quick, tmp_path):
     assert result["selection"] == "observed"
     assert (
         result["test_map"] is None and 0 < result["test_estimate"] <= 100
-    )  # positives alone cannot be ranked
+    )  # there are no negatives to rank positives against
 
 
 def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
@@ -248,11 +247,11 @@ def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
     )
 
 
-def test_a_figure_over_some_of_the_test_labels_says_over_how_many(tmp_path, capsys):
+def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, capsys):
     labels, items = np.tile(2 * np.eye(4, dtype=np.int8) - 1, (30, 1)), np.arange(120)
     labels[80:][items[80:] % 5 > 0] *= np.eye(4, dtype=np.int8)[
         items[80:][items[80:] % 5 > 0] % 4
-    ]  # the positive alone
+    ]  # only the positive is known
     known = np.count_nonzero(labels[80:]) / labels[80:].size
     x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
     split = np.repeat(["train", "val", "test"], 40)
@@ -303,14 +302,14 @@ def own_loss(logits, observed, *, epoch, scale=1.0):
     return scale * epoch * torch.nn.functional.softplus(logits * -observed).mean()
 
 
-def test_ones_own_loss_trains_by_its_path(scenes, quick, tmp_path):
+def test_a_custom_loss_trains_by_its_path(scenes, quick, tmp_path):
     settings = replace(quick, method="tests.train.test_loop:own_loss", epochs=1)
     result = fit(scenes, settings, tmp_path / "run", options={"scale": 2.0}, quiet=True)
     assert result["options"] == {"scale": 2.0}
 
 
-def test_the_first_losses_are_those_recorded(scenes, quick, tmp_path):
-    """A change of code that is meant to change no number must keep these."""
+def test_the_first_losses_equal_the_recorded_ones(scenes, quick, tmp_path):
+    """A refactoring must not change these."""
     fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
     lines = [
         json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()

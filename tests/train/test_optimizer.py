@@ -11,12 +11,13 @@ from lightning.fabric.plugins import MixedPrecision
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.runs.folder import read_checkpoint
-from spml.train import Settings, fit
+from spml.train import fit
 from spml.train.loop import Training
-from spml.train.optimizer import make_optimizer, rate, set_rate, take_step
+from spml.train.step import make_optimizer, rate, set_rate, take_step
 from tests.conftest import contents, outcome
+from tests.train.settings import resolved
 
-ONE_CYCLE = Settings(schedule="one-cycle")
+ONE_CYCLE = resolved(schedule="one-cycle")
 
 
 def groups():
@@ -36,20 +37,20 @@ def groups():
         ("sgd", torch.optim.SGD),
     ],
 )
-def test_the_optimiser_is_the_one_named(name, kind):
-    made = make_optimizer(groups(), 0.5, Settings(optimizer=name, weight_decay=0.01))
+def test_the_named_optimiser_is_built(name, kind):
+    made = make_optimizer(groups(), 0.5, resolved(optimizer=name, weight_decay=0.01))
     assert type(made) is kind and [group["lr"] for group in made.param_groups] == [0.1, 1.0]
     assert all(group["weight_decay"] == 0.01 for group in made.param_groups)
     assert name != "sgd" or all(group["momentum"] == 0.9 for group in made.param_groups)
-    plain = make_optimizer([{"params": groups()[0]["params"]}], 0.5, Settings(optimizer=name))
+    plain = make_optimizer([{"params": groups()[0]["params"]}], 0.5, resolved(optimizer=name))
     assert [group["lr"] for group in plain.param_groups] == [0.5]
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "adamax", "sgd"])
-def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
+def test_a_run_uses_the_named_optimiser(scenes, quick, tmp_path, name, monkeypatch):
     made = []
     monkeypatch.setattr(
-        "spml.train.setup.make_optimizer",
+        "spml.train.step.make_optimizer",
         lambda *given: made.append(make_optimizer(*given)) or made[-1],
     )
     settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
@@ -67,10 +68,10 @@ def test_a_run_is_trained_by_it(scenes, quick, tmp_path, name, monkeypatch):
 
 
 def test_a_constant_rate_is_one():
-    assert {rate(Settings(), done) for done in (0.0, 0.1, 0.2, 0.7, 1.0)} == {1.0}
+    assert {rate(resolved(), done) for done in (0.0, 0.1, 0.2, 0.7, 1.0)} == {1.0}
 
 
-def test_a_cycle_rises_over_a_fifth_and_falls_to_nothing():
+def test_a_cycle_rises_over_a_fifth_and_falls_to_zero():
     assert rate(ONE_CYCLE, 0.0) == pytest.approx(1 / 25)
     assert rate(ONE_CYCLE, 0.1) == pytest.approx((1 / 25 + 1) / 2)
     assert rate(ONE_CYCLE, 0.2) == 1
@@ -82,8 +83,8 @@ def test_a_cycle_rises_over_a_fifth_and_falls_to_nothing():
     )
 
 
-def test_it_is_torchs_cycle():
-    """Which counts steps, and ends at a 250,000th part where this ends at nothing."""
+def test_the_cycle_equals_torchs():
+    """Torch counts steps, and ends at 1 / 250,000 of the rate instead of zero."""
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     steps = 5000
@@ -98,13 +99,13 @@ def test_it_is_torchs_cycle():
         cycle.step()
 
 
-def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
-    made = make_optimizer(groups(), 0.5, Settings())
+def test_rates_are_multiples_of_the_initial_ones():
+    made = make_optimizer(groups(), 0.5, resolved())
     for factor in (0.5, 0.25, 1.0):
         set_rate(made, factor)
         assert [group["lr"] for group in made.param_groups] == pytest.approx([0.1 * factor, factor])
     set_rate(made, 0.5)
-    again = make_optimizer(groups(), 0.5, Settings())
+    again = make_optimizer(groups(), 0.5, resolved())
     again.load_state_dict(made.state_dict())  # in the middle of a cycle
     set_rate(again, 1.0)
     assert [group["lr"] for group in again.param_groups] == pytest.approx([0.1, 1.0])
@@ -113,7 +114,7 @@ def test_rates_are_multiples_of_those_an_optimiser_was_made_with():
 def watch_rates(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "spml.train.optimizer.rate", lambda *given: seen.append(rate(*given)) or seen[-1]
+        "spml.train.step.rate", lambda *given: seen.append(rate(*given)) or seen[-1]
     )
     return seen
 
@@ -127,7 +128,7 @@ def test_a_run_goes_through_one_cycle(scenes, quick, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamax"])
-def test_an_interrupted_cycle_goes_on_to_the_same_bytes(
+def test_an_interrupted_cycle_resumes_to_the_same_bytes(
     scenes, quick, tmp_path, monkeypatch, optimizer
 ):
     settings = replace(quick, schedule="one-cycle", optimizer=optimizer)
@@ -149,7 +150,7 @@ def test_an_interrupted_cycle_goes_on_to_the_same_bytes(
     assert contents(tmp_path / "constant") != contents(tmp_path / "whole")
 
 
-def test_a_run_does_not_go_on_under_another_schedule(scenes, quick, tmp_path):
+def test_a_run_cannot_resume_with_another_schedule(scenes, quick, tmp_path):
     settings = replace(quick, epochs=1)
     fit(scenes, settings, tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match="begun with schedule = 'constant', not 'one-cycle'"):
@@ -196,7 +197,7 @@ def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(
     assert {"backbone.0.weight", "backbone.9.weight", "head.weight", "head.bias"} <= changed
 
 
-def test_frozen_batch_norm_stays_so_from_mode_to_mode():
+def test_frozen_batch_norm_stays_frozen_in_every_mode():
     model = Classifier.build("resnet18", 2)
     model.frozen_norm = True
     norms = [
@@ -214,12 +215,12 @@ def test_frozen_batch_norm_stays_so_from_mode_to_mode():
 
 
 def in_half(*_, **__):
-    """Fabric with the scaled gradients of 16-mixed, which it has on GPUs alone of itself."""
+    """Build Fabric with the gradient scaler of 16-mixed, which it otherwise has on GPUs only."""
     return Fabric(accelerator="cpu", plugins=MixedPrecision("16-mixed", "cpu"))
 
 
 @pytest.mark.parametrize("linear_init", [0, 1])
-def test_float16_does_not_scale_what_a_methods_own_optimiser_does(
+def test_float16_unscales_gradients_for_the_optimiser_of_a_method(
     scenes, quick, tmp_path, monkeypatch, linear_init
 ):
     settings = replace(quick, method="gr_learnable", epochs=1, linear_init=linear_init)
@@ -233,7 +234,7 @@ def test_float16_does_not_scale_what_a_methods_own_optimiser_does(
         assert (learned - learned[0]).any() and torch.allclose(half[name], learned, atol=2e-3), name
 
 
-def test_in_float16_an_own_optimiser_leaves_out_what_is_not_finite_or_not_there():
+def test_in_float16_the_optimiser_of_a_method_skips_missing_and_infinite_gradients():
     used, unused, other = (torch.nn.Parameter(torch.ones(())) for _ in range(3))
     fabric = in_half()
     common = fabric.setup_optimizers(torch.optim.SGD([other], lr=1.0))
@@ -245,7 +246,7 @@ def test_in_float16_an_own_optimiser_leaves_out_what_is_not_finite_or_not_there(
         assert used.item() == after and unused.item() == 1.0
 
 
-def test_a_run_in_float16_goes_on_with_the_scale_that_it_had(scenes, quick, tmp_path, monkeypatch):
+def test_a_run_in_float16_resumes_with_its_scale(scenes, quick, tmp_path, monkeypatch):
     def far_too_high(*_, **__):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
         return Fabric(accelerator="cpu", plugins=MixedPrecision("16-mixed", "cpu", scaler))

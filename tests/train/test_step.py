@@ -1,20 +1,20 @@
-"""What a method is given of a batch: what it needs, of the pictures as they are shown."""
+"""The inputs of a method in a training step."""
 
 import numpy as np
 import pytest
 import torch
 
 from spml import losses
-from spml.train import Settings
-from spml.train.processes import Processes
+from spml.train.device import Processes
 from spml.train.step import Step
+from tests.train.settings import resolved
 
 ROWS = np.array([4, 2, 7])
 PICTURES = torch.arange(3 * 3 * 8 * 8, dtype=torch.uint8).view(3, 3, 8, 8)
 
 
 class Noting(losses.Method):
-    """Keeps what it is given."""
+    """Records its inputs."""
 
     def __init__(self, needs=()):
         super().__init__()
@@ -26,14 +26,14 @@ class Noting(losses.Method):
 
 
 class Seeing(Noting):
-    """Looks at the parts of pictures."""
+    """Records the boxes."""
 
     def see(self, boxes):
         self.boxes = boxes
 
 
 class Model:
-    """Keeps what it is shown; logits are the place in the batch, features ten times that."""
+    """Records its input; logits are positions in the batch, features ten times that."""
 
     def __init__(self, detailed=False):
         self.detailed, self.shown, self.prepared = detailed, None, None
@@ -48,13 +48,13 @@ class Model:
 
 
 def step(method, model, x=PICTURES, **settings):
-    made = Step(model, method, Settings(**{"epochs": 8, "flip": False, **settings}), Processes())
+    made = Step(model, method, resolved(**{"epochs": 8, **settings}), Processes())
     made.prepare(x)
     made.loss(x, torch.zeros(3, 1), torch.from_numpy(ROWS), ROWS, 5)
     return method.given
 
 
-def test_a_method_is_told_the_epoch_and_the_rows_and_nothing_that_it_does_not_need():
+def test_a_method_gets_epoch_and_rows_and_nothing_it_does_not_need():
     given = step(Noting(), model := Model())
     assert (given["epoch"], given["epochs"], given["index"].tolist()) == (5, 8, ROWS.tolist())
     assert set(given) == {"logits", "index", "epoch", "epochs"} and torch.equal(
@@ -64,7 +64,7 @@ def test_a_method_is_told_the_epoch_and_the_rows_and_nothing_that_it_does_not_ne
 
 
 @pytest.mark.parametrize("detailed", [False, True])
-def test_two_views_go_through_the_model_together_and_come_back_apart(detailed):
+def test_two_views_pass_through_the_model_in_one_batch(detailed):
     given = step(Noting({"views"}), model := Model(detailed))
     assert len(model.shown) == len(model.prepared) == 6 and torch.equal(model.shown[:3], PICTURES)
     assert given["logits"].flatten().tolist() == [0, 1, 2] and given[
@@ -79,7 +79,7 @@ def test_feature_vectors_are_not_mirrored():
     assert torch.equal(model.shown, vectors)
 
 
-def test_a_method_that_looks_is_told_which_part_is_shown_and_whether_mirrored():
+def test_a_method_that_sees_boxes_gets_them_mirrored_like_the_pictures():
     for flip in (False, True):
         step(method := Seeing(), model := Model(), flip=flip)
         for box, shown, picture in zip(method.boxes, model.shown, PICTURES, strict=True):

@@ -195,7 +195,7 @@ def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:
 
 @lru_cache(maxsize=1024)
 def _usual(method: str, data: str) -> Options:
-    from spml.runs.settings import method_options
+    from spml.train.resolve import method_options
 
     return method_options(method, data, {})
 

@@ -38,7 +38,7 @@ class Grid:
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
         """All of them; a grid does not depend on results."""
-        from spml.runs.settings import method_options
+        from spml.train.resolve import method_options
 
         published = method_options(case.method, benchmark(case.data or plan.data), case.options)
         other = case.space.alternative(published)
@@ -123,7 +123,7 @@ def _ask(
 
 def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
     """Of each dimension, as texts that Optuna can store: the published options, and those that differ from them."""
-    from spml.runs.settings import method_options
+    from spml.train.resolve import method_options
 
     published = method_options(case.method, benchmark(case.data or plan.data), case.options)
     return {

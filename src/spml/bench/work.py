@@ -167,7 +167,7 @@ def _shared_cache(data: str, settings: Any, loaded: dict[str, Any]) -> Any:
     import torch
 
     from spml.data.images.cache import open_cache
-    from spml.runs.settings import resolve
+    from spml.train.resolve import resolve
 
     if (
         not torch.cuda.is_available()

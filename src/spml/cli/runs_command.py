@@ -73,8 +73,8 @@ class RunsCommand(DataOptions, Settings):
 
     def _try_settings(self, experiment: Experiment) -> None:
         """Refuse settings and weights that no run could be made with, rather than record every run as failed."""
-        from spml.runs.settings import resolve
-        from spml.train.setup import make_model
+        from spml.train.fitting import make_model
+        from spml.train.resolve import resolve
 
         make_model(experiment, resolve(self, experiment))
 

@@ -97,7 +97,7 @@ class TableCommand(RunsCommand):
             )
 
     def _lr(self, experiment: Experiment) -> float:
-        from spml.runs.settings import data_defaults
+        from spml.train.resolve import data_defaults
 
         return self.lr or data_defaults(experiment).lr
 

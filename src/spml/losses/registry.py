@@ -131,7 +131,7 @@ def preset(name: str, dataset: str) -> Preset:
     known = {option.name for option in options(name)}  # raises for an unknown method
     gr, own = about("gr").presets, about(name).presets
     if not any(dataset in entry.data for entry in (*gr, *own)):
-        declared = _data_names()
+        declared = datasets()
         if dataset not in declared:
             raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
 
@@ -152,6 +152,12 @@ def preset(name: str, dataset: str) -> Preset:
         else:
             (result.options if key in known else result.training)[key] = value
     return result
+
+
+def datasets() -> list[str]:
+    """The data sets that some method declares values for, those of gr first."""
+    entries = [entry for name in ("gr", *names()) for entry in about(name).presets]
+    return list(dict.fromkeys(data for entry in entries for data in entry.data))
 
 
 @lru_cache(maxsize=256)
@@ -230,12 +236,6 @@ def _methods_of(package: str) -> dict[str, Callable[..., Any]]:
             if own and isinstance(getattr(value, "__dict__", {}).get("about"), About):
                 found[value.__name__] = value
     return found
-
-
-def _data_names() -> list[str]:
-    """The data sets that some method declares values for, those of gr first."""
-    entries = [entry for name in ("gr", *names()) for entry in about(name).presets]
-    return list(dict.fromkeys(data for entry in entries for data in entry.data))
 
 
 class CallableLoss(Method):

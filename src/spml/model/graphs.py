@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from spml.model.classifier import Classifier, Forward, Output
-from spml.model.kernels.fused import our_kernels
+from spml.model.kernels.fused import compile_ahead, our_kernels
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
 WARM_UPS = 2  # runs of a scoring function before it is recorded
@@ -21,6 +21,11 @@ _PLAIN: AbstractContextManager[Any] = nullcontext()
 Report = Callable[[str], None]
 Score = Callable[[Tensor], Tensor]
 Recorded = TypeVar("Recorded")
+
+
+def compile_early(precision: str) -> None:
+    """Start to compile the kernels of CUDA graphs for a precision of Fabric, in the background."""
+    compile_ahead(DTYPES.get(precision) or torch.float32)
 
 
 def attempt(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
 from spml.runs.identity import DATA_HASH, recorded
-from spml.runs.settings import Settings
+from spml.runs.settings import Resolved
 
 # Options whose values come from complete labels.
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")
@@ -27,7 +26,7 @@ SAMPLED = 32  # items of a table whose content is hashed; hashing all takes as l
 
 def config(
     experiment: Experiment,
-    settings: Settings,
+    settings: Resolved,
     options: dict[str, Any],
     method: Method,
     extra: Mapping[str, Any],
@@ -45,7 +44,7 @@ def config(
         "data_version": experiment.version,
         "labels": experiment.label_kind,
         "classes": experiment.renamed,
-        **recorded(asdict(settings)),
+        **recorded(settings.as_config()),
         "options": options,
         "observation": experiment.observation,
         "side_information": side,
@@ -102,25 +101,24 @@ def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
 
 def model_info(
     experiment: Experiment,
-    settings: Settings,
+    settings: Resolved,
     options: dict[str, Any],
     model: Classifier,
     best: dict[str, Any],
 ) -> ModelInfo:
     """Build model.json: what using the model needs, and how it was trained."""
-    pictures, x = model.mean.ndim == 4, experiment.observed.x
-    own_size = int(x.shape[-1]) if x is not None and x.ndim == 4 else None
+    pictures = model.mean.ndim == 4
     return ModelInfo(
         classes=list(experiment.classes),
-        backbone=str(settings.backbone),
+        backbone=settings.backbone,
         preprocessing={
             "kind": "pictures" if pictures else "features",
-            "size": settings.size or own_size,
+            "size": settings.size if pictures else None,
             "upright": True,
             "features": None if pictures else int(model.mean.shape[1]),
         },
         thresholds=[0.5] * len(experiment.classes),
-        head=str(settings.head),
+        head=settings.head,
         training={
             "data": experiment.name,
             "method": settings.method,
@@ -167,7 +165,7 @@ def rankable(truth: npt.NDArray[np.int8]) -> bool:
 
 def result(
     experiment: Experiment,
-    settings: Settings,
+    settings: Resolved,
     options: dict[str, Any],
     best: dict[str, Any],
     tested: dict[str, Any],

@@ -1,18 +1,11 @@
-"""Training settings: the options of `spml train`, the entries of config.json, and their roles."""
+"""Training settings: what the user asks for, their roles, and the same with all decided."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from spml.errors import UserError
-
-if TYPE_CHECKING:
-    from spml.data import Experiment
+from typing import Any, Literal
 
 Selection = Literal["observed", "complete"]
 PROTOCOL_SEED = 1200
@@ -139,148 +132,55 @@ class Settings:
     """Folder of the decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
 
 
-@dataclass(frozen=True)
-class DataDefaults:
-    """Settings that belong to a kind of data."""
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """Settings with every decision made: no field is None. `spml.train.resolve.resolve` builds it.
 
+    Fields mean what they mean in `Settings`. Whatever is off has a value: crop 1.0 shows the whole
+    picture, patience_drop infinity never stops early, size 0 is that of feature vectors.
+
+    Attributes:
+        unset: settings that are off, or depend on the machine; config.json records them as null, so
+            that a run can be resumed on another machine.
+    """
+
+    method: str
     backbone: str
     weights: str
-    size: int | None
+    size: int
+    head: str
     epochs: int
     batch_size: int
     lr: float
+    head_lr: float
+    linear_init: int
+    linear_lr: float
+    linear_batch_size: int
+    optimizer: Literal["adam", "adamw", "adamax", "sgd"]
+    schedule: Literal["constant", "one-cycle"]
+    weight_decay: float
     flip: bool
-    head_lr: float = 10.0
+    crop: float
+    frozen_norm: bool
+    seed: int
+    observe_seed: int
+    split_seed: int
+    selection: Selection
+    patience_drop: float
+    precision: str
+    accelerator: str
+    devices: int
+    nodes: int
+    compile: Literal["none", "graphs", "compile"]
+    fused_norm: bool
+    eval_batch_size: int
+    on_nan: Literal["stop", "skip"]
+    checkpoint_minutes: float
+    cache: Literal["none", "disk", "memory", "device"]
+    cache_dir: Path
+    unset: frozenset[str]
 
-
-PICTURES = DataDefaults(
-    "resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=5e-5, flip=True
-)  # lr: docs/faq.md
-DIGITS = DataDefaults(
-    "tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False
-)  # lr: docs/digits.md
-DIGITS_QUERY = replace(DIGITS, lr=1e-3, head_lr=1.0)  # a transformer fails at 3e-2: docs/methods.md
-FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
-
-
-def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
-    """What is not said belongs to the data: the benchmark's protocol, digits' own, or one's own data's."""
-    from spml.data.benchmarks import NAMES
-    from spml.data.readers.digits import SETTINGS
-    from spml.losses import preset
-
-    if experiment.name in SETTINGS:
-        return DIGITS_QUERY if head.startswith("query") else DIGITS
-    x = experiment.observed.x
-    if x is not None and x.ndim == 2:
-        own = FEATURES
-    elif experiment.name not in NAMES:
-        own = PICTURES if x is None else replace(PICTURES, size=_square(*x.shape[-2:]))
-    else:
-        training = preset(
-            "gr", experiment.name
-        ).training  # the protocol that the paper trains every method with
-        return replace(PICTURES, **{key: training[key] for key in ("epochs", "batch_size", "lr")})
-    return replace(own, head_lr=1.0) if head.startswith("query") else own  # docs/faq.md
-
-
-def _square(height: int, width: int) -> int | None:
-    """None, for their own size, where arrays of pictures are square: a model is used at one height and width."""
-    return None if height == width else max(height, width)
-
-
-def resolve(settings: Settings, experiment: Experiment) -> Settings:
-    """The same with every None decided, and refused where it cannot be carried out."""
-    from spml.losses.registry import as_python, head
-
-    settings = replace(
-        settings, **{name: as_python(value) for name, value in vars(settings).items()}
-    )
-    x = experiment.observed.x
-    meant = settings.head or head(settings.method, pictures=x is None or x.ndim == 4) or "linear"
-    defaults = data_defaults(experiment, meant)
-    chosen = {name: getattr(settings, name) for name in vars(defaults)}
-    filled = {
-        name: getattr(defaults, name) if value is None else value for name, value in chosen.items()
-    }
-    if settings.weights is None and filled["backbone"] in ("tiny", "linear"):
-        filled["weights"] = "none"
-    selection = settings.selection or (
-        "complete" if experiment.validates_completely else "observed"
-    )
-    if selection not in ("complete", "observed"):
-        raise UserError(f"selection must be 'complete' or 'observed', not {selection!r}")
-    if selection == "complete" and not experiment.validates_completely:
-        raise UserError(
-            "selection 'complete' needs complete validation labels, which these data lack; use 'observed'"
-        )
-    resolved = replace(settings, **filled, selection=selection, head=meant)
-    for name in (
-        "epochs",
-        "batch_size",
-        "lr",
-        "head_lr",
-        "size",
-        "linear_lr",
-        "linear_batch_size",
-        "devices",
-        "nodes",
-        "eval_batch_size",
-        "checkpoint_minutes",
-    ):
-        value = getattr(resolved, name)
-        if value is not None and not value > 0:
-            raise UserError(f"{name} must be above 0, not {value}")
-    if resolved.crop is not None and not 0 < resolved.crop < 1:
-        raise UserError(f"crop is a share of the area, above 0 and below 1, not {resolved.crop}")
-    for name in ("seed", "linear_init", "weight_decay", "patience_drop"):
-        value = getattr(resolved, name)
-        if value is not None and not value >= 0:
-            raise UserError(f"{name} must not be negative, as {value} is")
-    if x is not None and x.ndim == 2:
-        for name in ("size", "flip", "crop"):
-            if getattr(settings, name):
-                raise UserError(
-                    f"{name} is for pictures, and these data are feature vectors; leave it out"
-                )
-    return _with_linear_init(resolved)
-
-
-def _with_linear_init(settings: Settings) -> Settings:
-    """The same with the settings of the head's own epochs decided, where there are such."""
-    from spml.losses.registry import needs
-
-    if not settings.linear_init:
-        return settings
-    if settings.backbone == "linear":
-        raise UserError(
-            "--linear-init trains the head before the rest; backbone 'linear' has no rest: leave it out"
-        )
-    if "views" in needs(settings.method):
-        raise UserError(
-            f"--linear-init has one view of each picture, {settings.method} needs two: leave it out"
-        )
-    lr = settings.linear_lr or (settings.lr or 0.0) * (settings.head_lr or 1.0)
-    return replace(
-        settings, linear_lr=lr, linear_batch_size=settings.linear_batch_size or settings.batch_size
-    )
-
-
-def method_options(method: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option of the method: the given value, else the one published for that data, else the default."""
-    from spml.data.benchmarks import NAMES
-    from spml.losses import names, options, preset
-    from spml.losses.registry import REQUIRED, as_python
-
-    defaults = {
-        option.name: option.default for option in options(method) if option.default is not REQUIRED
-    }
-    published = preset(method, data).options if data in NAMES and method in names() else {}
-    plain = {name: as_python(value) for name, value in given.items()}
-    for name, value in plain.items():
-        try:
-            json.dumps(value)
-        except TypeError as error:
-            told = f"option {name} cannot be kept in config.json as it is"
-            raise UserError(f"{told}; give numbers, text, or lists of them, not arrays") from error
-    return {**defaults, **published, **plain}
+    def as_config(self) -> dict[str, Any]:
+        """Return the settings by name, as config.json records them."""
+        names = [item.name for item in fields(self) if item.name != "unset"]
+        return {name: None if name in self.unset else getattr(self, name) for name in names}

@@ -1,4 +1,4 @@
-"""Training: settings, the loop, and the run folder it writes."""
+"""Training: `fit` trains a model with `Settings` and writes a run folder."""
 
 from importlib import import_module
 from typing import Any
@@ -10,7 +10,7 @@ _HOMES = {"fit": "spml.train.fitting", "predict_logits": "spml.model.scoring"}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch loads when first used."""
+    """Import what needs torch on first use."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spml.train' has no attribute {name!r}")

@@ -1,21 +1,25 @@
-"""The model card: best/README.md, which says what a model was trained on, how good it is and what it is not fit for."""
+"""The model card, best/README.md: training data, method, figures and limits of a model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spml.files import write_text
 from spml.losses import names, summary
 from spml.model.store import ModelInfo, read_info
 from spml.runs.run import Run
-from spml.train.card_limits import Counts, limits, plain
 
+# known negatives, unknown labels and known positives of each class in training; validation rows
+Counts = tuple[npt.NDArray[Any], int]
 SHOWN = 50  # classes in the table
+FEW = 10  # known positives in training below which a class is listed as rare
+LISTED = 20  # rare classes
 SELECTION = {
     "complete": "complete validation labels",
     "observed": "observed validation labels alone",
@@ -37,19 +41,21 @@ SEEDS = ("seed", "observe_seed", "split_seed")
 LOAD = """```python
 from pathlib import Path
 from spml.model import load_model
-model, info = load_model(Path("."))  # this folder; info.calibrate()(model(x)).sigmoid() are the probabilities
-```"""
+model, info = load_model(Path("."))  # this folder
+```
+`info.calibrate()(model(x)).sigmoid()` returns the probabilities."""
+PREDICT = "Or `spml predict RUN pictures/ --out tags.csv`, with the folder of the run as RUN."
 
 
 def write_card(run: Path, result: Mapping[str, Any] | None = None) -> Path:
-    """Write best/README.md from what the run folder holds: no timings, so that the same run gives the same card.
+    """Write best/README.md from the files of a run; without timings, so that it is reproducible.
 
     Args:
-        run: a run folder.
-        result: what result.json will hold, where it is not written yet.
+        run: the run folder.
+        result: content of result.json, if it is not written yet.
 
     Returns:
-        Where the card is.
+        The path of the card.
     """
     info = read_info(run)
     stored = Run(run)
@@ -66,14 +72,14 @@ def card(
     counts: Counts | None,
     calibration: Mapping[str, Any],
 ) -> str:
-    """The card's Markdown.
+    """Return the Markdown of the card.
 
     Args:
         config: of the run.
-        result: of the run; empty where it is not finished.
+        result: of the run; empty if it is not finished.
         info: of the model.
-        counts: negatives, unknown labels and positives of each class in training, and number of validation rows.
-        calibration: what calibration.json holds; empty where there is none.
+        counts: of the training labels; None if they were not stored.
+        calibration: content of calibration.json; empty without one.
     """
     method, data = str(config["method"]), plain(config["data"])
     parts = [
@@ -87,25 +93,16 @@ def card(
         _section("Classes and thresholds", _classes(result, info, counts, calibration)),
         _section("Side information", _side(config)),
         _section("Limits", [f"- {sentence}" for sentence in limits(config, result, info, counts)]),
-        _section(
-            "Use",
-            [
-                LOAD,
-                "",
-                "Or `spml predict RUN pictures/ --out tags.csv`, RUN being the folder of the run.",
-            ],
-        ),
-        _section(
-            "Versions", [", ".join(f"{name} {version}" for name, version in info.versions.items())]
-        ),
+        _section("Use", [LOAD, "", PREDICT]),
+        _section("Versions", [", ".join(f"{name} {own}" for name, own in info.versions.items())]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _counts(run: Run) -> Counts | None:
-    """Of each class the known negatives, unknown labels and known positives in training; rows of validation."""
+    """Count the labels that the model was trained from; None if they were not stored."""
     if run.observed is None:
-        return None  # not kept where it would be too large
+        return None  # too large to store
     counts = [(run.observed.train == value).sum(axis=0) for value in (-1, 0, 1)]
     return np.stack(counts), run.observed.num_val
 
@@ -116,11 +113,9 @@ def _section(title: str, lines: list[str]) -> str:
 
 def _front_matter(info: ModelInfo) -> str:
     pictures = info.preprocessing["kind"] == "pictures"
-    lines = (
-        ["library_name: spml", "pipeline_tag: image-classification"]
-        if pictures
-        else ["library_name: spml"]
-    )
+    lines = ["library_name: spml"]
+    if pictures:
+        lines.append("pipeline_tag: image-classification")
     return "\n".join(["---", *lines, "tags:", "- multi-label", "- single-positive", "---"])
 
 
@@ -132,33 +127,27 @@ def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> 
         positives, negatives = (counts[0][value].sum() / items for value in (2, 0))
         per_item = f"{positives:.2f} known positives and {negatives:.2f} known negatives"
         lines.append(
-            f"- {items:,} items to train on, {counts[1]:,} to choose the epoch with; {per_item} an item."
+            f"- {items:,} training items, {counts[1]:,} validation items; {per_item} per item."
         )
     if config.get("observation") == {"model": "given"}:
-        lines.append("- Labels are observed as they were given; none was hidden.")
+        lines.append("- The observed labels are those of the data; none was hidden.")
     elif config.get("observation"):
-        about = ", ".join(
-            f"{name} {_value(value)}" for name, value in config["observation"].items()
-        )
-        lines.append(f"- How labels came to be observed: {plain(about)}.")
+        model = [f"{name} {_value(value)}" for name, value in config["observation"].items()]
+        lines.append(f"- Observation model of the labels: {plain(', '.join(model))}.")
     lines.append(f"- SHA-256 of the observed labels: {config.get('observed_sha256')}.")
     how = info.preprocessing
-    size = (
-        f"pictures, resized to {how['size']} × {how['size']}, turned as their EXIF orientation says"
-    )
-    lines.append(
-        f"- Input: {size if how['kind'] == 'pictures' else str(how['features']) + ' features'}."
-    )
-    return lines
+    shape = f"{how['features']} features"
+    if how["kind"] == "pictures":
+        shape = (
+            f"pictures, turned by their EXIF orientation, resized to {how['size']} × {how['size']}"
+        )
+    return [*lines, f"- Input: {shape}."]
 
 
 def _method(method: str, config: Mapping[str, Any]) -> list[str]:
-    known = method in names()
-    about = (
-        f"{plain(summary(method))} Its equation: `docs/methods.md`, section `{method}`."
-        if known
-        else "One's own."
-    )
+    about = "A method of the user's own."
+    if method in names():
+        about = f"{plain(summary(method))} Its equation: `docs/methods.md`, section `{method}`."
     options = ", ".join(
         f"{name} = {_value(value)}" for name, value in config.get("options", {}).items()
     )
@@ -182,31 +171,22 @@ def _figures(config: Mapping[str, Any], result: Mapping[str, Any], info: ModelIn
     chosen, selection = result or info.training, str(config.get("selection"))
     epoch, val = chosen.get("best_epoch", chosen.get("epoch")), chosen.get("val_map")
     if val is None:
-        lines = [
-            f"- Epoch {epoch}, the last of {config['epochs']}: there were no validation rows to choose it with."
-        ]
+        first = f"- Epoch {epoch}, the last of {config['epochs']}: there were no validation rows."
     else:
         figure = f"{val:.2f} %" + (f", {OBSERVED}" if selection == "observed" else " mAP")
-        lines = [
-            f"- Epoch {epoch} of {config['epochs']}, chosen by {SELECTION.get(selection, selection)}: {figure}."
-        ]
+        labels = SELECTION.get(selection, selection)
+        first = f"- Epoch {epoch} of {config['epochs']}, chosen by {labels}: {figure}."
     if not result:
-        return [*lines, "- The run was not finished; there are no test figures."]
+        return [first, "- The run is not finished; there are no test figures."]
     if result.get("test_map") is not None:
         known = result.get("test_known")
-        over = (
-            "" if known is None else f", over the {known:.1%} of test labels that are known alone"
-        )
-        return [
-            *lines,
-            f"- Test mAP {result['test_map']:.2f} %, measured once, at the chosen epoch{over}.",
-        ]
+        over = "" if known is None else f", over the {known:.1%} of test labels that are known"
+        figure = f"{result['test_map']:.2f} %"
+        return [first, f"- Test mAP {figure}, measured once, at the chosen epoch{over}."]
     if result.get("test_estimate") is not None:
-        return [
-            *lines,
-            f"- Test labels are not complete: {result['test_estimate']:.2f} % is {OBSERVED}.",
-        ]
-    return [*lines, "- It was not tested: the data have no test split."]
+        figure = f"{result['test_estimate']:.2f} %"
+        return [first, f"- Test labels are not complete: {figure} is {OBSERVED}."]
+    return [first, "- The model was not tested: the data have no test split."]
 
 
 def _classes(
@@ -224,18 +204,15 @@ def _classes(
         lines.append(_line([plain(name), known, *figure, f"{info.thresholds[i]:.4g}"]))
     if len(info.classes) > SHOWN:
         lines.append(f"\nAnd {len(info.classes) - SHOWN:,} more, in `model.json`.")
-    state = "calibrated" if calibrated else "as the network gives them, not calibrated"
+    state = "calibrated" if calibrated else "the outputs of the network, not calibrated"
     how = [
         f"{name} {plain(calibration[name])}"
         for name in ("aim", "labels", "method")
         if name in calibration
     ]
-    by = f" `spml calibrate` has set thresholds and probabilities: {', '.join(how)}." if how else ""
-    return [
-        *lines,
-        "",
-        f"A class counts as present from its threshold on. Probabilities are {state}.{by}",
-    ]
+    by = f" `spml calibrate` chose thresholds and probabilities: {', '.join(how)}." if how else ""
+    meaning = "An item has a class if its probability is at least the threshold."
+    return [*lines, "", f"{meaning} Probabilities are {state}.{by}"]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -245,15 +222,79 @@ def _line(cells: Sequence[str]) -> str:
 def _side(config: Mapping[str, Any]) -> list[str]:
     side = config.get("side_information") or {}
     rows = [f"- {plain(name)}: {plain(_value(value))}" for name, value in side.items()]
-    return (
-        ["Taken from complete labels:", "", *rows]
-        if rows
-        else ["None: nothing was taken from complete labels."]
-    )
+    if not rows:
+        return ["None: no information comes from complete labels."]
+    return ["From complete labels:", "", *rows]
 
 
 def _value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 120 else f"{text[:100]}… (whole in config.json)"
+    return text if len(text) <= 120 else f"{text[:100]}… (complete in config.json)"
+
+
+def limits(
+    config: Mapping[str, Any],
+    result: Mapping[str, Any],
+    info: ModelInfo,
+    counts: Counts | None,
+) -> Iterator[str]:
+    """Yield one sentence per known limit of the model."""
+    yield (
+        f"It knows its {len(info.classes)} classes only; "
+        "an item that shows none of them may still get one."
+    )
+    if (config.get("side_information") or {}).get("training_labels") == "complete":
+        yield "It was trained on complete labels: an upper bound for single-positive training."
+    elif counts is not None and counts[0][1].any():
+        share = counts[0][1].sum() / counts[0].sum()
+        yield (
+            f"{100 * share:.1f} % of its training labels are unknown: "
+            "its probabilities depend on how the method treats them."
+        )
+    if info.calibration is None:
+        yield (
+            "Its probabilities are not calibrated: 0.8 does not mean four in five. "
+            "See `spml calibrate`."
+        )
+    if info.calibration is None and set(info.thresholds) == {0.5}:
+        yield "The threshold of every class is 0.5, which was not chosen for these data."
+    yield from _limits_of_figures(config, result)
+    if counts is not None:
+        few = [info.classes[i] for i in np.flatnonzero(counts[0][2] < FEW)]
+        if few:
+            yield f"Classes with fewer than {FEW} known positives in training: {_listed(few)}."
+    if config.get("weights") == "pretrained":
+        yield "It inherits the biases of the pretrained weights of its backbone."
+    if info.preprocessing["kind"] == "pictures":
+        size = info.preprocessing["size"]
+        yield (
+            f"Pictures are resized to {size} × {size} pixels without keeping their proportions: "
+            "small objects and very wide or high pictures may be missed."
+        )
+
+
+def _limits_of_figures(config: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str]:
+    if config.get("selection") == "complete" and result.get("val_map") is not None:
+        yield (
+            "Complete validation labels chose its epoch, "
+            "which is not possible with single positives alone."
+        )
+    if result.get("test_map") is None:
+        yield "Its quality on new items has not been measured against complete labels."
+    ap = result.get("per_class_ap") or {}
+    absent = [name for name, value in ap.items() if value == 0]
+    if absent:
+        yield f"Classes with an AP of 0, probably absent from the test split: {_listed(absent)}."
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(plain(name) for name in names[:LISTED]) + more
+
+
+def plain(value: Any) -> str:
+    """Return the text on one line, with the characters that Markdown interprets escaped."""
+    text = " ".join(str(value).split())
+    return "".join(f"\\{sign}" if sign in "\\`*_[]|<>#" else sign for sign in text)

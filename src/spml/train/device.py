@@ -1,153 +1,260 @@
-"""Where and how a run computes: device, precision, processes. What is not said is chosen, and told."""
+"""Where a run computes: device, precision, and the processes that share every batch."""
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
 from typing import Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
+from spml.data.images.loader import Rows
 from spml.errors import UserError
-from spml.machine import launched
-from spml.runs.settings import Settings
+from spml.model import Classifier
+from spml.runs.settings import Resolved
 
-COMPILE_FROM = 300_000  # pictures trained on: below, the time that compiling takes is not won back
-EVAL_AT_ONCE = 128  # pictures, at least, that a GPU scores together
-HALF = ("16-mixed", "16")  # Lightning's names of float16 beside float32
+HALF = ("16-mixed", "16")  # Lightning's names of float16 mixed precision
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")  # GPU, CPU, cuBLAS
 
 
-def uses_cuda(settings: Settings) -> bool:
+def uses_cuda(accelerator: str) -> bool:
     """Whether training runs on NVIDIA or AMD hardware."""
-    return settings.accelerator in ("cuda", "gpu") or (
-        settings.accelerator == "auto" and torch.cuda.is_available()
-    )
+    if accelerator == "auto":
+        return torch.cuda.is_available()
+    return accelerator in ("cuda", "gpu")
 
 
-def uses_cpu(settings: Settings) -> bool:
-    """Whether training runs on no accelerator, as far as Lightning looks for one."""
-    found = torch.cuda.is_available() or torch.backends.mps.is_available()
-    return settings.accelerator == "cpu" or (settings.accelerator == "auto" and not found)
+def uses_cpu(accelerator: str) -> bool:
+    """Whether training runs on no accelerator that Lightning looks for."""
+    if accelerator == "auto":
+        return not (torch.cuda.is_available() or torch.backends.mps.is_available())
+    return accelerator == "cpu"
 
 
-def make_fabric(settings: Settings, *, unused: bool) -> Any:
-    """Lightning's Fabric for these settings, or for the processes that torchrun or SLURM has started.
+def make_fabric(settings: Resolved, *, unused: bool) -> Any:
+    """Build Lightning's Fabric.
 
     Args:
-        settings: resolved.
+        settings: of the run.
         unused: some parameters may get no gradient in a step.
     """
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
     for name in ("lightning.fabric", "lightning.fabric.utilities.rank_zero", "lightning.pytorch"):
-        logging.getLogger(name).setLevel(
-            logging.WARNING
-        )  # what is chosen is told in one line of ours
-    if uses_cuda(settings):
-        torch.set_float32_matmul_precision("high")  # of what is not in bfloat16 anyway
-    devices, nodes = launched() or (settings.devices, settings.nodes)
-    precision: Any = settings.precision or ("bf16-mixed" if uses_cuda(settings) else "32-true")
-    if precision in HALF and uses_cpu(
-        settings
-    ):  # Lightning would take bfloat16, and the run would be noted as float16
+        logging.getLogger(name).setLevel(logging.WARNING)  # the first line of a run says it all
+    if uses_cuda(settings.accelerator):
+        torch.set_float32_matmul_precision("high")  # for what is not in bfloat16 anyway
+    precision: Any = settings.precision
+    if precision in HALF and uses_cpu(settings.accelerator):
+        # Lightning would use bfloat16, and the run would be recorded as float16
         raise UserError(
-            f"--precision {precision} needs a GPU; on a CPU give 32-true, its default, or bf16-mixed"
+            f"--precision {precision} needs a GPU; on a CPU use 32-true, the default, or bf16-mixed"
         )
-    many = devices * nodes > 1
-    if many and settings.compile not in (
-        "auto",
-        "none",
-    ):  # it would go past what averages gradients over processes
-        told = f"--compile {settings.compile} is for one process, and there are {devices * nodes}"
-        raise UserError(f"{told}; leave it out")
-    strategy: Any = (
-        DDPStrategy(find_unused_parameters=unused, gradient_as_bucket_view=True) if many else "auto"
-    )
+    count = settings.devices * settings.nodes
+    if count > 1 and settings.compile != "none":  # would bypass the averaging of gradients
+        raise UserError(
+            f"--compile {settings.compile} is for one process, not {count}; leave it out"
+        )
+    strategy: Any = "auto"
+    if count > 1:
+        strategy = DDPStrategy(find_unused_parameters=unused, gradient_as_bucket_view=True)
     try:
         return Fabric(
             accelerator=settings.accelerator,
             strategy=strategy,
-            devices=devices,
-            num_nodes=nodes,
+            devices=settings.devices,
+            num_nodes=settings.nodes,
             precision=precision,
         )
-    except (
-        Exception
-    ) as error:  # Lightning has its own errors for devices and precisions that are not there
+    except Exception as error:  # Lightning has its own errors for missing devices and precisions
         reason = " ".join(str(error).split())[:200]
-        asked = f"--accelerator {settings.accelerator} --devices {devices} --precision {precision}"
-        raise UserError(f"{asked}: {reason}") from error
+        options = f"--accelerator {settings.accelerator} --devices {settings.devices}"
+        raise UserError(f"{options} --precision {precision}: {reason}") from error
 
 
-def smallest_share(items: int, settings: Settings) -> int:
-    """Items that batch norm may have to learn from at once: those of the last batch, or a process's share of them."""
-    batch = settings.batch_size or 1
-    last = items % batch or batch
-    devices, nodes = launched() or (settings.devices, settings.nodes)
-    return (
-        max(last, 2)
-        if uses_cuda(settings) and devices * nodes > 1
-        else -(-last // (devices * nodes))
-    )
-
-
-def how_to_run(settings: Settings, device: torch.device, count: int, pictures: int) -> str:
-    """none, graphs or compile: how the classifier's part of a training step is run.
-
-    Args:
-        settings: `compile` is what the user said.
-        device: that trains.
-        count: of processes.
-        pictures: that training will see in all; 0 where items are feature vectors.
-    """
-    if settings.compile != "auto":
-        return settings.compile
-    if device.type != "cuda" or count > 1 or not pictures:
-        return "none"
-    return "compile" if pictures >= COMPILE_FROM else "graphs"
-
-
-def compile_early(settings: Settings, pictures: int) -> None:
-    """Start to compile the kernels of CUDA graphs while the model is built.
-
-    Args:
-        settings: resolved.
-        pictures: number of pictures in all of training.
-    """
-    device = torch.device("cuda" if uses_cuda(settings) else "cpu")
-    devices, nodes = launched() or (settings.devices, settings.nodes)
-    if settings.fused_norm and how_to_run(settings, device, devices * nodes, pictures) == "graphs":
-        from spml.model.graphs import DTYPES
-        from spml.model.kernels.fused import compile_ahead
-
-        compile_ahead(DTYPES.get(settings.precision or "bf16-mixed") or torch.float32)
-
-
-def eval_batch(settings: Settings, device: torch.device) -> int:
-    """Items scored together; no gradient is kept, so more than in training."""
-    if settings.eval_batch_size is not None:
-        return settings.eval_batch_size
-    several = 4 * (settings.batch_size or 1)
-    return max(several, EVAL_AT_ONCE) if device.type == "cuda" else several
+def smallest_share(items: int, settings: Resolved) -> int:
+    """Return the fewest items that batch norm sees at once: a process's share of the last batch."""
+    last = items % settings.batch_size or settings.batch_size
+    count = settings.devices * settings.nodes
+    if uses_cuda(settings.accelerator) and count > 1:
+        return max(last, 2)  # statistics are computed over all processes
+    return -(-last // count)
 
 
 def device_name(device: torch.device) -> str:
-    """What a device is called: the model of a GPU, else its kind."""
+    """Return the model of a GPU, or the kind of another device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def described(
-    settings: Settings,
-    device: torch.device,
-    precision: str,
-    how: str,
-    count: int,
-    cache: str | None,
+    settings: Resolved, device: torch.device, precision: str, count: int, cached: bool
 ) -> str:
-    """A line on what was chosen."""
+    """Describe in one line how a run computes."""
     name = device_name(device)
-    ways = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
-    parts = [f"{count} x {name}" if count > 1 else name, precision, ways[how]]
+    modes = {"graphs": "CUDA graphs", "compile": "compiled", "none": "eager"}
+    parts = [f"{count} x {name}" if count > 1 else name, precision, modes[settings.compile]]
     parts.append(f"fused {settings.optimizer}" if device.type == "cuda" else settings.optimizer)
-    parts.append(f"{eval_batch(settings, device) * count} scored at a time")
-    return ", ".join(parts + ([f"pictures from {cache}"] if cache else []))
+    parts.append(f"{settings.eval_batch_size * count} scored at a time")
+    return ", ".join(parts + ([f"pictures from {settings.cache}"] if cached else []))
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that the GPU or the machine has too little memory."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    message = str(error) if isinstance(error, RuntimeError) else ""
+    return any(sign in message for sign in OUT_OF_MEMORY)
+
+
+def synchronised(model: Classifier) -> Classifier:
+    """Replace batch norm by one whose statistics are computed over all processes."""
+    from timm.layers.norm_act import convert_sync_batchnorm
+
+    converted: Classifier = convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return converted
+
+
+@contextmanager
+def launch(fabric: Any, settings: Resolved, abandon: Callable[[], object]) -> Iterator[Processes]:
+    """Start the processes of a run, and yield them.
+
+    Args:
+        fabric: starts them.
+        settings: of the run.
+        abandon: called before a supervisor ends this process.
+    """
+    if settings.devices * settings.nodes == 1:
+        fabric.launch()
+        yield Processes(device=fabric.device)
+        return
+    from spml.train.supervisor import Supervisor, starting
+
+    with starting(fabric):
+        fabric.launch()
+    processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
+    with Supervisor(processes, fabric, abandon):
+        yield processes
+
+
+class Processes:
+    """The processes of a run. Each computes its share of every batch and receives the whole.
+
+    Every process calls the method with the whole batch, so that what the method counts, ranks or
+    stores is the same in all processes, and the same as in a run of one process.
+
+    Args:
+        rank: of this process, from 0.
+        count: number of processes.
+        device: of this process.
+    """
+
+    def __init__(self, rank: int = 0, count: int = 1, device: torch.device | str = "cpu") -> None:
+        self.rank, self.count, self.device = rank, count, torch.device(device)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.rank == 0
+
+    def share(self, rows: Rows) -> Rows:
+        """Return this process's rows. Shares have equal lengths; the last is padded with rows."""
+        if self.count == 1:
+            return rows
+        each = -(-len(rows) // self.count)
+        return np.resize(rows, each * self.count)[self.rank * each : (self.rank + 1) * each]
+
+    def share_of(self, tensor: Tensor) -> Tensor:
+        """Return this process's share of a tensor with one row per item of the batch."""
+        if self.count == 1:
+            return tensor
+        return tensor[torch.from_numpy(self.share(np.arange(len(tensor)))).to(tensor.device)]
+
+    def whole(self, part: Tensor, length: int) -> Tensor:
+        """Gather the whole batch from all shares; gradients flow back into this process's share."""
+        if self.count == 1:
+            return part
+        gathered: Tensor = _Gather.apply(part, self.rank, self.count)
+        return gathered[:length]
+
+    def agreed(self, value: bool) -> bool:
+        """Return the value of the first process."""
+        if self.count == 1:
+            return value
+        flag = torch.tensor(int(value), device=self.device)
+        dist.broadcast(flag, src=0)
+        return bool(flag.item())
+
+    def wait(self) -> None:
+        """Wait until all processes have called this."""
+        if self.count > 1:
+            dist.barrier()
+
+
+class Stop:
+    """Notes a first Ctrl-C or SIGTERM, so that a run saves before it ends; a second interrupts.
+
+    The loss of the terminal counts as well. A signal that the program was started to ignore stays
+    ignored.
+
+    Args:
+        processes: agree whether to stop.
+    """
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes, self.asked = processes, False
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                    self._handlers[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def agreed(self, poll: bool) -> bool:
+        """Whether to stop. Several processes agree on it only if all of them `poll`."""
+        return (poll or self.processes.count == 1) and self.processes.agreed(self.asked)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of all processes in the order of their ranks.
+
+    Every process computes the same loss from the same gathered rows, and DDP averages the
+    gradients over processes. Each process therefore multiplies the gradient of its own rows by the
+    number of processes, so that the average is the sum.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, rank: int, count: int) -> Tensor:
+        ctx.rank, ctx.count, ctx.rows = rank, count, len(part)
+        parts = [torch.empty_like(part) for _ in range(count)]
+        dist.all_gather(parts, part.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        own = gradients[0][ctx.rank * ctx.rows : (ctx.rank + 1) * ctx.rows]
+        return own * ctx.count, None, None

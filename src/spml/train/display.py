@@ -1,9 +1,10 @@
-"""What a person sees while training: a bar with loss, images/s and time left, and a line an epoch."""
+"""Terminal output of training: a bar with loss, images/s and time left, and a line per epoch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -11,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spml.data import Experiment
-from spml.runs.settings import Settings
+from spml.runs.settings import Resolved
 
 
 class Display:
-    """Bars on a terminal, lines elsewhere, nothing when told to be quiet."""
+    """Progress bars on a terminal, lines elsewhere, nothing if quiet."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -46,14 +47,14 @@ class Display:
         self._progress.stop()
 
     def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Start a bar over `total` items, some of them done, in place of the last one."""
+        """Replace the bar by one over `total` items, of which some are done."""
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(what, total=total, completed=done, note="")
         self._started = self._shown = time.perf_counter()
 
     def advance(self, count: int, loss: float | None = None) -> None:
-        """Some items are done; `loss` is the last that is known."""
+        """Advance the bar by some items; `loss` is the last one known."""
         if self._progress.disable:
             return
         now = time.perf_counter()
@@ -67,23 +68,44 @@ class Display:
             self._shown = now
 
     def line(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line."""
         if not self.quiet:
             self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def headline(experiment: Experiment, settings: Settings) -> str:
-    """The first line of a run: data, method and model."""
-    e, s = experiment, settings
-    counts = f"{len(e.train_rows):,} train, {len(e.val_rows):,} val, {len(e.test) if e.test else 0:,} test"
-    model = f"{s.backbone}" if s.head == "linear" else f"{s.backbone} with head {s.head}"
-    return f"{e.name}: {counts}, {len(e.classes)} classes; {s.method} on {model}"
+def headline(experiment: Experiment, settings: Resolved) -> str:
+    """Return the first line of a run: data, method and model."""
+    tested = 0 if experiment.test is None else len(experiment.test)
+    train, val = len(experiment.train_rows), len(experiment.val_rows)
+    model = settings.backbone
+    if settings.head != "linear":
+        model += f" with head {settings.head}"
+    return (
+        f"{experiment.name}: {train:,} train, {val:,} val, {tested:,} test, "
+        f"{len(experiment.classes)} classes; {settings.method} on {model}"
+    )
 
 
-def test_words(tested: Mapping[str, Any]) -> str:
-    """What the last line of a run says of its test figure, if it has one."""
-    if tested["test_map"] is None:
-        return ""
-    known = tested.get("test_known")
-    over = "" if known is None else f" over the {known:.1%} of test labels that are known"
-    return f", test mAP {tested['test_map']:.2f}{over}"
+def epoch_text(line: Mapping[str, Any], selection: str, best: bool) -> str:
+    """Return the printed form of a line of the history."""
+    parts = [f"epoch {line['epoch']:>2}", f"loss {line['loss']:.4f}"]
+    if line["val_map"] is not None:
+        name = "val mAP" if selection == "complete" else "val estimate"
+        parts.append(f"{name} {line['val_map']:.2f}")
+        if best:
+            parts.append("best")
+    if "skipped" in line:
+        parts.append(f"{line['skipped']} batches skipped")
+    return "  ".join(parts)
+
+
+def result_lines(result: Mapping[str, Any], run: Path, last_is_best: bool) -> Iterator[str]:
+    """Yield the last lines of a run: the chosen epoch with its test figure, and advice."""
+    text = f"chosen epoch {result['best_epoch']}"
+    if result["test_map"] is not None:
+        text += f", test mAP {result['test_map']:.2f}"
+        if "test_known" in result:
+            text += f" over the {result['test_known']:.1%} of test labels that are known"
+    yield f"{text}; {result['seconds']:.0f} s; {run}"
+    if last_is_best:
+        yield "the last epoch is the best: more --epochs or a higher --lr may improve the result"

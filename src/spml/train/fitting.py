@@ -1,30 +1,44 @@
-"""How a run starts and ends: settings are decided and tried, processes come together, and errors are put into words."""
+"""`fit`: resolve the settings, build and check the parts, and train them into a run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spml.data import Experiment
-from spml.data.images.cache import Cache
+import numpy as np
+import torch
+from torch import Tensor
+
+from spml import losses
+from spml.data import Experiment, LabelTable
+from spml.data.images.cache import Cache, open_cache
 from spml.errors import Interruption, UserError
 from spml.keyed import key
 from spml.machine import started_first
+from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
-from spml.runs.settings import Settings, method_options, resolve
-from spml.train import randomness
-from spml.train.checks import memory_note, try_alone, try_method, try_model, warmup_note
-from spml.train.device import compile_early, make_fabric, smallest_share
+from spml.runs.settings import Resolved, Settings
+from spml.train.device import Processes, launch, make_fabric, out_of_memory, smallest_share
 from spml.train.display import Display
-from spml.train.guard import out_of_memory
-from spml.train.loop import Training
-from spml.train.processes import Processes
-from spml.train.setup import example, make_method, make_model
-from spml.train.supervisor import Together, following
-from spml.train.tensorboard import Board, check_board
+from spml.train.loop import Job, Training, epoch_order
+from spml.train.resolve import (
+    check_method,
+    check_model,
+    check_single_item,
+    memory_note,
+    method_options,
+    resolve,
+    warmup_note,
+)
+from spml.train.state import seed_all
+
+if TYPE_CHECKING:
+    from spml.train.tensorboard import TensorBoard
 
 
 def fit(
@@ -40,92 +54,209 @@ def fit(
     cache: Cache | None = None,
     tensorboard: bool = False,
 ) -> dict[str, Any]:
-    """Train, choose the epoch by the declared labels, evaluate it once on test, and write the run folder.
+    """Train a model, choose its epoch by the declared labels, test it once, write the run folder.
 
     Args:
-        experiment: the data, from `spml.data.load`; without validation rows the last epoch is taken.
+        experiment: the data, from `spml.data.load`; without validation rows the last epoch is
+            chosen.
         settings: how to train.
         out: the run folder.
-        options: of the method; what is not given has its published or default value.
-        resume: go on with the run that is in `out`, if one is.
-        overwrite: replace the run that is in `out`.
-        quiet: show nothing.
-        extra_config: more to keep in config.json, such as the command.
-        cache: of decoded pictures, where several runs on the same data share one; otherwise the settings' own.
+        options: of the method; the others have their published or default values.
+        resume: resume the run in `out`, if there is one.
+        overwrite: replace the run in `out`.
+        quiet: print nothing.
+        extra_config: more entries of config.json, such as the command.
+        cache: of decoded pictures, if several runs share one; None opens the run's own.
         tensorboard: write the history for TensorBoard too.
 
     Returns:
-        What result.json holds.
+        The content of result.json.
     """
     if tensorboard:
-        check_board()
-    settings = resolve(settings, experiment)
-    epochs = settings.epochs or 1
-    compile_early(settings, epochs * len(experiment.train_rows) * (settings.size is not None))
-    name, classes = settings.method, len(experiment.classes)
-    chosen = method_options(name, experiment.name, options or {})
-    notes = [memory_note(name, len(experiment.train_rows), classes, chosen)]
-    randomness.seed(key(settings.seed, 0, 1))
-    method = make_method(experiment, name, chosen)
-    try_method(method, name, classes, epochs)
-    notes.append(warmup_note(method, name, chosen, max(epochs, settings.linear_init)))
-    config = record.config(experiment, settings, chosen, method, extra_config or {})
-    randomness.seed(key(settings.seed, 0))
-    model = make_model(experiment, settings)
-    try_model(model, method, example(experiment, settings), name, str(settings.backbone))
-    if "views" not in method.needs and smallest_share(len(experiment.train_rows), settings) == 1:
-        try_alone(model, example(experiment, settings), str(settings.backbone))
+        from spml.train.tensorboard import check_installed
+
+        check_installed()
+    resolved = resolve(settings, experiment)
+    job, notes = build(experiment, resolved, options or {})
+    config = record.config(experiment, resolved, job.options, job.method, extra_config or {})
     run = RunFolder(Path(out))
     with run.claim:
-        going_on = started_first() and run.check(config, resume=resume, overwrite=overwrite)
-        fabric = make_fabric(settings, unused="features" in method.needs)
-        with following(fabric):
-            fabric.launch()
-        processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
+        resuming = started_first() and run.check(config, resume=resume, overwrite=overwrite)
+        fabric = make_fabric(resolved, unused="features" in job.method.needs)
         with (
-            Together(processes, fabric, run.abandon),
+            launch(fabric, resolved, run.abandon) as processes,
             Display(quiet or not processes.first) as display,
         ):
-            going_on = processes.agreed(going_on)
-            if going_on and Run(run.path).finished:
+            resuming = processes.agreed(resuming)
+            if resuming and Run(run.path).finished:
                 display.line(f"{run.path} is finished")
                 return Run(run.path).require_result()
-            for note in filter(None, notes):
+            for note in notes:
                 display.line(note)
-            board = Board(run.tensorboard if tensorboard and processes.first else None)
-            parts = (
-                experiment,
-                settings,
-                chosen,
-                method,
-                model,
-                run,
-                fabric,
-                processes,
-                display,
-                cache,
-                board,
-            )
-            begun = going_on
-            try:
-                training = Training(*parts)
-                anew = not going_on and processes.first
-                if anew:
-                    run.check(
-                        config, resume=False, overwrite=overwrite
-                    )  # another process may have begun meanwhile
-                begun = True
-                if anew:
-                    run.begin(config)
+            owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
+            with (
+                owner.abandoning(resolved, fabric.device),
+                _pictures(job, fabric, processes, display, cache) as pictures,
+                _loggers(run.tensorboard, tensorboard and processes.first) as loggers,
+            ):
+                training = Training(
+                    job, run, fabric, processes, display, pictures, loggers, started
+                )
+                if not resuming:
+                    owner.begin(config, overwrite=overwrite)
                 processes.wait()
-                return training.run_all()
-            except BaseException as error:
-                gone = not begun or (processes.first and run.abandon())
-                if isinstance(error, KeyboardInterrupt) and not gone:
-                    raise Interruption from None
-                if out_of_memory(error):
-                    told = f"out of memory with batches of {settings.batch_size} on {fabric.device}"
-                    raise UserError(
-                        f"{told}; give a smaller --batch-size or --size, --cache disk, or more --devices"
-                    ) from error
-                raise
+                return training.run()
+
+
+def build(
+    experiment: Experiment, settings: Resolved, options: Mapping[str, Any]
+) -> tuple[Job, list[str]]:
+    """Build the method and the model, and check each before anything is decoded or written.
+
+    Returns:
+        The job, and notes to print.
+    """
+    if settings.compile == "graphs" and settings.fused_norm:
+        from spml.model.graphs import compile_early
+
+        compile_early(settings.precision)  # while the rest is built
+    name, items, classes = settings.method, len(experiment.train_rows), len(experiment.classes)
+    chosen = method_options(name, experiment.name, options)
+    notes = [memory_note(name, items, classes, chosen)]
+
+    seed_all(key(settings.seed, 0, 1))
+    method = make_method(experiment, name, chosen)
+    check_method(method, name, classes, settings.epochs)
+    epochs = max(settings.epochs, settings.linear_init)
+    notes.append(warmup_note(method, name, chosen, epochs))
+
+    seed_all(key(settings.seed, 0))
+    model = make_model(experiment, settings)
+    item = example(experiment, settings)
+    check_model(model, method, item, name, settings.backbone)
+    if "views" not in method.needs and smallest_share(items, settings) == 1:
+        check_single_item(model, item, settings.backbone)
+
+    labels = train_labels(experiment, method, name)
+    job = Job(experiment, settings, chosen, method, model, labels)
+    return job, [note for note in notes if note is not None]
+
+
+def make_method(experiment: Experiment, name: str, options: dict[str, Any]) -> losses.Method:
+    """Build the method; one that stores values per item gets the observed training labels."""
+    if "items" not in losses.needs(name):
+        return losses.create(name, **options)
+    table = experiment.observed.take(experiment.train_rows)
+    return losses.create(
+        name, **options, items=len(table), classes=len(table.classes), observed=table
+    )
+
+
+def make_model(experiment: Experiment, settings: Resolved) -> Classifier:
+    """Build the classifier; feature vectors are standardised by the training split."""
+    x = experiment.observed.x
+    features = int(x.shape[1]) if x is not None and x.ndim == 2 else None
+    model = Classifier.build(
+        settings.backbone, len(experiment.classes), settings.weights, features, settings.head
+    )
+    if x is not None and features is not None:
+        model.standardise(torch.from_numpy(np.ascontiguousarray(x[experiment.train_rows])))
+    model.frozen_norm = settings.frozen_norm
+    return model
+
+
+def example(experiment: Experiment, settings: Resolved) -> Tensor:
+    """Return an item of zeros, (1, ...), with the shape and type of the training items."""
+    x = experiment.observed.x
+    if x is not None and x.ndim == 2:
+        return torch.zeros(1, x.shape[1])
+    return torch.zeros(1, 3, settings.size, settings.size, dtype=torch.uint8)
+
+
+def train_labels(experiment: Experiment, method: losses.Method, name: str) -> LabelTable:
+    """Return the labels of the training split that the method learns from."""
+    labels = experiment.complete if method.trains_on == "complete" else experiment.observed
+    if labels is None:
+        raise UserError(
+            f"{name} trains on complete labels, which these data lack; give another --method"
+        )
+    return labels.take(experiment.train_rows)
+
+
+class _Owner:
+    """Begins a run, and removes it again if it ends before its first checkpoint.
+
+    Args:
+        run: the run folder.
+        processes: of the run; the first owns the folder.
+        begun: an earlier process has begun it.
+    """
+
+    def __init__(self, run: RunFolder, processes: Processes, *, begun: bool) -> None:
+        self.run, self.processes, self.begun = run, processes, begun
+
+    def begin(self, config: dict[str, Any], *, overwrite: bool) -> None:
+        """Write config.json, unless another process has begun a run in the meantime."""
+        if self.processes.first:
+            self.run.check(config, resume=False, overwrite=overwrite)
+        self.begun = True
+        if self.processes.first:
+            self.run.begin(config)
+
+    @contextmanager
+    def abandoning(self, settings: Resolved, device: torch.device) -> Iterator[None]:
+        """Clean up after an error, and convert interruptions and lack of memory."""
+        try:
+            yield
+        except BaseException as error:
+            removed = not self.begun or (self.processes.first and self.run.abandon())
+            if isinstance(error, KeyboardInterrupt) and not removed:
+                raise Interruption from None
+            if out_of_memory(error):
+                raise UserError(
+                    f"out of memory with batches of {settings.batch_size} on {device}; "
+                    "give a smaller --batch-size or --size, --cache disk, or more --devices"
+                ) from error
+            raise
+
+
+@contextmanager
+def _pictures(
+    job: Job, fabric: Any, processes: Processes, display: Display, cache: Cache | None
+) -> Iterator[Cache | None]:
+    """Yield the shared cache, or open the run's own and close it at the end."""
+    if cache is not None or job.labels.x is not None:
+        yield cache
+        return
+    settings, experiment = job.settings, job.experiment
+    val = experiment.observed.take(experiment.val_rows)
+    tables = [table for table in (job.labels, val, experiment.test) if table is not None]
+    order = epoch_order(settings.seed, 1, len(job.labels))
+    with fabric.rank_zero_first(local=True):
+        own = open_cache(
+            tables,
+            settings.size,
+            settings.cache,
+            folder=settings.cache_dir,
+            device=fabric.device,
+            progress=display,
+            # on a CPU, decoding in the background would slow down training
+            background=fabric.device.type == "cuda" and processes.count == 1,
+            first=[(val, range(len(val))), (job.labels, order)],
+        )
+    try:
+        yield own
+    finally:
+        if own is not None:
+            own.close()
+
+
+@contextmanager
+def _loggers(folder: Path, tensorboard: bool) -> Iterator[list[TensorBoard]]:
+    if not tensorboard:
+        yield []
+        return
+    from spml.train.tensorboard import TensorBoard
+
+    with TensorBoard(folder) as logger:
+        yield [logger]

@@ -15,23 +15,23 @@ JITTER = (0.4, 0.4, 0.4, 0.1)  # of brightness, contrast, saturation and hue
 CUTOUT = 0.5  # side of the square, as a share of the picture's
 OPERATIONS = 2  # of RandAugment
 STRENGTH = 9 / 30  # of them
-ADDED = 17  # to the key, so that a view is not its own item's mirror
+SALT = 17  # of the key: other random numbers than those of the first view
 
 
 def strong_view(pictures: Tensor, rows: Rows, seed: int, epoch: int) -> Tensor:
-    """uint8 pictures (B, 3, H, W) with a square cut out, after RandAugment, colour jitter and greyscale.
+    """Apply cutout, RandAugment, colour jitter and greyscale to uint8 pictures (B, 3, H, W).
 
-    These are the transforms of Xie et al. (2022), in that order. RandAugment has two operations of magnitude 9 of 30
-    and the square is grey, both of which are choices: the publication's were not found.
+    These are the transforms of Xie et al. (2022), in that order. RandAugment has two operations of
+    magnitude 9 of 30 and the square is grey; the publication does not state its choices.
 
     Args:
-        pictures: as the first view shows them, mirrored or cut.
-        rows: of the training split.
+        pictures: the first view, mirrored or cropped.
+        rows: training rows.
         seed: of the run.
         epoch: from 1.
     """
     views = [
-        _one(x, np.random.default_rng((seed, epoch, int(row), ADDED)))
+        _one(x, np.random.default_rng((seed, epoch, int(row), SALT)))
         for x, row in zip(pictures, rows, strict=True)
     ]
     return torch.stack(views)
@@ -49,7 +49,7 @@ def _one(picture: Tensor, random: np.random.Generator) -> Tensor:
 
 
 def _jittered(picture: Tensor, random: np.random.Generator) -> Tensor:
-    """Brightness, contrast, saturation and hue changed, in random order."""
+    """Change brightness, contrast, saturation and hue, in random order."""
     brightness, contrast, saturation, hue = random.uniform(-1, 1, 4) * JITTER
     steps: list[Callable[[Tensor], Tensor]] = [
         lambda x: tv.adjust_brightness(x, 1 + brightness),
@@ -63,7 +63,7 @@ def _jittered(picture: Tensor, random: np.random.Generator) -> Tensor:
 
 
 def _operation(picture: Tensor, random: np.random.Generator) -> Tensor:
-    """One of RandAugment's operations at its fixed magnitude, in a random direction where it has one."""
+    """Apply one operation of RandAugment at a fixed magnitude, in a random direction."""
     sign = float(random.choice((-1.0, 1.0)))
     factor, slant = 1 + 0.9 * sign * STRENGTH, float(np.degrees(np.arctan(0.3 * sign * STRENGTH)))
     down, across = (round(sign * STRENGTH * 150 / 331 * side) for side in picture.shape[-2:])
@@ -87,7 +87,7 @@ def _operation(picture: Tensor, random: np.random.Generator) -> Tensor:
 
 
 def _cut_out(picture: Tensor, random: np.random.Generator) -> Tensor:
-    """A grey square about a random point, as far as it lies inside."""
+    """Cover the part of the picture inside a square around a random point with grey."""
     height, width = picture.shape[-2:]
     half = round(CUTOUT * min(height, width)) // 2
     y, x = int(random.integers(height)), int(random.integers(width))

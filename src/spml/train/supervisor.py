@@ -1,4 +1,4 @@
-"""The processes of a run end together: none waits for ever for one that has ended, and an error is told once."""
+"""Supervise the processes of a run: all end together, and only one reports an error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 
 from spml.errors import UserError
 from spml.machine import launched
-from spml.train.processes import Processes
+from spml.train.device import Processes
 
-PARENT = "SPML_PARENT"  # variable of the environment: the process that has started this one
-TICK = 0.5  # seconds between two looks at the others
-GRACE = 5.0  # seconds in which the others may end of themselves
-INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a process that Ctrl-C has ended
+PARENT = "SPML_PARENT"  # environment variable: the process that started this one
+TICK = 0.5  # seconds between two looks at the other processes
+GRACE = 5.0  # seconds that other processes have to end by themselves
+INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a process ended by Ctrl-C
 LOST = (
     "closed by peer",
     "onnection reset",
@@ -31,33 +31,34 @@ LOST = (
 
 
 @contextmanager
-def following(fabric: Any) -> Iterator[None]:
-    """A block in which a process starts others, or is one of them, which then ends as soon as the first has.
+def starting(fabric: Any) -> Iterator[None]:
+    """Watch the start of a group: a worker ends with rank 0, and rank 0 with a failed worker.
 
-    A collective would wait for that one for ever. The first ends too where one that it has started does not come. Who
-    is started by torchrun or SLURM is ended by them.
+    Otherwise a collective would wait for the missing process for ever. Processes started by
+    torchrun or SLURM are ended by them.
     """
     parent, over = os.environ.pop(PARENT, None), threading.Event()
-    started = parent is not None and "LOCAL_RANK" in os.environ and launched() is None
-    if parent is not None and started:
+    worker = parent is not None and "LOCAL_RANK" in os.environ and launched() is None
+    if parent is not None and worker:
         follow(int(parent))
     os.environ[PARENT] = str(os.getpid())
-    threading.Thread(
+    watch = threading.Thread(
         target=_watch_start, args=(fabric, over), daemon=True, name="watch-start"
-    ).start()
+    )
+    watch.start()
     try:
         yield
     except Exception:
-        if started:
-            time.sleep(GRACE)  # the first may have ended, which is the end of this one
+        if worker:
+            time.sleep(GRACE)  # if rank 0 has ended, this process ends now without a message
         raise
     finally:
         over.set()
-        del os.environ[PARENT]  # what else this process starts is no part of the run
+        del os.environ[PARENT]  # other processes that this one starts are not part of the run
 
 
 def follow(parent: int) -> None:
-    """End this process as soon as that one, which is its parent, has ended."""
+    """End this process as soon as its parent has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -68,69 +69,75 @@ def follow(parent: int) -> None:
 
 
 def _watch_start(fabric: Any, over: threading.Event) -> None:
-    """End this process where one that it has started ends before all have met; it waits where no signal is heard."""
+    """End this process if a worker ends before all have met.
+
+    The main thread is then in a call that handles no signals.
+    """
     while not over.wait(TICK):
-        children = _children(fabric)
-        told = _dead(children, len(children) + 1)
-        if told is None or over.is_set():
+        workers = _workers(fabric)
+        failure = _failure(workers, len(workers) + 1)
+        if failure is None or over.is_set():
             continue
-        stopped = any(child.poll() in INTERRUPTED for child in children)
-        print("\nspml: interrupted" if stopped else f"spml: {told}", file=sys.stderr, flush=True)
-        os._exit(130 if stopped else 2)
+        interrupted = any(worker.poll() in INTERRUPTED for worker in workers)
+        message = "\nspml: interrupted" if interrupted else f"spml: {failure}"
+        print(message, file=sys.stderr, flush=True)
+        os._exit(130 if interrupted else 2)
 
 
-def _children(fabric: Any) -> list[Any]:
-    """The processes that this one has started; Lightning's observer of them, which kills all without a word, is off."""
-    children: list[Any] = list(getattr(fabric.strategy.launcher, "procs", ()))
-    for thread in threading.enumerate() if children else ():
+def _workers(fabric: Any) -> list[Any]:
+    """Return the processes that this one has started.
+
+    Lightning's own observer of them, which kills all without a message, is switched off.
+    """
+    workers: list[Any] = list(getattr(fabric.strategy.launcher, "procs", ()))
+    for thread in threading.enumerate() if workers else ():
         if thread.name == "child-process-observer":
             observer: Any = thread
-            observer._child_processes = []
-    return children
+            observer._child_processes = []  # Lightning has no public way to do this
+    return workers
 
 
-def _dead(children: Sequence[Any], count: int) -> str | None:
-    """Which process ended ill, of so many, and how."""
-    for number, child in enumerate(children, start=1):
-        if child.poll():
-            code = child.returncode
-            how = (
-                f"was killed ({signal.Signals(-code).name})"
-                if code < 0
-                else f"ended with exit code {code}"
-            )
-            return f"process {number + 1} of {count} {how}; go on with --resume from what is saved"
+def _failure(workers: Sequence[Any], count: int) -> str | None:
+    """Describe how the first failed worker ended; None if none failed."""
+    for number, worker in enumerate(workers, start=1):
+        if not worker.poll():
+            continue
+        code = worker.returncode
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was killed ({signal.Signals(-code).name})"
+        return f"process {number + 1} of {count} {how}; resume the run with --resume"
     return None
 
 
 def _leave() -> None:
-    """Leave the group of processes before Python ends, where all went well: threads that are left then may abort it."""
+    """Leave the process group before Python exits: its threads may abort the process."""
     import torch.distributed
 
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
-class Together:
-    """A block that the processes of a run are in together. Where one of them ends, so do the others.
+class Supervisor:
+    """A block in which the processes of a run end together.
 
-    The first tells why; another one waits a little with an error, which may be that of all and is then told by the
-    first, whose end is the end of those that it has started.
+    Workers delay their error: if rank 0 fails with the same one, only rank 0 reports it and then
+    stops the workers it started.
 
     Args:
         processes: of the run.
-        fabric: of Lightning; knows the processes that this one has started.
-        abandon: called before this process is ended from without.
+        fabric: Lightning's Fabric, which knows the workers that this process has started.
+        abandon: called before this process is ended because of a worker.
     """
 
     def __init__(self, processes: Processes, fabric: Any, abandon: Callable[[], object]) -> None:
         self.processes, self.abandon = processes, abandon
-        self.children = _children(fabric)
+        self.workers = _workers(fabric)
         self._over = threading.Event()
 
-    def __enter__(self) -> Together:
-        if self.children:
-            threading.Thread(target=self._watch, daemon=True, name="watch-children").start()
+    def __enter__(self) -> Supervisor:
+        if self.workers:
+            threading.Thread(target=self._watch, daemon=True, name="watch-workers").start()
         return self
 
     def __exit__(
@@ -140,27 +147,31 @@ class Together:
         trace: TracebackType | None,
     ) -> None:
         self._over.set()
-        if error is None and self.processes.count > 1:
+        if error is None:
             atexit.register(_leave)
-        if self.processes.count == 1 or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
             return
         if not self.processes.first:
             time.sleep(GRACE)
         lost = isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
-        if self.children and lost:
-            time.sleep(TICK)  # until it is known which
-        if (told := _dead(self.children, self.processes.count)) is not None:
-            raise UserError(told) from error
+        if self.workers and lost:
+            time.sleep(TICK)  # until the failed worker has an exit code
+        failure = _failure(self.workers, self.processes.count)
+        if failure is not None:
+            raise UserError(failure) from error
         if lost:
             raise UserError(
                 "another process of the run has ended; its own error says why"
             ) from error
 
     def _watch(self) -> None:
-        """End this process some time after a child, where it does not itself: it may wait for the child for ever."""
+        """End this process after a worker has failed, unless it ends by itself.
+
+        It may wait for the worker in a collective for ever.
+        """
         while not self._over.wait(TICK):
-            told = _dead(self.children, self.processes.count)
-            if told is not None and not self._over.wait(GRACE):
+            failure = _failure(self.workers, self.processes.count)
+            if failure is not None and not self._over.wait(GRACE):
                 self.abandon()
-                print(f"spml: {told}", file=sys.stderr, flush=True)
+                print(f"spml: {failure}", file=sys.stderr, flush=True)
                 os._exit(2)

@@ -1,4 +1,4 @@
-"""TensorBoard's copy of the history, for those who watch a run with it; history.jsonl stays the truth."""
+"""A copy of the history for TensorBoard; history.jsonl stays authoritative."""
 
 from __future__ import annotations
 
@@ -11,36 +11,33 @@ from typing import Any
 from spml.errors import UserError
 
 
-class Board:
-    """Event files under RUN/tensorboard: every number of every line of the history, once.
+class TensorBoard:
+    """Event files under RUN/tensorboard with every number of the history once.
 
-    They are written anew when a run goes on, from the history it goes on with, so nothing stands twice.
+    A resumed run writes them again from its whole history.
 
     Args:
-        folder: of the event files; None writes nothing.
+        folder: of the event files.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._written = 0
         self._writer: Any = None
 
     def follow(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Write the lines that are not written yet."""
+        """Write the new lines of the history."""
         for line in history[self._written :]:
             for name, value in line.items():
-                if (
-                    name != "epoch"
-                    and isinstance(value, (int, float))
-                    and not isinstance(value, bool)
-                ):
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                if number and name != "epoch":
                     self._add(name, value, line["epoch"])
         self._written = len(history)
         if self._writer is not None:
             self._writer.flush()
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the test figures, at the chosen epoch."""
+        """Write the test figures at the chosen epoch."""
         for name in ("test_map", "test_estimate"):
             if result.get(name) is not None:
                 self._add(name, result[name], result["best_epoch"])
@@ -48,8 +45,6 @@ class Board:
             self._add(f"test_ap/{name}", value, result["best_epoch"])
 
     def _add(self, name: str, value: float, epoch: int) -> None:
-        if self.folder is None:
-            return
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -58,7 +53,7 @@ class Board:
             self._writer = SummaryWriter(str(self.folder))
         self._writer.add_scalar(name, value, epoch)
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> TensorBoard:
         return self
 
     def __exit__(
@@ -71,8 +66,8 @@ class Board:
             self._writer.close()
 
 
-def check_board() -> None:
-    """Refuse a wish for TensorBoard where it is not installed."""
+def check_installed() -> None:
+    """Raise UserError if TensorBoard is not installed."""
     if find_spec("tensorboard") is None:
         raise UserError(
             "--tensorboard needs a package that is not installed: pip install 'spml[tensorboard]'"

@@ -67,8 +67,8 @@ class Bench(TableCommand):
         """Of each method, from --set; one that cannot be made with them is an error before any run."""
         from spml.cli.options import parse_options
         from spml.errors import UserError
-        from spml.runs.settings import method_options
-        from spml.train.setup import make_method
+        from spml.train.fitting import make_method
+        from spml.train.resolve import method_options
 
         pairs: dict[str, list[str]] = {}
         for word in self.set:

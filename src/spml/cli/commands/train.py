@@ -45,7 +45,7 @@ class Train(DataOptions, Settings):
         from spml.machine import started_first
         from spml.report import write_report
         from spml.runs.run import Run
-        from spml.train import Settings, fit
+        from spml.train.fitting import fit
 
         if self.resume and self.overwrite:
             raise UserError(

@@ -24,8 +24,9 @@ from spml.model import load_model
 from spml.model.store import write_info
 from spml.model.tags import TagRule
 from spml.runs.run import Run
-from spml.train import Settings, fit, predict_logits, randomness
+from spml.train import Settings, fit, predict_logits
 from spml.train.card import write_card
+from spml.train.state import preserved_random_state
 from spml.use.estimator import inputs
 from spml.use.evaluate import ARRAYS, PICTURES
 from spml.use.stored_model import feed_for, own_device
@@ -116,7 +117,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         place = (
             TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
         )
-        with TURN, place as parent, randomness.kept():
+        with TURN, place as parent, preserved_random_state():
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
             how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
             self.result_ = fit(experiment, settings, folder, **how)

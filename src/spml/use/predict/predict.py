@@ -16,7 +16,7 @@ from spml.machine import decoders
 from spml.model import Classifier, ModelInfo, load_model
 from spml.model.graphs import Replayed
 from spml.model.scoring import score_stream
-from spml.train.guard import out_of_memory
+from spml.train.device import out_of_memory
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import Rule, check_classes, parse_thresholds
 from spml.use.predict.writers import Predicted, format_of, writing

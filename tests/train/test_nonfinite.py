@@ -1,9 +1,6 @@
-"""Losses that are not finite, batches that do not fit, and the wish to stop."""
+"""Losses and gradients that are not finite."""
 
 import json
-import os
-import signal
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,11 +12,11 @@ from spml.errors import UserError
 from spml.model import load_model
 from spml.model.classifier import Forward
 from spml.runs.folder import read_checkpoint
-from spml.train import Settings, fit
-from spml.train.guard import Guard, Stop, all_finite
+from spml.train import fit
+from spml.train.device import Processes
 from spml.train.linear_init import LinearInit
-from spml.train.processes import Processes
-from spml.train.step import Step
+from spml.train.step import LossWatch, Step, all_finite
+from tests.train.settings import resolved
 
 STEPS = 4  # of an epoch: 128 items in batches of 32
 SIXTH = {"step": 6}  # the second of the second epoch
@@ -27,7 +24,7 @@ SIXTH = {"step": 6}  # the second of the second epoch
 
 @pytest.fixture
 def train(scenes, quick, tmp_path):
-    """A short run by one of the methods that go wrong."""
+    """Run one of the failing methods for a few epochs."""
 
     def run(method, options, **more):
         settings = replace(quick, method=f"tests.faults.methods:{method}", **more)
@@ -41,25 +38,25 @@ def history(run):
 
 
 def finite(run):
-    """The checkpoint, all of whose weights are finite."""
+    """Return the checkpoint after checking that its weights are finite."""
     state = read_checkpoint(run / "last.ckpt")
     assert all_finite(value for value in state["model"].values() if value.is_floating_point())
     return state
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(train, quick, tmp_path, value):
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(train, quick, tmp_path, value):
     with pytest.raises(UserError) as refused:
         train("broken", {**SIXTH, "value": value})
-    told = str(refused.value)
+    message = str(refused.value)
     rows = np.random.default_rng((quick.seed, 2)).permutation(128)[32:64]
-    assert told.startswith(f"loss is {value} in epoch 2, batch 2: logits from -")
-    assert f"rows {', '.join(map(str, rows[:16]))}, ... of the training split" in told
-    assert all(option in told for option in ("--lr", "--precision 32-true", "--on-nan skip"))
+    assert message.startswith(f"loss is {value} in epoch 2, batch 2: logits from -")
+    assert f"rows {', '.join(map(str, rows[:16]))}, ... of the training split" in message
+    assert all(option in message for option in ("--lr", "--precision 32-true", "--on-nan skip"))
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
-def test_such_a_run_can_go_on_without_the_batch_as_its_message_says(scenes, quick, tmp_path, train):
+def test_such_a_run_can_be_resumed_with_on_nan_skip(scenes, quick, tmp_path, train):
     with pytest.raises(UserError, match="--on-nan skip"):
         train("broken", SIXTH)
     settings = replace(quick, method="tests.faults.methods:broken", on_nan="skip")
@@ -67,7 +64,7 @@ def test_such_a_run_can_go_on_without_the_batch_as_its_message_says(scenes, quic
     assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
 
 
-def test_the_bar_is_given_the_last_loss_that_has_come(train, monkeypatch):
+def test_the_bar_shows_the_last_known_loss(train, monkeypatch):
     shown = []
     monkeypatch.setattr(
         "spml.train.display.Display.advance", lambda self, count, loss=None: shown.append(loss)
@@ -81,14 +78,14 @@ def test_the_bar_is_given_the_last_loss_that_has_come(train, monkeypatch):
     )
 
 
-def test_one_that_ends_the_first_epoch_leaves_nothing(train, tmp_path):
+def test_a_run_that_fails_in_its_first_epoch_leaves_no_files(train, tmp_path):
     with pytest.raises(UserError, match="epoch 1, batch 3"):
         train("broken", {"step": 3})
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
-def test_such_a_batch_can_be_left_out(train, tmp_path, method):
+def test_batches_that_are_not_finite_can_be_skipped(train, tmp_path, method):
     train(method, SIXTH, on_nan="skip")
     lines = history(tmp_path / "run")
     assert [line.get("skipped") for line in lines] == [None, None, 1, None]
@@ -97,21 +94,21 @@ def test_such_a_batch_can_be_left_out(train, tmp_path, method):
     assert all_finite(load_model(tmp_path / "run")[0].parameters())
 
 
-def test_the_loss_of_an_epoch_is_that_of_the_batches_that_count(train, tmp_path, monkeypatch):
-    losses, watch = [], Guard.watch
+def test_skipped_batches_do_not_count_in_the_loss_of_an_epoch(train, tmp_path, monkeypatch):
+    losses, add = [], LossWatch.add
 
     def noted(self, loss, *more):
         losses.append(loss.item())
-        watch(self, loss, *more)
+        add(self, loss, *more)
 
-    monkeypatch.setattr(Guard, "watch", noted)
+    monkeypatch.setattr(LossWatch, "add", noted)
     train("broken", SIXTH, on_nan="skip", epochs=2)
     assert len(losses) == 2 * STEPS - 1
     assert history(tmp_path / "run")[2]["loss"] == pytest.approx(np.mean(losses[STEPS:]))
 
 
 def test_an_epoch_without_any_finite_loss_ends_the_run(scenes, quick, tmp_path):
-    settings = replace(quick, method="tests.train.test_guard:never_finite", on_nan="skip")
+    settings = replace(quick, method="tests.train.test_nonfinite:never_finite", on_nan="skip")
     with pytest.raises(UserError, match="no batch of epoch 1 had a finite loss; try"):
         fit(scenes, settings, tmp_path / "run", quiet=True)
 
@@ -120,12 +117,12 @@ def never_finite(logits, observed):
     return logits.sum() * float("nan")
 
 
-never_finite.needs = frozenset({"index"})  # so that it is not tried on zeros
+never_finite.needs = frozenset({"index"})  # not called by check_method
 
 
 @pytest.fixture
 def blinded(monkeypatch):
-    """In the sixth step of training, pictures are not numbers."""
+    """Replace the pictures of the sixth step by NaN."""
     calls, call = [], Forward.__call__
 
     def blind(self, x):
@@ -135,21 +132,21 @@ def blinded(monkeypatch):
     monkeypatch.setattr(Forward, "__call__", blind)
 
 
-def test_logits_that_are_nan_reach_no_method_and_no_statistics(train, tmp_path, blinded):
+def test_skipped_logits_reach_neither_method_nor_batch_norm(train, tmp_path, blinded):
     train("broken", {}, on_nan="skip")
     assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
     state = finite(tmp_path / "run")["method"]
     assert all_finite([state["scores"]]) and state["steps"] == 3 * STEPS - 1
 
 
-def test_logits_that_are_nan_end_the_run_otherwise(train, tmp_path, blinded):
+def test_logits_that_are_nan_end_the_run(train, tmp_path, blinded):
     with pytest.raises(UserError, match="loss is nan in epoch 2, batch 2: logits from nan to nan"):
         train("broken", {})
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("which", ["logits", "views", "features"])
-def test_nothing_that_is_nan_reaches_a_method(which):
+def test_no_nan_reaches_a_method(which):
     given = []
 
     class Method(torch.nn.Module):
@@ -165,7 +162,7 @@ def test_nothing_that_is_nan_reaches_a_method(which):
     parts = {name: torch.zeros(2, 3) for name in ("logits", "views", "features")}
     parts[which][1, 1] = float("nan")
     both = torch.cat([parts["logits"], parts["views"]]), torch.cat([parts["features"]] * 2)
-    step = Step(lambda x: both, Method(), Settings(on_nan="skip", epochs=1), Processes())
+    step = Step(lambda x: both, Method(), resolved(on_nan="skip", epochs=1), Processes())
     rows = np.arange(2)
     x = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
     assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not given
@@ -173,27 +170,27 @@ def test_nothing_that_is_nan_reaches_a_method(which):
 
 def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):
     with pytest.raises(
-        UserError, match="weights are not finite after epoch 2, batch 2, though its loss was; try"
+        UserError, match="weights are not finite after epoch 2, batch 2, although its loss was; try"
     ):
         train("broken_gradient", SIXTH, checkpoint_minutes=1e-9)
     state = finite(tmp_path / "run")
     assert (state["epoch"], state["within"]["step"]) == (1, 1)
 
 
-def test_one_of_the_last_batch_is_found_before_validation(train, tmp_path):
+def test_a_gradient_that_is_nan_in_the_last_batch_is_found_before_validation(train, tmp_path):
     with pytest.raises(UserError, match="weights are not finite after epoch 2, batch 4"):
         train("broken_gradient", {"step": 8})
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
-def test_the_next_loss_tells_of_it_otherwise(train, tmp_path):
+def test_a_gradient_that_is_nan_is_found_by_the_next_loss(train, tmp_path):
     with pytest.raises(UserError, match="loss is nan in epoch 2, batch 3: logits from nan"):
         train("broken_gradient", SIXTH)
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
-def test_the_linear_start_is_watched_too(train, tmp_path, method):
+def test_linear_init_checks_losses_too(train, tmp_path, method):
     with pytest.raises(
         UserError, match=r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"
     ):
@@ -204,7 +201,7 @@ def test_the_linear_start_is_watched_too(train, tmp_path, method):
     finite(tmp_path / "run")
 
 
-def test_features_that_are_nan_reach_no_method_in_the_linear_start(train, tmp_path, monkeypatch):
+def test_features_that_are_nan_reach_no_method_in_linear_init(train, tmp_path, monkeypatch):
     extract = LinearInit._extract
 
     def with_a_hole(self, feed, what):
@@ -219,103 +216,30 @@ def test_features_that_are_nan_reach_no_method_in_the_linear_start(train, tmp_pa
     assert state["steps"] == 4 * STEPS - 1
 
 
-def test_what_is_on_its_way_from_the_device_is_judged_before_anything_is_saved():
-    guard = Guard(torch.nn.Linear(2, 2))
+def test_losses_in_flight_are_checked_before_a_checkpoint():
+    watch = LossWatch(torch.nn.Linear(2, 2))
     waited = []
     event = SimpleNamespace(synchronize=lambda: waited.append(1), query=lambda: False)
     for number, loss in enumerate((0.5, float("nan")), start=1):
-        guard.on_their_way.append(
+        watch.in_flight.append(
             (event, torch.tensor([loss, -1.0, 2.0]), np.array([7, 3]), f"step {number}")
         )
     with pytest.raises(
         UserError,
         match=r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split",
     ):
-        guard.finish()
+        watch.finish()
     assert len(waited) == 2
 
 
-@pytest.mark.parametrize(("count", "told"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
-def test_a_long_list_of_rows_is_cut_short(count, told):
-    with pytest.raises(UserError, match=told):
-        Guard(torch.nn.Linear(2, 2)).watch(
+@pytest.mark.parametrize(("count", "message"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
+def test_a_long_list_of_rows_is_shortened(count, message):
+    with pytest.raises(UserError, match=message):
+        LossWatch(torch.nn.Linear(2, 2)).add(
             torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1"
         )
 
 
 def test_a_model_without_weights_is_finite():
-    Guard(torch.nn.Flatten()).finish()
+    LossWatch(torch.nn.Flatten()).finish()
     assert not all_finite([torch.ones(2), torch.tensor([1.0, float("inf")])])
-
-
-def too_large(logits, observed):
-    return logits.sum() + torch.empty(2**60).sum()
-
-
-too_large.needs = frozenset({"index"})
-
-
-def test_a_machine_without_memory_is_told_of_as_a_device_is(scenes, quick, tmp_path):
-    settings = replace(quick, method="tests.train.test_guard:too_large")
-    with pytest.raises(
-        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
-    ):
-        fit(scenes, settings, tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
-        RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        MemoryError(),
-    ],
-)
-def test_every_device_has_its_own_words_for_that(scenes, quick, tmp_path, monkeypatch, error):
-    def full(*given):
-        raise error
-
-    monkeypatch.setattr(
-        "spml.train.loop.optimizer_for", full
-    )  # the model may not fit, before any batch
-    with pytest.raises(
-        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
-    ):
-        fit(scenes, quick, tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_wish_to_stop_is_noted_and_the_second_granted_at_once(number):
-    former = signal.getsignal(number)
-    with Stop() as stop:
-        os.kill(os.getpid(), number)
-        assert stop.asked
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-    assert signal.getsignal(number) == former
-
-
-def test_what_a_program_was_started_to_ignore_stays_ignored():
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
-        with Stop() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.asked
-    finally:
-        signal.signal(signal.SIGHUP, former)
-
-
-def test_in_another_thread_signals_are_left_alone():
-    seen = []
-
-    def other():
-        with Stop():
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert seen == [signal.getsignal(signal.SIGTERM)]

@@ -45,7 +45,7 @@ def check(run):
     )
 
 
-def test_every_number_of_the_history_stands_there_once(scenes, quick, finished, tmp_path):
+def test_every_number_of_the_history_is_written_once(scenes, quick, finished, tmp_path):
     fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     check(tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(finished)
@@ -57,7 +57,7 @@ def test_every_number_of_the_history_stands_there_once(scenes, quick, finished, 
     assert own == contents(finished)
 
 
-def test_going_on_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
+def test_a_resumed_run_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
     train = Training._train_epoch
 
     def interrupted(self, epoch):
@@ -78,7 +78,7 @@ def test_going_on_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
-def test_without_the_package_one_line_says_so_and_nothing_is_written(
+def test_without_the_package_the_error_is_one_line_and_nothing_is_written(
     scenes, quick, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("spml.train.tensorboard.find_spec", lambda name: None)

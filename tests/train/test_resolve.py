@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,8 +9,10 @@ from spml import losses
 from spml.data import LabelTable, load
 from spml.data.experiment import Experiment
 from spml.errors import UserError
-from spml.runs.settings import method_options, resolve
+from spml.runs.settings import Resolved
 from spml.train import Settings
+from spml.train.resolve import method_options, resolve
+from tests.train.settings import experiment
 
 
 @pytest.fixture(scope="module")
@@ -18,21 +20,63 @@ def digits():
     return load("digits")
 
 
-def experiment(name, x=None):
-    table = LabelTable(["a", "b", "c"], ["one", "two"], np.array([[1, 0]] * 3, np.int8), x=x)
-    rows = np.array([0, 1]), np.array([2])
-    return Experiment(name, table.classes, table, None, *rows, None, "observed")
-
-
-def test_digits_take_the_small_backbone_at_their_own_size(digits):
+def test_digits_use_the_tiny_backbone_at_their_own_size(digits):
     settings = resolve(Settings(), digits)
     assert (settings.backbone, settings.weights, settings.size, settings.flip) == (
         "tiny",
         "none",
-        None,
+        digits.observed.x.shape[-1],
         False,
     )
     assert settings.selection == "complete"
+
+
+DATA = {
+    "pictures": None,
+    "array": np.zeros((3, 3, 8, 8), np.uint8),
+    "wide array": np.zeros((3, 3, 8, 12), np.uint8),
+    "features": np.zeros((3, 5), np.float32),
+}
+ASKED = {
+    "nothing": {},
+    "linear init": {"linear_init": 2},
+    "rates of linear init": {"linear_init": 2, "linear_lr": 0.5, "linear_batch_size": 4},
+    "crop": {"crop": 0.5},
+    "patience": {"patience_drop": 1.0},
+    "query head": {"head": "query"},
+    "a GPU": {"accelerator": "cuda"},
+    "all of the machine": {
+        "precision": "bf16-mixed",
+        "cache": "memory",
+        "eval_batch_size": 7,
+        "compile": "graphs",
+    },
+}
+
+
+@pytest.mark.parametrize("data", [*DATA, "voc", "digits"])
+@pytest.mark.parametrize("asked", ASKED)
+def test_nothing_is_left_undecided(digits, data, asked):
+    own = experiment("mine", DATA[data]) if data in DATA else experiment(data)
+    own = digits if data == "digits" else own
+    if data == "features" and asked in ("crop", "linear init", "rates of linear init"):
+        return
+    settings = resolve(Settings(**ASKED[asked]), own)
+    open_fields = [
+        field.name for field in fields(Resolved) if getattr(settings, field.name) is None
+    ]
+    assert not open_fields
+    assert all(getattr(settings, name) == value for name, value in ASKED[asked].items())
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_config_records_what_is_off_or_depends_on_the_machine_as_null(digits, asked):
+    config = resolve(Settings(**ASKED[asked]), digits).as_config()
+    assert list(config) == [field.name for field in fields(Settings)]
+    null = {name for name, value in config.items() if value is None}
+    off = {"size", "crop", "patience_drop", "precision", "eval_batch_size", "cache", "cache_dir"}
+    linear = set() if "linear_init" in ASKED[asked] else {"linear_lr", "linear_batch_size"}
+    assert null == (off | linear) - set(ASKED[asked])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +88,7 @@ def test_digits_take_the_small_backbone_at_their_own_size(digits):
         ("cub", (10, 8, 5e-5)),
     ],
 )
-def test_benchmarks_take_the_papers_protocol(name, expected):
+def test_benchmarks_use_the_protocol_of_the_paper(name, expected):
     settings = resolve(Settings(method="an"), experiment(name))
     assert (settings.epochs, settings.batch_size, settings.lr) == expected
     assert (settings.backbone, settings.weights, settings.size, settings.head_lr) == (
@@ -57,7 +101,7 @@ def test_benchmarks_take_the_papers_protocol(name, expected):
     assert (settings.observe_seed, settings.split_seed) == (1200, 1200)
 
 
-def test_pictures_of_ones_own_are_trained_at_a_rate_that_moves_them_in_few_steps():
+def test_pictures_of_a_user_have_their_own_defaults():
     settings = resolve(Settings(), experiment("mine.csv"))
     assert (settings.epochs, settings.batch_size, settings.lr, settings.size) == (10, 16, 5e-5, 448)
 
@@ -65,14 +109,14 @@ def test_pictures_of_ones_own_are_trained_at_a_rate_that_moves_them_in_few_steps
 @pytest.mark.parametrize(
     ("given", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)]
 )
-def test_on_ones_own_data_a_transformer_learns_no_faster_than_the_backbone(given, times):
+def test_on_data_of_a_user_a_transformer_learns_no_faster_than_the_backbone(given, times):
     assert resolve(Settings(**given), experiment("mine.csv")).head_lr == times
     assert resolve(Settings(**given, head_lr=3.0), experiment("mine.csv")).head_lr == 3
     assert (
         resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr
         == times
     )
-    assert resolve(Settings(**given), experiment("voc")).head_lr == 10  # the protocol's
+    assert resolve(Settings(**given), experiment("voc")).head_lr == 10  # of the protocol
 
 
 @pytest.mark.parametrize(
@@ -83,7 +127,7 @@ def test_digits_rates_fit_the_head(digits, method, rates):
     assert (settings.lr, settings.head_lr) == rates
 
 
-def test_features_take_a_linear_model():
+def test_features_use_a_linear_model():
     settings = resolve(Settings(), experiment("mine.npz", np.zeros((3, 5), np.float32)))
     assert (settings.backbone, settings.weights, settings.selection) == (
         "linear",
@@ -96,13 +140,13 @@ def test_features_take_a_linear_model():
         1e-4,
         10,
     )
-    assert settings.flip is False and settings.size is None
+    assert settings.flip is False and settings.size == 0
 
 
 @pytest.mark.parametrize("given", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
-def test_what_is_done_to_pictures_is_refused_for_features(given):
+def test_settings_of_pictures_are_refused_for_features(given):
     with pytest.raises(
-        UserError, match=f"^{next(iter(given))} is for pictures, and these data are feature vectors"
+        UserError, match=f"^{next(iter(given))} is for pictures, but the data are feature vectors"
     ):
         resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 5), np.float32)))
     assert (
@@ -111,12 +155,12 @@ def test_what_is_done_to_pictures_is_refused_for_features(given):
     )
 
 
-def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_wants():
+def test_arrays_keep_their_size_and_the_method_chooses_the_head():
     own = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
     settings = resolve(Settings(method="boostlu"), own)
     assert (settings.backbone, settings.size, settings.head, settings.flip) == (
         "resnet50",
-        None,
+        8,
         "boostlu",
         True,
     )
@@ -128,7 +172,7 @@ def test_pictures_in_an_array_keep_their_size_and_have_the_head_that_the_method_
     )
 
 
-def test_pictures_in_an_array_that_are_not_square_take_their_longer_side():
+def test_arrays_that_are_not_square_use_their_longer_side():
     for shape in ((3, 3, 8, 12), (3, 3, 12, 8)):
         assert resolve(Settings(), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 12
         assert (
@@ -136,7 +180,7 @@ def test_pictures_in_an_array_that_are_not_square_take_their_longer_side():
         )
 
 
-def test_the_small_backbone_has_no_pretrained_weights_to_begin_with():
+def test_the_tiny_backbone_has_no_pretrained_weights():
     assert resolve(Settings(backbone="tiny"), experiment("voc")).weights == "none"
     assert resolve(Settings(backbone="resnet18"), experiment("voc")).weights == "pretrained"
     assert (
@@ -145,9 +189,10 @@ def test_the_small_backbone_has_no_pretrained_weights_to_begin_with():
     )
 
 
-def test_what_is_given_stays_given():
+def test_explicit_settings_are_not_changed():
     given = Settings(
         backbone="tiny",
+        accelerator="cpu",
         size=32,
         epochs=2,
         batch_size=3,
@@ -157,7 +202,10 @@ def test_what_is_given_stays_given():
         head="linear",
         head_lr=3.0,
     )
-    assert resolve(given, experiment("voc")) == replace(given, selection="observed")
+    settings = resolve(given, experiment("voc"))
+    stays = {name: value for name, value in vars(given).items() if value is not None}
+    assert {name: getattr(settings, name) for name in stays} == {**stays, "compile": "none"}
+    assert settings.selection == "observed"
 
 
 ABOVE_0 = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
@@ -170,12 +218,12 @@ def test_impossible_values_are_refused(digits, name):
     for value in (0, -1, float("nan")):
         if value == 0 and name in NOT_NEGATIVE:
             assert getattr(resolve(Settings(**{name: value}), digits), name) == 0
-        elif value == value or name not in ("seed", "linear_init"):  # those are whole numbers
+        elif value == value or name not in ("seed", "linear_init"):  # integers have no NaN
             with pytest.raises(UserError, match=f"^{name} must"):
                 resolve(Settings(**{name: value}), digits)
 
 
-def test_numbers_of_numpy_are_written_as_pythons_own(digits):
+def test_numbers_of_numpy_become_plain_numbers(digits):
     settings = resolve(
         Settings(epochs=np.int64(3), lr=np.float32(0.5), flip=np.bool_(True)), digits
     )
@@ -186,21 +234,19 @@ def test_numbers_of_numpy_are_written_as_pythons_own(digits):
 
 
 @pytest.mark.parametrize("value", [np.zeros(3), (np.zeros(3), np.ones(3)), torch.ones(2)], ids=str)
-def test_options_that_cannot_be_written_are_refused(value):
-    with pytest.raises(
-        UserError, match=r"option w cannot be kept in config.json as it is; give .* lists"
-    ):
+def test_options_that_json_cannot_store_are_refused(value):
+    with pytest.raises(UserError, match=r"option w cannot be stored in config.json; use .* lists"):
         method_options("gr", "digits", {"w": value})
 
 
-def test_labels_that_choose_the_epoch_must_be_there():
+def test_labels_that_choose_the_epoch_must_exist():
     with pytest.raises(UserError, match="needs complete validation labels, which these data lack"):
         resolve(Settings(selection="complete"), experiment("mine.csv"))
     with pytest.raises(UserError, match="selection must be 'complete' or 'observed', not 'all'"):
         resolve(Settings(selection="all"), experiment("mine.csv"))
 
 
-def test_a_benchmark_takes_the_methods_published_options():
+def test_a_benchmark_uses_the_published_options_of_a_method():
     assert method_options("gr", "coco", {})["w"] == (0.0, 10.0)
     assert method_options("gr", "coco", {"w": 3})["w"] == 3
     assert method_options("gr", "digits", {"q3": 2})["w"] == (0.0, 2.0)
@@ -209,7 +255,7 @@ def test_a_benchmark_takes_the_methods_published_options():
     }
 
 
-def test_completely_labelled_validation_rows_of_ones_own_choose_the_epoch():
+def test_completely_labelled_validation_rows_choose_the_epoch():
     table = LabelTable(
         ["a", "b", "c"], ["one", "two"], np.array([[1, 0], [0, 1], [1, -1]], np.int8)
     )
@@ -220,7 +266,7 @@ def test_completely_labelled_validation_rows_of_ones_own_choose_the_epoch():
     assert own.validation_labels("complete").tolist() == [[1, -1]]
     known = table.with_labels(
         np.array([[-1, -1], [-1, 1], [1, -1]], np.int8)
-    )  # kept sparse as all but the negatives
+    )  # stored sparse, without the negatives
     assert replace(own, observed=known).validates_completely
     other = replace(own, train_rows=np.array([0, 2]), val_rows=np.array([1]))
     assert resolve(Settings(), other).selection == "observed"

@@ -1,4 +1,4 @@
-"""What is tried before a run begins."""
+"""Checks before a run starts."""
 
 from dataclasses import replace
 
@@ -10,15 +10,22 @@ from spml.data import load
 from spml.errors import UserError
 from spml.model import Classifier
 from spml.train import Settings, fit
-from spml.train import checks as trial
-from spml.train.checks import memory_note, try_alone, try_method, try_model, warmup_note
+from spml.train import resolve as checks
 from spml.train.device import smallest_share
+from spml.train.resolve import (
+    check_method,
+    check_model,
+    check_single_item,
+    memory_note,
+    warmup_note,
+)
+from tests.train.settings import resolved
 
 PICTURE = torch.zeros(1, 3, 16, 16, dtype=torch.uint8)
 
 
 class Noting(losses.Method):
-    """Notes what it is shown, and refuses it where it is told to."""
+    """Records the features it gets, and refuses them on request."""
 
     needs = frozenset({"features"})
 
@@ -35,9 +42,9 @@ class Noting(losses.Method):
         raise AssertionError("a trial would be remembered")
 
 
-def test_memory_is_told_from_a_gigabyte_on_and_refused_where_it_is_not_free(monkeypatch):
+def test_large_memory_is_reported_and_refused_if_it_is_not_free(monkeypatch):
     for free in (None, 2**40):
-        monkeypatch.setattr(trial, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(checks, "free_memory", lambda device, free=free: free)
         assert memory_note("ll_cp", 2**20 - 1, 2**10, {}) is None
         assert (
             memory_note("ll_cp", 2**20, 2**10, {})
@@ -45,48 +52,50 @@ def test_memory_is_told_from_a_gigabyte_on_and_refused_where_it_is_not_free(monk
         )
         assert "9.7 GB" in memory_note("em_apl", 2**20, 2**10, {"beta": 0.1})
     size = losses.memory("ll_cp", 100, 10)
-    monkeypatch.setattr(trial, "free_memory", lambda device: size / trial.MEMORY_SHARE)
+    monkeypatch.setattr(checks, "free_memory", lambda device: size / checks.MEMORY_SHARE)
     assert memory_note("ll_cp", 100, 10, {}) is None
     with pytest.raises(
-        UserError, match="of memory are free; give other options or another --method"
+        UserError, match=r"but only .* of memory are free; give other options or another --method"
     ):
         memory_note("ll_cp", 101, 10, {})
 
 
-def test_a_method_with_memory_is_not_tried_and_another_must_give_one_number():
-    try_method(Noting(), "noting", 3, 5)
-    try_method(losses.create("gr"), "gr", 3, 5)
-    with pytest.raises(UserError, match="an gives no single number to minimise"):
-        try_method(losses.create("an", reduction="none"), "an", 3, 5)
+def test_a_stateful_method_is_not_called_and_others_must_return_one_number():
+    check_method(Noting(), "noting", 3, 5)
+    check_method(losses.create("gr"), "gr", 3, 5)
+    with pytest.raises(UserError, match="an returns no single number to minimise"):
+        check_method(losses.create("an", reduction="none"), "an", 3, 5)
     with pytest.raises(UserError, match="gr cannot be used with these options on 3 classes"):
-        try_method(losses.create("gr", w=[0.0, 1.0, 2.0, 3.0]), "gr", 3, 5)
+        check_method(losses.create("gr", w=[0.0, 1.0, 2.0, 3.0]), "gr", 3, 5)
 
 
 @pytest.mark.parametrize("name", losses.names())
-def test_every_method_must_give_one_number_and_remembers_nothing_of_a_trial(name):
+def test_every_method_must_return_one_number_and_a_check_changes_no_state(name):
     known = {"items": 5, "classes": 3, "observed": torch.eye(5, 3, dtype=torch.int8)}
-    told = known if "items" in losses.needs(name) else {}
-    method = losses.create(name, reduction="sum", **told)
+    message = known if "items" in losses.needs(name) else {}
+    method = losses.create(name, reduction="sum", **message)
     kept = {
         key: value.clone() for key, value in method.state_dict().items() if "projection" not in key
     }
-    try_method(method, name, 3, 5)
+    check_method(method, name, 3, 5)
     assert method.training
     for key, value in kept.items():
         torch.testing.assert_close(method.state_dict()[key], value, rtol=0, atol=0, equal_nan=True)
-    with pytest.raises(UserError, match=f"{name} gives no single number to minimise"):
-        try_method(losses.create(name, reduction="none", **told), name, 3, 5)
+    with pytest.raises(UserError, match=f"{name} returns no single number to minimise"):
+        check_method(losses.create(name, reduction="none", **message), name, 3, 5)
 
 
 @pytest.mark.parametrize("name", ["em_apl", "crisp", "mime", "smile"])
-def test_a_warm_up_that_is_all_of_training_is_told(name):
+def test_a_warm_up_as_long_as_training_is_reported(name):
     method = losses.create(name, items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8))
-    told = f"{name} does no more than warm up in 4 epochs, since its warmup is 4; give more --epochs or a lower"
-    assert warmup_note(method, name, {"warmup": 4}, 4).startswith(told)
+    message = (
+        f"{name} only warms up in 4 epochs, because its warmup is 4; give more --epochs or a lower"
+    )
+    assert warmup_note(method, name, {"warmup": 4}, 4).startswith(message)
     assert warmup_note(method, name, {"warmup": 4}, 5) is None
 
 
-def test_no_other_method_is_said_to_warm_up():
+def test_other_methods_have_no_warm_up_to_report():
     table = losses.create(
         "smile", items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8), x=torch.rand(5, 4)
     )
@@ -95,60 +104,63 @@ def test_no_other_method_is_said_to_warm_up():
     assert warmup_note(Noting(), "noting", {"warmup": 4}, 1) is None
 
 
-@pytest.mark.parametrize(("linear_init", "told"), [(0, True), (6, False)])
-def test_a_run_says_that_its_method_only_warms_up(
-    scenes, quick, tmp_path, capsys, linear_init, told
+@pytest.mark.parametrize(("linear_init", "message"), [(0, True), (6, False)])
+def test_a_run_prints_that_its_method_only_warms_up(
+    scenes, quick, tmp_path, capsys, linear_init, message
 ):
     settings = replace(quick, method="em_apl", epochs=1, linear_init=linear_init)
     fit(scenes, settings, tmp_path / "run")
-    assert ("em_apl does no more than warm up in 1 epoch, since" in capsys.readouterr().out) == told
+    assert ("em_apl only warms up in 1 epoch, because" in capsys.readouterr().out) == message
 
 
-def test_options_of_a_method_with_memory_that_do_not_fit_the_classes_are_refused():
-    told = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
+def test_options_that_do_not_fit_the_classes_are_refused():
+    message = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
     with pytest.raises(
         UserError, match="gr_learnable cannot be used with these options on 3 classes"
     ):
-        try_method(
-            losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **told), "gr_learnable", 3, 5
+        check_method(
+            losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **message), "gr_learnable", 3, 5
         )
 
 
-def test_a_method_that_needs_features_is_shown_those_of_an_item_and_may_refuse_them():
+def test_a_method_that_needs_features_gets_an_example_and_may_refuse_it():
     model, method = Classifier.build("tiny", 4), Noting()
-    try_model(model, method, PICTURE, "noting", "tiny")
+    check_model(model, method, PICTURE, "noting", "tiny")
     assert [tuple(shown.shape) for shown in method.shown] == [(1, 4, 4, 4)]
     assert method.shown[0].dtype == torch.float32 and not method.shown[0].is_inference()
     with pytest.raises(UserError, match="not such features"):
-        try_model(model, Noting(refuse=True), PICTURE, "noting", "tiny")
+        check_model(model, Noting(refuse=True), PICTURE, "noting", "tiny")
     method.needs = frozenset({"index"})
-    try_model(model, method, PICTURE, "noting", "tiny")
+    check_model(model, method, PICTURE, "noting", "tiny")
     assert len(method.shown) == 1
 
 
-def test_two_views_are_of_pictures():
+def test_two_views_need_pictures():
     method = Noting()
     method.needs = frozenset({"views"})
-    try_model(Classifier.build("tiny", 4), method, PICTURE, "noting", "tiny")
-    with pytest.raises(UserError, match="noting needs views: two looks at each picture"):
-        try_model(
+    check_model(Classifier.build("tiny", 4), method, PICTURE, "noting", "tiny")
+    with pytest.raises(UserError, match="noting needs views: two augmentations of a picture"):
+        check_model(
             Classifier.build("linear", 4, features=5), method, torch.zeros(1, 5), "noting", "linear"
         )
 
 
-def test_one_picture_of_which_batch_norm_sees_one_value_is_refused_and_another_leaves_no_trace():
+def test_a_single_item_that_batch_norm_cannot_use_is_refused_without_side_effects():
     model = Classifier.build("resnet18", 2)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    told = "batch norm of resnet18 cannot learn from one picture of 32 px, .*--batch-size, a larger --size, or --frozen"
-    with pytest.raises(UserError, match=told):
-        try_alone(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
-    try_alone(model, torch.zeros(1, 3, 64, 64, dtype=torch.uint8), "resnet18")
+    message = (
+        "batch norm of resnet18 cannot learn from one picture of 32 px, "
+        ".*--batch-size, a larger --size, or --frozen"
+    )
+    with pytest.raises(UserError, match=message):
+        check_single_item(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
+    check_single_item(model, torch.zeros(1, 3, 64, 64, dtype=torch.uint8), "resnet18")
     assert (
         all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
         and not model.training
     )
     model.frozen_norm = True
-    try_alone(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
+    check_single_item(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
 
 
 @pytest.mark.parametrize(
@@ -162,10 +174,8 @@ def test_one_picture_of_which_batch_norm_sees_one_value_is_refused_and_another_l
         (33, 16, 2, "cuda", 2),  # statistics are over all processes
     ],
 )
-def test_the_smallest_share_is_a_processs_of_the_last_batch(
-    items, batch, devices, accelerator, share
-):
-    settings = Settings(batch_size=batch, devices=devices, accelerator=accelerator)
+def test_the_smallest_share_comes_from_the_last_batch(items, batch, devices, accelerator, share):
+    settings = resolved(batch_size=batch, devices=devices, accelerator=accelerator)
     assert smallest_share(items, settings) == share
 
 

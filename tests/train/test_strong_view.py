@@ -13,7 +13,7 @@ from spml.train import strong_view as strong
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Six smooth coloured pictures of 40 x 40, and so none of them alike anywhere."""
+    """Six smooth coloured pictures of 40 x 40 without repetitions."""
     coarse = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0)) * 255
     return torch.nn.functional.interpolate(coarse, size=(40, 40), mode="bilinear").to(torch.uint8)
 
@@ -39,15 +39,15 @@ def test_the_first_view_stays_as_it_is(pictures):
 
 
 def chosen(number, sign):
-    """Random numbers that pick an operation and its direction."""
+    """Fake random numbers that choose an operation and its direction."""
     return Mock(
         choice=lambda signs: signs[signs.index(sign)], integers=lambda count: range(count)[number]
     )
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_operations_are_those_of_randaugment_at_magnitude_9(pictures, sign):
-    """In torchvision's order; the other direction of those that have one is as good, and so is one grey level."""
+def test_operations_equal_randaugment_at_magnitude_9(pictures, sign):
+    """In the order of torchvision, in either direction and up to one grey level."""
     reference = v2.RandAugment(num_ops=2, magnitude=9)
     assert len(reference._AUGMENTATION_SPACE) == 14
     for number, (name, (magnitudes, signed)) in enumerate(reference._AUGMENTATION_SPACE.items()):
@@ -73,7 +73,7 @@ def test_both_directions_differ(pictures):
         assert not torch.equal(left, right)
 
 
-def test_a_picture_that_is_not_square_is_moved_by_its_own_sides():
+def test_a_translation_is_relative_to_each_side():
     picture = torch.zeros(3, 20, 100, dtype=torch.uint8)
     picture[:, 10, 50] = 255
     across, down = (
@@ -84,7 +84,7 @@ def test_a_picture_that_is_not_square_is_moved_by_its_own_sides():
     ]
 
 
-def test_half_of_the_side_is_cut_out_about_any_point(pictures):
+def test_half_of_the_side_is_cut_out_around_any_point(pictures):
     shares = []
     for seed in range(300):
         view = strong._cut_out(pictures[2], np.random.default_rng(seed))
@@ -121,7 +121,7 @@ def test_colours_are_jittered_within_bounds_and_in_any_order(pictures, monkeypat
     assert len({tuple(name for name, _ in calls[i : i + 4]) for i in range(0, 800, 4)}) == 24
 
 
-def test_parts_come_as_often_as_they_should_and_in_order(pictures, monkeypatch):
+def test_transforms_have_their_frequency_and_order(pictures, monkeypatch):
     calls = []
     for name in ("_cut_out", "_operation", "_jittered"):
         monkeypatch.setattr(strong, name, lambda x, random, name=name: calls.append(name) or x)

@@ -1,5 +1,6 @@
-"""The parts of a run: what training is given of the data, and how fast each part learns."""
+"""The parts of a run, and their learning rates."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,14 @@ import torch
 from spml import losses
 from spml.errors import UserError
 from spml.model import Classifier
-from spml.runs.settings import resolve
-from spml.train import Settings
-from spml.train.setup import example, given, make_model, optimizer_for, train_labels
-from tests.train.test_settings import experiment
+from spml.train import Settings, fit
+from spml.train.fitting import example, make_method, make_model, train_labels
+from spml.train.resolve import resolve
+from spml.train.step import optimizer_for
+from tests.train.settings import experiment, resolved
 
 
-def test_an_example_is_an_item_as_training_is_given_it(scenes):
+def test_an_example_has_the_shape_of_a_training_item(scenes):
     vectors = experiment("mine.npz", np.zeros((3, 5), np.float32))
     array = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
     shapes = {
@@ -42,19 +44,23 @@ def test_backbone_head_and_method_learn_at_their_rates(frozen):
     model = Classifier.build("tiny", 3)
     model.frozen_norm = frozen
     method = losses.create("role", items=5, classes=3, observed=torch.zeros(5, 3))
-    groups = optimizer_for(model.train(), method, Settings(lr=0.01, head_lr=5.0)).param_groups
+    groups = optimizer_for(model.train(), method, resolved(lr=0.01, head_lr=5.0)).param_groups
     assert [group["lr"] for group in groups] == [0.01, pytest.approx(0.05), pytest.approx(0.05)]
     assert [len(group["params"]) for group in groups] == [4 if frozen else 12, 2, 1]
 
 
-def test_a_method_is_told_of_the_training_rows_and_only_where_it_asks(scenes):
-    told = given(scenes, "role")
-    assert (told["items"], told["classes"]) == (len(scenes.train_rows), 10)
-    assert np.array_equal(told["observed"].labels, scenes.observed.take(scenes.train_rows).labels)
-    assert given(scenes, "gr") == {}
+def test_a_method_gets_the_training_labels_only_if_it_needs_them(scenes, monkeypatch):
+    calls = []
+    monkeypatch.setattr("spml.losses.create", lambda name, **given: calls.append(given))
+    make_method(scenes, "role", {"q": 1})
+    make_method(scenes, "gr", {"q": 1})
+    items, classes, observed = (calls[0][name] for name in ("items", "classes", "observed"))
+    assert (items, classes) == (len(scenes.train_rows), 10)
+    assert np.array_equal(observed.labels, scenes.observed.take(scenes.train_rows).labels)
+    assert calls[1] == {"q": 1}
 
 
-def test_complete_labels_are_for_the_method_that_wants_them(scenes):
+def test_only_full_trains_on_complete_labels(scenes):
     observed, complete = (
         train_labels(scenes, losses.create(name), name).labels for name in ("an", "full")
     )
@@ -64,3 +70,11 @@ def test_complete_labels_are_for_the_method_that_wants_them(scenes):
         match="full trains on complete labels, which these data lack; give another --method",
     ):
         train_labels(replace(scenes, complete=None), losses.create("full"), "full")
+
+
+def test_one_process_needs_neither_the_supervisor_nor_tensorboard(
+    scenes, quick, tmp_path, monkeypatch
+):
+    for module in ("supervisor", "tensorboard", "linear_init", "augment", "strong_view"):
+        monkeypatch.setitem(sys.modules, f"spml.train.{module}", None)  # importing it now fails
+    fit(scenes, replace(quick, epochs=1, flip=True), tmp_path / "run", quiet=True)

@@ -1,0 +1,312 @@
+"""Resolve the settings of a run, and check all parts before anything is decoded or written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spml import losses
+from spml.data import Experiment
+from spml.data.images.cache import MEMORY_SHARE
+from spml.data.images.store import default_folder, format_bytes, free_memory
+from spml.data.readers.digits import SETTINGS as DIGITS_NAMES
+from spml.errors import UserError
+from spml.losses.registry import REQUIRED, as_python
+from spml.machine import launched
+from spml.model import Classifier
+from spml.runs.settings import Resolved, Settings
+from spml.train.device import uses_cuda
+
+COMPILE_FROM = 300_000  # pictures trained on: with fewer, compiling costs more than it saves
+EVAL_BATCH_ON_GPU = 128  # smallest default
+LARGE = 2**30  # bytes of a method's memory from which a run prints it
+POSITIVE = (
+    *("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"),
+    *("devices", "nodes", "eval_batch_size", "checkpoint_minutes"),
+)
+NOT_NEGATIVE = ("seed", "linear_init", "weight_decay", "patience_drop")
+
+
+@dataclass(frozen=True)
+class DataDefaults:
+    """Defaults of the settings that depend on the kind of data; size None keeps an array's own."""
+
+    backbone: str
+    weights: str
+    size: int | None
+    epochs: int
+    batch_size: int
+    lr: float
+    flip: bool
+    head_lr: float = 10.0
+
+
+# docs/faq.md and docs/digits.md say how the learning rates were chosen
+PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=5e-5, flip=True)
+DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)
+DIGITS_QUERY = replace(DIGITS, lr=1e-3, head_lr=1.0)  # a transformer fails at 3e-2: docs/methods.md
+FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
+
+
+def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
+    """Return the defaults of the data: a benchmark's protocol, or those of its kind."""
+    query = head.startswith("query")
+    if experiment.name in DIGITS_NAMES:
+        return DIGITS_QUERY if query else DIGITS
+    x = experiment.observed.x
+    if x is not None and x.ndim == 2:
+        defaults = FEATURES
+    elif experiment.name in losses.datasets():
+        # the paper trains every method with the protocol of its own
+        training = losses.preset("gr", experiment.name).training
+        return replace(
+            PICTURES, **{name: training[name] for name in ("epochs", "batch_size", "lr")}
+        )
+    elif x is None:
+        defaults = PICTURES
+    else:
+        # a model has one height and width, so arrays that are not square are resized
+        height, width = x.shape[-2:]
+        defaults = replace(PICTURES, size=None if height == width else max(height, width))
+    return replace(defaults, head_lr=1.0) if query else defaults  # docs/faq.md
+
+
+def resolve(settings: Settings, experiment: Experiment) -> Resolved:
+    """Decide every setting that the user left open; raise UserError for impossible ones."""
+    values: dict[str, Any] = {
+        item.name: as_python(getattr(settings, item.name)) for item in fields(Settings)
+    }
+    x = experiment.observed.x
+    vectors = x is not None and x.ndim == 2
+    if values["head"] is None:
+        values["head"] = losses.head(values["method"], pictures=not vectors) or "linear"
+    _fill(values, vars(data_defaults(experiment, values["head"])))
+    if settings.weights is None and values["backbone"] in ("tiny", "linear"):
+        values["weights"] = "none"  # there are no pretrained ones
+    _fill(values, {"selection": "complete" if experiment.validates_completely else "observed"})
+
+    _check_values(values, experiment)
+    if vectors:
+        for name in ("size", "flip", "crop"):
+            if getattr(settings, name):
+                raise UserError(
+                    f"{name} is for pictures, but the data are feature vectors; leave it out"
+                )
+    linear = {
+        "linear_lr": values["lr"] * values["head_lr"],
+        "linear_batch_size": values["batch_size"],
+    }
+    if values["linear_init"]:
+        _check_linear_init(values)
+        _fill(values, linear)
+
+    unset = frozenset(name for name, value in values.items() if value is None)
+    own_size = 0 if x is None or vectors else int(x.shape[-1])
+    _fill(values, linear | {"size": own_size, "crop": 1.0, "patience_drop": math.inf})
+    _resolve_execution(values, experiment)
+    return Resolved(**values, unset=unset)
+
+
+def _fill(values: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Replace the values that are None by their defaults."""
+    values.update({name: value for name, value in defaults.items() if values[name] is None})
+
+
+def _check_values(values: Mapping[str, Any], experiment: Experiment) -> None:
+    """Raise UserError for values out of range; None is not yet decided."""
+    selection = values["selection"]
+    if selection not in ("complete", "observed"):
+        raise UserError(f"selection must be 'complete' or 'observed', not {selection!r}")
+    if selection == "complete" and not experiment.validates_completely:
+        raise UserError(
+            "selection 'complete' needs complete validation labels, which these data lack; "
+            "use 'observed'"
+        )
+    for name in POSITIVE:
+        if values[name] is not None and not values[name] > 0:
+            raise UserError(f"{name} must be above 0, not {values[name]}")
+    crop = values["crop"]
+    if crop is not None and not 0 < crop < 1:
+        raise UserError(f"crop is a share of the area, above 0 and below 1, not {crop}")
+    for name in NOT_NEGATIVE:
+        if values[name] is not None and not values[name] >= 0:
+            raise UserError(f"{name} must not be negative, as {values[name]} is")
+
+
+def _check_linear_init(values: Mapping[str, Any]) -> None:
+    if values["backbone"] == "linear":
+        raise UserError(
+            "--linear-init trains the head before the backbone, "
+            "but backbone 'linear' has no parameters: leave it out"
+        )
+    if "views" in losses.needs(values["method"]):
+        raise UserError(
+            f"--linear-init has one view of each picture, but {values['method']} needs two: "
+            "leave it out"
+        )
+
+
+def _resolve_execution(values: dict[str, Any], experiment: Experiment) -> None:
+    """Decide the settings that depend on the machine, and that change no result but precision."""
+    cuda, files = uses_cuda(values["accelerator"]), experiment.observed.x is None
+    values["devices"], values["nodes"] = launched() or (values["devices"], values["nodes"])
+    eval_batch = 4 * values["batch_size"]  # no gradient is stored
+    defaults = {
+        "precision": "bf16-mixed" if cuda else "32-true",
+        "eval_batch_size": max(eval_batch, EVAL_BATCH_ON_GPU) if cuda else eval_batch,
+        "cache": "device" if cuda else "disk",
+        "cache_dir": default_folder() if files else Path(),  # arrays are not cached
+    }
+    _fill(values, defaults)
+    if values["compile"] == "auto":
+        single = values["devices"] * values["nodes"] == 1
+        values["compile"] = "none"
+        if cuda and single and values["size"]:
+            pictures = values["epochs"] * len(experiment.train_rows)
+            values["compile"] = "compile" if pictures >= COMPILE_FROM else "graphs"
+
+
+def method_options(method: str, data: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the options of a method by the values published for the data, then by defaults."""
+    every = losses.options(method)
+    defaults = {option.name: option.default for option in every if option.default is not REQUIRED}
+    published = (
+        losses.preset(method, data).options
+        if data in losses.datasets() and method in losses.names()
+        else {}
+    )
+    plain = {name: as_python(value) for name, value in options.items()}
+    for name, value in plain.items():
+        try:
+            json.dumps(value)
+        except TypeError as error:
+            raise UserError(
+                f"option {name} cannot be stored in config.json; "
+                "use numbers, text, or lists of them, not arrays"
+            ) from error
+    return {**defaults, **published, **plain}
+
+
+def check_model(
+    model: Classifier, method: losses.Method, example: Tensor, name: str, backbone: str
+) -> None:
+    """Raise UserError for a size that the backbone, or features that the method, cannot use.
+
+    Args:
+        model: to be trained.
+        method: receives the features of the example, if it needs features.
+        example: one item as stored, (1, ...).
+        name: of the method.
+        backbone: its name.
+    """
+    if "views" in method.needs and example.ndim != 4:
+        raise UserError(
+            f"{name} needs views: two augmentations of a picture, and the data are feature vectors"
+        )
+    try:
+        with torch.inference_mode():
+            features = model.eval().features(example)
+    except (AssertionError, RuntimeError) as error:
+        size = example.shape[-1]
+        raise UserError(
+            f"{backbone} cannot take pictures of {size} px ({_short(error)}); give another --size"
+        ) from error
+    if "features" in method.needs:
+        with torch.inference_mode():
+            _, shown = model.detailed(features)
+        try:
+            method.prepare(shown.float().clone())
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+def check_single_item(model: Classifier, example: Tensor, backbone: str) -> None:
+    """Raise UserError if batch norm cannot train on a batch of one item; the model is unchanged.
+
+    Args:
+        model: to be trained.
+        example: one item as stored, (1, ...).
+        backbone: its name.
+    """
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    try:
+        with torch.inference_mode():
+            model.train().features(example)
+    except ValueError as error:
+        raise UserError(
+            f"batch norm of {backbone} cannot learn from one picture of {example.shape[-1]} px, "
+            "and the last batch, or a process's share of it, has one; "
+            "give another --batch-size, a larger --size, or --frozen-norm"
+        ) from error
+    finally:
+        for buffer, value in zip(model.eval().buffers(), buffers, strict=True):
+            buffer.copy_(value)
+
+
+def check_method(method: losses.Method, name: str, classes: int, epochs: int) -> None:
+    """Raise UserError for options that do not fit the data, and a loss that is not one number."""
+    ours = name in losses.names()
+    not_reduced = f"{name} returns no single number to minimise; reduce the loss over its batch"
+    if ours and getattr(method, "reduction", None) == "none":
+        raise UserError(not_reduced)
+    if (method.needs and not ours) or method.needs & {"features", "views"}:
+        return  # a call would change its state, or its inputs are not available yet
+    zeros, rows = torch.zeros(2, classes), torch.zeros(2, dtype=torch.int64)
+    method.train(not ours)  # in evaluation mode, our methods do not change their state
+    try:
+        value = method(zeros, zeros.to(torch.int8), epoch=1, epochs=epochs, index=rows)
+    except (RuntimeError, TypeError, IndexError) as error:
+        raise UserError(
+            f"{name} cannot be used with these options on {classes} classes ({_short(error)})"
+        ) from error
+    finally:
+        method.train()
+    if not isinstance(value, Tensor) or value.ndim:
+        raise UserError(not_reduced)
+
+
+def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any]) -> str | None:
+    """Describe the memory a method needs, if it is large; raise UserError if it is too large."""
+    size = losses.memory(name, items, classes, **options)
+    free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    note = f"{name} keeps {format_bytes(size)} for {items:,} items of {classes:,} classes"
+    if free is not None and size > MEMORY_SHARE * free:
+        raise UserError(
+            f"{note}, but only {format_bytes(free)} of memory are free; "
+            "give other options or another --method"
+        )
+    return note if size >= LARGE else None
+
+
+def warmup_note(
+    method: losses.Method, name: str, options: Mapping[str, Any], epochs: int
+) -> str | None:
+    """Warn if training ends before the warm-up of a method does.
+
+    Args:
+        method: built with the options.
+        name: its name.
+        options: with `warmup`, if the method has it.
+        epochs: of the run, or of its linear initialisation if that is longer.
+    """
+    warmup = options.get("warmup")
+    if name not in losses.names() or not isinstance(warmup, int) or warmup < epochs:
+        return None
+    if not method.needs & {"pass", "features"}:
+        return None  # these options have no warm-up
+    plural = "s" if epochs > 1 else ""
+    return (
+        f"{name} only warms up in {epochs} epoch{plural}, because its warmup is {warmup}; "
+        "give more --epochs or a lower --set warmup"
+    )
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:150]
