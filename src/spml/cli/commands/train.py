@@ -43,7 +43,7 @@ class Train(DataOptions, Settings):
             return
         from spml.errors import Interruption, UserError
         from spml.launch import started_first
-        from spml.report import write_report
+        from spml.report.run_page import write_report
         from spml.train import Settings, fit
 
         if self.resume and self.overwrite:
