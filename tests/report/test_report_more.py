@@ -105,7 +105,7 @@ def test_observed_labels_alone_give_estimates_that_are_called_so(
     observed_alone(run, edit)
     document = page(run)
     assert "not calibrated: spml calibrate" in section(document, "Calibration")
-    assert "Precision cannot be told" in section(document, "Thresholds")
+    assert "do not determine precision" in section(document, "Thresholds")
     record = calibrate(run)
     document = page(run)
     seen = section(document, "Calibration")

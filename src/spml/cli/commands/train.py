@@ -43,7 +43,7 @@ class Train(DataOptions, Settings):
             return
         from spml.errors import Interruption, UserError
         from spml.machine import started_first
-        from spml.report import write_report
+        from spml.report.run_page import write_report
         from spml.runs.run import Run
         from spml.train.fitting import fit
 
