@@ -38,7 +38,7 @@ def test_arrays_go_with_files_and_vectors_alone(photos):
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "told"), [(3, [(3, 3, 16, 16)]), (7, [(7, 3, 16, 16)]), (8, [])]
+    ("batch_size", "reported"), [(3, [(3, 3, 16, 16)]), (7, [(7, 3, 16, 16)]), (8, [])]
 )
 def test_the_shape_of_full_batches_is_reported_before_any_picture_is_decoded(
     photos, monkeypatch, batch_size, reported
