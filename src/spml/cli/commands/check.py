@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from spml.data import LabelTable
     from spml.data.check.problems import Findings
+    from spml.data.readers.builder import Kind
+    from spml.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,7 @@ class Check:
         from rich.console import Console
 
         from spml.cli.output.check import bar, print_problems, print_summary, print_warnings
-        from spml.data import read
-        from spml.data.check.check import check, unread_problems
-        from spml.data.check.problems import KINDS, Findings, count_kinds, counted
+        from spml.data.check.check import check
         from spml.data.readers.read import default_labels
         from spml.errors import DataError
 
@@ -63,18 +63,7 @@ class Check:
         unread: list[DataError] = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            try:
-                tables = read(
-                    *(self.data, self.root),
-                    labels=kind,
-                    classes=self.classes,
-                    val=self.val,
-                    test=self.test,
-                    on_error=unread.append,
-                )
-            except DataError:
-                print_problems(console, Findings(unread_problems(unread)))
-                raise
+            tables = self._read(console, kind, unread)
         arrays = any(table.x is not None for table in tables.values())
         if self.fix is not None and arrays:
             raise DataError(
@@ -94,20 +83,47 @@ class Check:
         print_warnings(console, [str(one.message) for one in caught])
         print_problems(console, findings)
         print_summary(console, tables, complete=kind == "complete")
-        kinds = count_kinds(findings.errors)
         if self.fix is not None:
             self._fix(console, self.fix, tables, findings)
-        elif findings.errors:
-            noun = "problem" if len(findings.errors) == 1 else "problems"
-            remedy = "fix them" if arrays else "fix them, or write a cleaned table with --fix OUT"
-            if set(kinds) == {"untrainable"}:  # a cleaned table would not help
-                remedy = KINDS["untrainable"].remedy
-            raise DataError(
-                f"{self.data}: {len(findings.errors):,} {noun}: {counted(kinds)}; {remedy}"
-            )
         else:
+            self._conclude(console, findings, arrays=arrays)
+
+    def _read(self, console: Console, kind: Kind, unread: list[DataError]) -> dict[str, LabelTable]:
+        """Read the tables and collect invalid records; print those if reading fails."""
+        from spml.cli.output.check import print_problems
+        from spml.data import read
+        from spml.data.check.check import unread_problems
+        from spml.data.check.problems import Findings
+        from spml.errors import DataError
+
+        try:
+            return read(
+                *(self.data, self.root),
+                labels=kind,
+                classes=self.classes,
+                val=self.val,
+                test=self.test,
+                on_error=unread.append,
+            )
+        except DataError:
+            print_problems(console, Findings(unread_problems(unread)))
+            raise
+
+    def _conclude(self, console: Console, findings: Findings, *, arrays: bool) -> None:
+        """Print that there are no errors; raise DataError if there are."""
+        from spml.data.check.problems import KINDS, count_kinds, counted
+        from spml.errors import DataError
+
+        if not findings.errors:
             warned = counted(count_kinds(findings.warnings))
             console.print(f"No errors{f'; warnings: {warned}' if warned else ''}.", soft_wrap=True)
+            return
+        kinds = count_kinds(findings.errors)
+        noun = "problem" if len(findings.errors) == 1 else "problems"
+        remedy = "fix them" if arrays else "fix them, or write a cleaned table with --fix OUT"
+        if set(kinds) == {"untrainable"}:  # a cleaned table would not help
+            remedy = KINDS["untrainable"].remedy
+        raise DataError(f"{self.data}: {len(findings.errors):,} {noun}: {counted(kinds)}; {remedy}")
 
     def _refuse_early(self) -> None:
         """Raise UserError for options that cannot be carried out, before any work."""
