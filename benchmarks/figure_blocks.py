@@ -13,9 +13,9 @@ from recorded import LINK, Recorded, doubts, markdown, quoted_figure, run_links
 from spml.analysis.assumptions import FEWEST, Assumptions
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import figure_of
-from spml.bench.cases import TABLE_2
+from spml.bench.formats import NAMES
 from spml.bench.published import paper_quote
-from spml.bench.write import NAMES
+from spml.bench.rows import TABLE_2
 
 QUOTED = ("coco", "nuswide", "cub")
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from spml import losses
-from spml.bench.cases import TABLE_2, method_cases, paper_methods
 from spml.bench.plan import Case, Plan, distinct
+from spml.bench.rows import TABLE_2, method_cases, paper_methods
 from spml.bench.search import Grid, Tune, between
 from spml.losses.search import plain
 

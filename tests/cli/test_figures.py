@@ -151,7 +151,7 @@ def test_a_file_of_someone_else_is_not_replaced_unasked(tmp_path, capsys):
 
 BAD = {
     "no data": (["figures"], "give DATA"),
-    "no such figure": (["figures", "--only", "z"], "--only z: no such figure; there are a losses"),
+    "no such figure": (["figures", "--only", "z"], "--only z: no such figure; figures: a losses"),
     "no such folder": (["figures", "--runs", "nowhere"], "nowhere is not a folder"),
     "no epochs": (
         ["figures", "digits", "--only", "d", "--epochs", "0"],

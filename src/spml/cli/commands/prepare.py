@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
@@ -23,6 +23,8 @@ class Prepare:
 
     Example: spml prepare voc --root data/voc --download
     """
+
+    order: ClassVar[int] = 20
 
     data: Annotated[Literal["voc", "coco", "nuswide", "cub"], tyro.conf.Positional]
     """The benchmark."""
