@@ -64,7 +64,7 @@ class Page:
 
     @cached_property
     def source(self) -> Source:
-        return Source(find(self.known.store.home)[0], given=STUDIED)
+        return Source(find(self.known.store.home)[0], settings=STUDIED)
 
     @cached_property
     def apart(self) -> list[Distinguishability]:

@@ -53,12 +53,14 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
         read_collected(tmp_path / "other.json")
     (tmp_path / "other.json").write_text("{")
     with pytest.raises(
-        UserError, match=r"other\.json: not JSON \(.*; give a bench.json written by spml bench"
+        UserError, match=r"other\.json: not JSON \(.*; give a bench\.json written by spml bench"
     ):
         read_collected(tmp_path / "other.json")
-    with pytest.raises(UserError, match=r"gone\.json: no such file; give a bench.json written by spml bench"):
+    with pytest.raises(
+        UserError, match=r"gone\.json: no such file; give a bench\.json written by spml bench"
+    ):
         read_collected(tmp_path / "gone.json")
-    with pytest.raises(UserError, match=": a folder; give a bench.json written by spml bench"):
+    with pytest.raises(UserError, match=r": a folder; give a bench\.json written by spml bench"):
         read_collected(tmp_path)
 
 
@@ -79,7 +81,9 @@ def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, told):
     made = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
     spoil(made)
     (tmp_path / "bench.json").write_text(json.dumps(made))
-    with pytest.raises(UserError, match=rf"bench\.json.*{told}.*; give a bench.json written by spml bench"):
+    with pytest.raises(
+        UserError, match=rf"bench\.json.*{told}.*; give a bench\.json written by spml bench"
+    ):
         read_collected(tmp_path / "bench.json")
 
 

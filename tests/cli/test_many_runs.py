@@ -1,11 +1,14 @@
 """Commands that train many runs, without any run."""
 
+import itertools
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from spml.cli.many_runs import ManyRuns
+from spml.cli.options import parse_options
 from spml.errors import UserError
 
 
@@ -63,3 +66,21 @@ def test_workers_are_looked_at_until_all_have_ended_and_stopped_in_any_case(monk
     workers = SimpleNamespace(alive=lambda: alive.pop(0), **told)
     ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
     assert seen == ["look", "look", "look", "check", "stop"]  # once more for what was done last
+
+
+def test_a_run_names_the_command_that_repeats_it(tmp_path):
+    from spml.bench.plan import Run
+    from spml.bench.store import RunStore
+
+    command = ManyRuns(data="mine.csv", root=Path("photos"), accelerator="cpu")
+    options = {"q3": 1.5, "w": [0, 10], "variant": "paper", "eps": None}
+    run = Run("bench", "gr", "final", "mine.csv", "gr", options, {"lr": 0.01}, 2)
+    details = command._details(RunStore(tmp_path), run)
+    words = shlex.split(details["command"])
+    assert words[:3] == ["spml", "train", "mine.csv"] and details["root"] == "photos"
+    pairs = list(itertools.pairwise(words[3:]))
+    for pair in (("--seed", "2"), ("--lr", "0.01"), ("--accelerator", "cpu"), ("--root", "photos")):
+        assert pair in pairs
+    assert ("--out", str(tmp_path / "runs" / run.id)) in pairs
+    given = [value for flag, value in pairs if flag == "--set"]
+    assert parse_options("gr", given) == options
