@@ -162,8 +162,7 @@ class ManyRuns(DataOptions, Settings):
         return {**self.sources(), "command": train.command()}
 
     def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Settings that were given: those that make a run what it is, and those that say how it is
-        made."""
+        """Settings that were given: those that make a run what it is, and those that say how it is made."""
         from spml.runs.record import NOT_OF_THE_RUN
 
         own = [item for kind in (Settings, DataOptions) for item in fields(kind)]
