@@ -110,7 +110,7 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):
         "losses.svg" in shown.out and "sensitivity is not drawn: needs runs of gr" in shown.err
     )
     assert (
-        "classes is not drawn: needs the data themselves" in shown.err
+        "classes is not drawn: needs the data" in shown.err
         and "left out" in shown.err
     )
     assert main([*words, "--only", "d"]) == 1
