@@ -26,7 +26,7 @@ format: $(VENV)/.ready-dev
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md
-	$(BIN)/python -m spml.cli.describe docs/commands.md
+	$(BIN)/python tools/command_pages.py docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
 	$(BIN)/python benchmarks/reproduction.py
 

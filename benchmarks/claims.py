@@ -35,7 +35,7 @@ class Claim:
 
 def studies(known: Recorded) -> list[Sensitivity]:
     """The grids of hyper-parameters with what their runs came to."""
-    return sensitivity(comparable(find(known.shelf.home)[0], study_cases(STUDIES), STUDIED))
+    return sensitivity(comparable(find(known.store.home)[0], study_cases(STUDIES), STUDIED))
 
 
 def waiting(paper: str, done: int, every: int) -> Claim:

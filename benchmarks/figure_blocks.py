@@ -13,8 +13,8 @@ from recorded import LINK, Recorded, doubts, markdown, quoted_figure, run_links
 from spml.analysis.assumptions import FEWEST, Assumptions
 from spml.analysis.distinguishability import Distinguishability
 from spml.analysis.plots import figure_of
-from spml.bench.cases import paper_methods
 from spml.bench.published import paper_quote
+from spml.bench.rows import paper_methods
 from spml.data.benchmarks import BENCHMARKS
 
 QUOTED = ("coco", "nuswide", "cub")

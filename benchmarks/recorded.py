@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voc_plan import COMMON, HERE, Plan, Run, Shelf, against, collected, plans, table
+from voc_plan import COMMON, HERE, Plan, Run, RunStore, against, collected, plans, table
 
+from spml.bench.formats import spread, versus
 from spml.bench.plan import Case, Record, done_in
 from spml.bench.published import Quote
 from spml.bench.tables import Row, Table
-from spml.bench.write import spread, versus
 from spml.cli.commands.train import Train
+from spml.cli.options import option_text
 from spml.metrics.bootstrap import Comparison
 from spml.report.format import signed
 
@@ -29,35 +30,35 @@ class Recorded:
     """All plans with what is recorded of them."""
 
     every: Sequence[Plan]
-    shelf: Shelf
+    store: RunStore
     pixels: str
 
     @classmethod
     def read(cls, results: Path = RESULTS, plan: Path = HERE / "plan.json") -> Recorded:
         pixels = json.loads(plan.read_text(encoding="utf-8"))["pixels"]
-        return cls(plans(pixels), Shelf(Path("nowhere"), results), pixels)
+        return cls(plans(pixels), RunStore(Path("nowhere"), results), pixels)
 
     def plan(self, name: str) -> Plan:
         return next(plan for plan in self.every if plan.table == name)
 
     def table(self, plan: Plan, base: str | None = None) -> Table:
-        return table(collected(plan, self.shelf.outcome), base or against(plan))
+        return table(collected(plan, self.store.outcome), base or against(plan))
 
     def row(self, name: str, label: str) -> Row:
         return next(row for row in self.table(self.plan(name)).rows if row.label == label)
 
     def finals(self, plan: Plan, case: Case) -> list[Run]:
-        return plan.finals(case, self.shelf.outcome)
+        return plan.finals(case, self.store.outcome)
 
     def record(self, run: Run) -> Record | None:
         """Of a run that ended well."""
-        record = self.shelf.outcome(run.id)
+        record = self.store.outcome(run.id)
         return record if done_in(record) else None
 
     def done(self, plan: Plan) -> tuple[int, int]:
         """Runs that are recorded, and all that the table takes, those to be chosen included."""
-        runs = plan.runs(self.shelf.outcome)
-        to_come = sum(plan.undecided(case, self.shelf.outcome) for case in plan.cases) * len(
+        runs = plan.runs(self.store.outcome)
+        to_come = sum(plan.undecided(case, self.store.outcome) for case in plan.cases) * len(
             plan.seeds
         )
         return sum(self.record(run) is not None for run in runs), len(runs) + to_come
@@ -81,16 +82,9 @@ def words_of(settings: Mapping[str, Any], **more: Any) -> list[str]:
 def own_words(run: Run) -> list[str]:
     """What a run's command has beyond the settings common to all."""
     own = {name: value for name, value in run.settings.items() if COMMON.get(name) != value}
-    given = [f"{name}={_text(value)}" for name, value in run.options.items()]
+    given = [f"{name}={option_text(value)}" for name, value in run.options.items()]
     words = words_of(own, method=run.method, set=given)
     return words if "--method" in words else ["--method", run.method, *words]
-
-
-def _text(value: Any) -> str:
-    """An option's value as --set takes it."""
-    if isinstance(value, list):
-        return ",".join(_text(part) for part in value)
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def shell_function() -> str:
@@ -109,8 +103,8 @@ def run_links(known: Recorded, runs: Sequence[Run]) -> str:
 
 def progress(known: Recorded, plan: Plan, case: Case) -> str:
     """How far a row is that has no result yet."""
-    trials = plan.trials(case, known.shelf.outcome)
-    if plan.undecided(case, known.shelf.outcome):
+    trials = plan.trials(case, known.store.outcome)
+    if plan.undecided(case, known.store.outcome):
         return f"{OPEN} ({sum(known.record(run) is not None for run in trials)} of {len(trials)} trials)"
     return f"{OPEN} (0 of {len(plan.seeds)})"
 
@@ -186,10 +180,10 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 def trial_table(known: Recorded, plan: Plan) -> str:
     """Every trial of a plan, folded away."""
     lines = [["", "chosen", "validation mAP", "run", "repeat"], ["---"] * 5]
-    trials = [(case, run) for case in plan.cases for run in plan.trials(case, known.shelf.outcome)]
+    trials = [(case, run) for case in plan.cases for run in plan.trials(case, known.store.outcome)]
     for case, run in trials:
         record = known.record(run)
-        best = plan.chosen(case, known.shelf.outcome)
+        best = plan.chosen(case, known.store.outcome)
         mark = "✓" if best is not None and best.id == run.id else ""
         figure = f"{record['result']['val_map']:.2f}" if record else f"{OPEN} (0 of 1)"
         lines.append([case.label, mark, figure, run_links(known, [run]), known.repeat([run])])

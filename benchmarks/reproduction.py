@@ -64,7 +64,7 @@ class Page:
 
     @cached_property
     def source(self) -> Source:
-        return Source(find(self.known.shelf.home)[0], given=STUDIED)
+        return Source(find(self.known.store.home)[0], settings=STUDIED)
 
     @cached_property
     def apart(self) -> list[Distinguishability]:
@@ -176,7 +176,7 @@ class Page:
         tuned = self.known.plan("Table B")
         own = next(case for case in tuned.cases if case.label == "an")
         trials = [
-            run for run in tuned.trials(own, self.known.shelf.outcome) if run.settings["lr"] == LR
+            run for run in tuned.trials(own, self.known.store.outcome) if run.settings["lr"] == LR
         ]
         tried = {bool(run.options): record for run in trials if (record := self.known.record(run))}
         pictures = self.known.row("pixels, an", "an, original")

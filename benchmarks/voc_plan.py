@@ -1,12 +1,12 @@
-"""The real runs on VOC2012: every table's runs as one plan that can stop and go on anywhere.
+"""The runs on VOC2012: the runs of all tables in one plan that can stop and resume anywhere.
 
-python benchmarks/voc_plan.py                                  # plan.json and counts from the results; runs nothing
+python benchmarks/voc_plan.py                                  # plan.json and counts from the results; trains nothing
 python benchmarks/voc_plan.py --tables                         # the tables, in Markdown, from the results
-python benchmarks/voc_plan.py --data jpeg88-448=DIR --weights FILE --minutes 8 --jobs 3 --also OUT    # makes runs
+python benchmarks/voc_plan.py --data jpeg88-448=DIR --weights FILE --minutes 8 --jobs 3 --also OUT    # trains runs
 
-DIR is the folder that holds VOCdevkit; FILE holds the ImageNet weights of tf_efficientnet_lite0 (those of other
-backbones are given as NAME=FILE). A run is one small file in benchmarks/results/voc2012-lite0; what is there is not run
-again. Final runs of tables with trials join the plan once their trials are done.
+DIR is the folder that holds VOCdevkit; FILE holds the ImageNet weights of tf_efficientnet_lite0 (for
+other backbones, write NAME=FILE). Each run is one small file in benchmarks/results/voc2012-lite0;
+recorded runs are not repeated. Final runs of a table with trials join the plan after its trials.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,14 +23,15 @@ from typing import Any
 
 from spml.analysis.sensitivity import STUDIES
 from spml.bench.ablation import ablation_cases
-from spml.bench.cases import method_cases, paper_methods
 from spml.bench.files import write_overview
+from spml.bench.formats import markdown
 from spml.bench.plan import Case, Plan, Run, distinct
+from spml.bench.rows import method_cases, paper_methods
 from spml.bench.search import Grid
-from spml.bench.shelf import Shelf
+from spml.bench.store import RunStore
 from spml.bench.tables import collected, table
-from spml.bench.work import Work, Workers
-from spml.bench.write import markdown
+from spml.bench.workers import Job, Workers
+from spml.data import load
 from spml.data.benchmarks import BENCHMARKS
 from spml.model.backbones import PACKAGED
 
@@ -102,10 +104,10 @@ BACKBONES: dict[str, dict[str, Any]] = {
 
 
 def plans(pixels: str) -> list[Plan]:
-    """All tables, in the order in which they are filled.
+    """Return all tables, in the order in which they are filled.
 
     Args:
-        pixels: which version of the pictures the tables are about.
+        pixels: version of the images.
     """
     data = f"voc@{pixels}"
     methods = [*paper_methods(), "full"]
@@ -149,7 +151,7 @@ def _pixels(method: str) -> tuple[Case, ...]:
 
 
 def _query_heads() -> tuple[Case, ...]:
-    """And linear ones to compare them with."""
+    """Return rows with query heads, and linear heads for comparison."""
     heads = tuple(Case(row, method, settings=own) for row, (method, own) in QUERY_HEADS.items())
     return (Case("gr", "gr"), Case("an", "an"), *heads)
 
@@ -158,14 +160,14 @@ def _others(settings: dict[str, Any]) -> tuple[Case, ...]:
     return tuple(Case(method, method, settings=settings) for method in ("gr", "an", "em", "full"))
 
 
-def needed(every: Sequence[Plan], shelf: Shelf) -> list[Run]:
-    return distinct([run for plan in every for run in plan.runs(shelf.outcome)])
+def needed(every: Sequence[Plan], store: RunStore) -> list[Run]:
+    return distinct([run for plan in every for run in plan.runs(store.outcome)])
 
 
-def to_come(every: Sequence[Plan], shelf: Shelf) -> dict[str, int]:
-    """Final runs of each table whose settings are not chosen yet."""
+def to_come(every: Sequence[Plan], store: RunStore) -> dict[str, int]:
+    """Count the final runs of each table whose settings are not chosen yet."""
     open_rows = {
-        plan.table: sum(plan.undecided(case, shelf.outcome) for case in plan.cases)
+        plan.table: sum(plan.undecided(case, store.outcome) for case in plan.cases)
         for plan in every
     }
     return {
@@ -176,14 +178,14 @@ def to_come(every: Sequence[Plan], shelf: Shelf) -> dict[str, int]:
 
 
 def scored(every: Sequence[Plan]) -> frozenset[str]:
-    """Runs whose scores figures and calibration need: AN and GR, with Table A's seed and fresh ones."""
+    """Return the runs whose scores figures and calibration need: AN and GR, with all seeds."""
     kept = [plan for plan in every if plan.table.partition(",")[0] in ("Table A", "pixels")]
     runs = [run for plan in kept for run in plan.runs(lambda name: None) if run.data == plan.data]
     return frozenset(run.id for run in runs if run.method in ("an", "gr"))
 
 
 def weight_files(given: Sequence[str]) -> dict[str, str]:
-    """Of each backbone the file that was given, or that comes with an installed package."""
+    """Return the weight file of each backbone, from the options or an installed package."""
     found = {}
     for name, (module, holder) in PACKAGED.items():
         if find_spec(module) is not None:
@@ -194,28 +196,28 @@ def weight_files(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def make(every: Sequence[Plan], shelf: Shelf, given: argparse.Namespace) -> None:
-    """Do runs side by side until none is left or time is up; what is then in hand is gone on with next time."""
+def make(every: Sequence[Plan], store: RunStore, given: argparse.Namespace) -> None:
+    """Train runs in parallel until none is pending or time is up; the next call resumes the rest."""
     end = time.time() + 60 * given.minutes
     roots = dict(word.split("=", 1) for word in given.data)
-    job = Work(
+    job = Job(
         every,
-        shelf,
-        {f"voc@{pixels}": {"source": "voc", "root": root} for pixels, root in roots.items()},
-        running={"cache_dir": given.cache, "accelerator": given.accelerator},
+        store,
+        {f"voc@{pixels}": partial(load, "voc", root) for pixels, root in roots.items()},
+        runtime={"cache_dir": given.cache, "accelerator": given.accelerator},
         weights=weight_files(given.weights),
-        wanting=frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"}),
+        file_backbones=frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"}),
         deadline=end,
         threads=given.threads,
     )
-    told = {run.id for run in needed(every, shelf) if shelf.outcome(run.id)}
+    printed = {run.id for run in needed(every, store) if store.outcome(run.id)}
     workers = Workers(job, given.jobs)
     try:
         while workers.alive() and time.time() < end:
             time.sleep(1)
-            for run in needed(every, shelf):
-                if run.id not in told and (record := shelf.outcome(run.id)):
-                    told.add(run.id)
+            for run in needed(every, store):
+                if run.id not in printed and (record := store.outcome(run.id)):
+                    printed.add(run.id)
                     result = record.get("result", {})
                     figure = (
                         f"{result['test_map']:.2f}, {result['seconds']:.0f} s"
@@ -228,16 +230,16 @@ def make(every: Sequence[Plan], shelf: Shelf, given: argparse.Namespace) -> None
 
 
 def against(plan: Plan) -> str:
-    """The row that the others of a table are compared with."""
+    """Return the row that the others of a table are compared with."""
     labels = [case.label for case in plan.cases]
     return next((label for label in ("gr", "k̂ ✓, v ✓, L ✓") if label in labels), labels[0])
 
 
-def beside_reference(plan: Plan, shelf: Shelf) -> str:
-    """Table A beside the reference figures, in Markdown."""
+def beside_reference(plan: Plan, store: RunStore) -> str:
+    """Return Table A next to the reference figures, in Markdown."""
     lines = ["| method | test mAP | reference | difference |", "| --- | --- | --- | --- |"]
-    for run in plan.runs(shelf.outcome):
-        record = shelf.outcome(run.id) or {}
+    for run in plan.runs(store.outcome):
+        record = store.outcome(run.id) or {}
         if "result" in record:
             own, other = record["result"]["test_map"], REFERENCE[run.method]
             lines.append(f"| {run.method} | {own:.2f} | {other:.2f} | {own - other:+.2f} |")
@@ -268,7 +270,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--threads", type=int, help="of each process on the CPU")
     parser.add_argument("--accelerator", default="auto")
-    parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--retry", action="store_true", help="train failed runs again")
     parser.add_argument("--tables", action="store_true")
     given = parser.parse_args()
     stored = (
@@ -279,20 +281,22 @@ def main() -> None:
     first = given.data[0].partition("=")[0] if given.data else "jpeg88-448"
     pixels = given.pixels or stored or first
     every = plans(pixels)
-    shelf = Shelf(given.scratch, given.results, tuple(given.also), keep=False, scored=scored(every))
+    store = RunStore(
+        given.scratch, given.results, tuple(given.also), keep=False, scored=scored(every)
+    )
     if given.tables:
         for plan in every:
-            print(markdown(table(collected(plan, shelf.outcome), against(plan))))
-        print(beside_reference(every[0], shelf))
+            print(markdown(table(collected(plan, store.outcome), against(plan))))
+        print(beside_reference(every[0], store))
         return
     if given.retry:
-        shelf.forget_failures(needed(every, shelf))
+        store.forget_failures(needed(every, store))
     try:
         if given.data:
-            make(every, shelf, given)
+            make(every, store, given)
     finally:
-        about = {"pixels": pixels, "reference": REFERENCE, "to_come": to_come(every, shelf)}
-        counts = write_overview(given.plan, needed(every, shelf), shelf, **about)
+        about = {"pixels": pixels, "reference": REFERENCE, "to_come": to_come(every, store)}
+        counts = write_overview(given.plan, needed(every, store), store, **about)
         print(", ".join(f"{number} {state}" for state, number in counts.items()))
 
 

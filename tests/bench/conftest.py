@@ -1,10 +1,12 @@
 import json
+from functools import partial
 
 import pytest
 
 from spml.bench.plan import Case, Plan
-from spml.bench.shelf import Shelf
-from spml.bench.work import Work, work
+from spml.bench.store import RunStore
+from spml.bench.workers import Job, run_pending
+from spml.data import load
 
 SETTINGS = {"backbone": "tiny", "epochs": 1, "batch_size": 32, "lr": 3e-3, "flip": False}
 
@@ -32,14 +34,13 @@ def outcomes():
 def job(scenes_file, tmp_path_factory):
     """A small bench on scenes that is done: two methods, two seeds."""
     plan = Plan("bench", str(scenes_file), (Case("an", "an"), Case("gr", "gr")), (0, 1), SETTINGS)
-    source = {"source": str(scenes_file), "labels": "complete"}
-    made = Work(
+    made = Job(
         [plan],
-        Shelf(tmp_path_factory.mktemp("bench")),
-        {str(scenes_file): source},
+        RunStore(tmp_path_factory.mktemp("bench")),
+        {str(scenes_file): partial(load, str(scenes_file), labels="complete")},
         {"accelerator": "cpu"},
     )
-    assert work(made) == 4
+    assert run_pending(made) == 4
     return made
 
 

@@ -13,7 +13,7 @@ from spml.bench import locks
 from spml.bench.locks import STALE, Lock, stale
 from spml.bench.plan import Run
 from spml.bench.record import read_record
-from spml.bench.shelf import ATTEMPTS, Shelf
+from spml.bench.store import ATTEMPTS, RunStore
 from spml.errors import UserError
 
 from .conftest import done
@@ -106,7 +106,7 @@ def test_of_many_who_see_it_stale_one_gets_it(tmp_path):
 
 def test_states_and_who_takes_what(tmp_path):
     runs = [Run("t", "row", "final", "d", "an", {}, {}, seed) for seed in range(3)]
-    here, there = Shelf(tmp_path), Shelf(tmp_path)
+    here, there = RunStore(tmp_path), RunStore(tmp_path)
     first, lock = here.take(runs)
     second, _ = there.take(runs)
     assert (first, second) == (runs[0], runs[1])
@@ -115,35 +115,38 @@ def test_states_and_who_takes_what(tmp_path):
     lock.release()
     there.write(second, {"error": "no"})
     assert [here.state(run.id) for run in runs] == ["done", "failed", "pending"]
-    assert Shelf(tmp_path).take(runs[:2]) is None
-    assert there.forget_failures(runs) == 1 and Shelf(tmp_path).state(second.id) != "failed"
+    assert RunStore(tmp_path).take(runs[:2]) is None
+    assert there.forget_failures(runs) == 1 and RunStore(tmp_path).state(second.id) != "failed"
 
 
 def test_the_run_of_a_process_that_is_no_more_is_pending(tmp_path):
     run = Run("t", "row", "final", "d", "an", {}, {}, 0)
     written(tmp_path / "locks" / f"{run.id}.lock", gone())
-    assert Shelf(tmp_path).state(run.id) == "pending"
+    assert RunStore(tmp_path).state(run.id) == "pending"
 
 
 def test_a_run_that_is_done_just_before_its_lock_is_had_is_not_made_again(tmp_path, monkeypatch):
     run, take = Run("t", "row", "final", "d", "an", {}, {}, 0), Lock.take
 
     def late(self):
-        Shelf(tmp_path).write(run, done())
+        RunStore(tmp_path).write(run, done())
         return take(self)
 
     monkeypatch.setattr(Lock, "take", late)
-    assert Shelf(tmp_path).take([run]) is None
+    assert RunStore(tmp_path).take([run]) is None
     assert not list((tmp_path / "locks").iterdir())
 
 
 def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
-    shelf, run = Shelf(tmp_path), Run("t", "row", "final", "d", "an", {}, {}, 0)
+    store, run = RunStore(tmp_path), Run("t", "row", "final", "d", "an", {}, {}, 0)
     written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS - 1)
-    assert shelf.take([run]) is not None
+    assert store.take([run]) is not None
     written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS)
-    assert shelf.take([run]) is None
-    assert shelf.state(run.id) == "failed" and "without a word" in shelf.outcome(run.id)["error"]
+    assert store.take([run]) is None
+    assert (
+        store.state(run.id) == "failed"
+        and "died without an error message" in store.outcome(run.id)["error"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,17 +155,17 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
         ("null", "not a JSON object"),
-        ("{}", "the result is no JSON object"),
+        ("{}", "the result is not a JSON object"),
         ('{"result": {"val_map": "a"}}', "val_map of the result cannot be 'a'"),
         ('{"result": {"val_map": 50.0}}', "best_epoch of the result cannot be None"),
-        (f'{{"result": {RESULT}, "bootstrap": []}}', "the bootstrap is no JSON object"),
+        (f'{{"result": {RESULT}, "bootstrap": []}}', "the bootstrap is not a JSON object"),
         (
             f'{{"result": {RESULT}, "bootstrap": {{"images": 3}}}}',
             "seed of the bootstrap cannot be None",
         ),
         (
             f'{{"result": {RESULT}, "observed_counts": [1, "a"]}}',
-            "observed_counts are no list of numbers",
+            "observed_counts must be a list of numbers",
         ),
     ],
 )
@@ -170,9 +173,9 @@ def test_a_damaged_record_is_named(tmp_path, text, told):
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "x.json").write_text(text)
     with pytest.raises(
-        UserError, match=rf"x\.json: {told}.*; remove it, and the run is made again"
+        UserError, match=rf"x\.json: {told}.*; delete the file to train the run again"
     ):
-        Shelf(tmp_path).outcome("x")
+        RunStore(tmp_path).outcome("x")
 
 
 def test_a_record_that_is_taken_back_while_it_is_read_is_none(tmp_path, monkeypatch):
@@ -184,5 +187,5 @@ def test_a_record_that_is_taken_back_while_it_is_read_is_none(tmp_path, monkeypa
         file.unlink()
         return read_record(file, remedy)
 
-    monkeypatch.setattr("spml.bench.shelf.read_record", taken_back)
-    assert Shelf(tmp_path).outcome("x") is None
+    monkeypatch.setattr("spml.bench.store.read_record", taken_back)
+    assert RunStore(tmp_path).outcome("x") is None

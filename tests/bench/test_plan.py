@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from spml import losses
-from spml.bench.cases import method_cases, paper_methods
 from spml.bench.plan import Case, Plan, distinct
 from spml.bench.published import TABLE_2
+from spml.bench.rows import method_cases, paper_methods
 from spml.bench.search import Grid, Tune, between
 from spml.losses.metadata import plain
 

@@ -61,7 +61,7 @@ def test_the_printed_commands_are_the_runs(reproduction):
 
     known = recorded.Recorded.read()
     common = shlex.split(recorded.shell_function().split('"$VOC"')[1].split('"$@"')[0])
-    runs = [run for plan in known.every for run in plan.runs(known.shelf.outcome)]
+    runs = [run for plan in known.every for run in plan.runs(known.store.outcome)]
     for run in {run.id: run for run in runs}.values():
         own = shlex.split(known.repeat([run]).strip("`").removeprefix("VOC=$ORIGINAL "))[1:]
         train = tyro.cli(Train, args=["voc", *common, *own])
@@ -89,7 +89,7 @@ def fill(known, folder, rng):
     from spml.train.resolve import method_options
 
     for plan in known.every:
-        for run in plan.runs(known.shelf.outcome):
+        for run in plan.runs(known.store.outcome):
             if (folder / f"{run.id}.json").exists():
                 continue
             maps = (80 + rng.random(20)).round(3).tolist()

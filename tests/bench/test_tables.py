@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from spml.bench.files import read_collected, write_collected, write_overview
+from spml.bench.formats import FORMATS, cells, latex, markdown, page
 from spml.bench.plan import Case, Plan
 from spml.bench.published import DOUBTS, TABLE_2, other_quotes, paper_quote
 from spml.bench.record import condensed
 from spml.bench.search import Grid
-from spml.bench.shelf import Shelf
+from spml.bench.store import RunStore
 from spml.bench.tables import collected, table
-from spml.bench.write import FORMATS, cells, latex, markdown, page
 from spml.errors import UserError
 from spml.metrics.bootstrap import resampled_map
 
@@ -24,12 +24,12 @@ from .conftest import done, stored
 
 
 def test_a_tables_figures_are_those_of_its_runs(job):
-    plan, shelf = job.plans[0], job.shelf
-    made = table(collected(plan, shelf.outcome), "gr")
+    plan, store = job.plans[0], job.store
+    made = table(collected(plan, store.outcome), "gr")
     an, gr = made.rows
     maps = [
-        shelf.outcome(run.id)["result"]["test_map"]
-        for run in plan.finals(plan.cases[0], shelf.outcome)
+        store.outcome(run.id)["result"]["test_map"]
+        for run in plan.finals(plan.cases[0], store.outcome)
     ]
     assert (an.test.mean, an.test.std) == pytest.approx(
         (statistics.mean(maps), statistics.stdev(maps))
@@ -41,7 +41,7 @@ def test_a_tables_figures_are_those_of_its_runs(job):
 
 
 def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
-    made = collected(job.plans[0], job.shelf.outcome)
+    made = collected(job.plans[0], job.store.outcome)
     write_collected(tmp_path / "bench.json", made)
     again = read_collected(tmp_path / "bench.json")
     assert again == made
@@ -49,26 +49,28 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
         assert as_text(table(again, "gr")) == as_text(table(made, "gr"))
     assert (tmp_path / "bench.json").stat().st_size < 100_000
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(UserError, match=r"is no bench\.json"):
+    with pytest.raises(UserError, match=r"is not a bench\.json"):
         read_collected(tmp_path / "other.json")
     (tmp_path / "other.json").write_text("{")
     with pytest.raises(
-        UserError, match=r"other\.json: not JSON \(.*; give the file that spml bench"
+        UserError, match=r"other\.json: not JSON \(.*; give a bench\.json written by spml bench"
     ):
         read_collected(tmp_path / "other.json")
-    with pytest.raises(UserError, match=r"gone\.json: no such file; give the file that spml bench"):
+    with pytest.raises(
+        UserError, match=r"gone\.json: no such file; give a bench\.json written by spml bench"
+    ):
         read_collected(tmp_path / "gone.json")
-    with pytest.raises(UserError, match=": a folder; give the file that spml bench"):
+    with pytest.raises(UserError, match=r": a folder; give a bench\.json written by spml bench"):
         read_collected(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda made: made.update(rows="an"), r"is no bench\.json"),
-        (lambda made: made.update(runs=[]), r"is no bench\.json"),
-        (lambda made: made["rows"][1].pop("finals"), "row 2 has not all of finals, "),
-        (lambda made: made["runs"].update(one=3), "one: the result is no JSON object"),
+        (lambda made: made.update(rows="an"), r"is not a bench\.json"),
+        (lambda made: made.update(runs=[]), r"is not a bench\.json"),
+        (lambda made: made["rows"][1].pop("finals"), "row 2 lacks one of finals, "),
+        (lambda made: made["runs"].update(one=3), "one: the result is not a JSON object"),
         (
             lambda made: made["runs"].update(one={"result": {"test_map": "a"}}),
             "one: test_map of the result cannot be 'a'",
@@ -76,16 +78,18 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
     ],
 )
 def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, told):
-    made = json.loads(json.dumps(collected(job.plans[0], job.shelf.outcome)))
+    made = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
     spoil(made)
     (tmp_path / "bench.json").write_text(json.dumps(made))
-    with pytest.raises(UserError, match=rf"bench\.json.*{told}.*; give the file that spml bench"):
+    with pytest.raises(
+        UserError, match=rf"bench\.json.*{told}.*; give a bench\.json written by spml bench"
+    ):
         read_collected(tmp_path / "bench.json")
 
 
 def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     run = job.runs()[0]
-    record = condensed(job.shelf.run_folder(run.id), resamples=50)
+    record = condensed(job.store.run_folder(run), resamples=50)
     counts = (scenes.observed.labels[scenes.train_rows] == 1).sum(axis=0)
     assert record["observed_counts"] == counts.tolist()
     assert len(record["bootstrap"]["maps"]) == 50 and record["bootstrap"]["images"] == 64
@@ -94,7 +98,7 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     )
     assert [line["epoch"] for line in record["history"]] == [0, 1] and record["versions"]["torch"]
     assert "root" not in record["config"] and "command" not in record["config"]
-    kept = stored(job.shelf.home / f"{run.id}.json")
+    kept = stored(job.store.home / f"{run.id}.json")
     assert kept["id"] == run.id and kept["result"] == record["result"]
 
 
@@ -103,7 +107,7 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     [("downloads/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)],
 )
 def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
-    folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
+    folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
     (folder / "config.json").write_text(
         json.dumps({**stored(folder / "config.json"), "weights": weights})
     )
@@ -114,7 +118,7 @@ def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kep
     "lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"]
 )
 def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
-    folder = shutil.copytree(job.shelf.run_folder(job.runs()[0].id), tmp_path / "run")
+    folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
     if lacking == "test labels":
         classes = np.load(folder / "labels.npz")["classes"]
         np.savez(folder / "labels.npz", classes=classes)
@@ -177,7 +181,7 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     assert [row.versus is None for row in rows] == [True, True, True, False, True]
     apart = small(["a", "e"], known=[record(), done()], against="a")
     assert any(
-        "not compared with a: that takes runs of the same seeds" in note
+        "not compared with a: this needs runs of the same seeds" in note
         for note in cells(apart).notes
     )
     alone = small(["a", "e"], known=[record(), {"error": "out of luck"}], against="a")
@@ -277,7 +281,7 @@ def test_without_a_test_split_validation_is_shown():
         "− b" in note for note in cells(made).notes
     )  # no column that it explains
     assert any(
-        note.startswith("Rows are not compared with b: that takes test images")
+        note.startswith("Rows are not compared with b: this needs test images")
         for note in cells(made).notes
     )
     assert cells(made).header.count("validation mAP") == 1
@@ -295,7 +299,7 @@ def test_without_complete_labels_the_figure_is_called_an_estimate():
         "method",
         "validation estimate",
     ]
-    assert any("not known" in note for note in cells(made).notes)
+    assert any("mAP is unknown" in note for note in cells(made).notes)
 
 
 def test_what_trials_chose_is_shown(outcomes):
@@ -320,12 +324,12 @@ def test_the_forms(tmp_path):
 
 
 def test_the_overview_says_how_far_each_run_is(job, tmp_path):
-    counts = write_overview(tmp_path / "plan.json", job.runs(), job.shelf, pixels="original")
+    counts = write_overview(tmp_path / "plan.json", job.runs(), job.store, pixels="original")
     assert counts == {"pending": 0, "running": 0, "done": 4, "failed": 0}
     plan = stored(tmp_path / "plan.json")
     assert plan["pixels"] == "original" and plan["counts"] == counts
     assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0][
         "test_map"
     ] > 0
-    counts = write_overview(tmp_path / "plan.json", job.runs(), Shelf(tmp_path / "empty"))
+    counts = write_overview(tmp_path / "plan.json", job.runs(), RunStore(tmp_path / "empty"))
     assert counts["pending"] == 4 and "test_map" not in stored(tmp_path / "plan.json")["runs"][0]

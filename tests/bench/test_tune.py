@@ -7,8 +7,8 @@ import pytest
 
 from spml import losses
 from spml.bench.ablation import ablation_cases
-from spml.bench.cases import method_cases
 from spml.bench.plan import Case, Plan
+from spml.bench.rows import method_cases
 from spml.bench.search import Grid, Tune, _ask
 from spml.errors import UserError
 

@@ -31,7 +31,7 @@ def test_the_bounds_are_reached():
 
 
 def test_every_figure_of_a_bench_agrees_until_one_is_changed(job, tmp_path):
-    runs = job.shelf.path / "runs"
+    runs = job.store.path / "runs"
     checks = list(verify(runs))
     assert len(checks) == 8 and all(check.agrees for check in checks)
     name = checks[0].run
@@ -48,13 +48,13 @@ def test_every_figure_of_a_bench_agrees_until_one_is_changed(job, tmp_path):
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):
-    with pytest.raises(UserError, match="holds no finished run"):
+    with pytest.raises(UserError, match="has no finished run"):
         list(verify(tmp_path))
 
 
 def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp_path):
-    shutil.copytree(job.shelf.path / "records", tmp_path / "records")
-    shutil.copytree(job.shelf.path / "runs", tmp_path / "runs")
+    shutil.copytree(job.store.path / "records", tmp_path / "records")
+    shutil.copytree(job.store.path / "runs", tmp_path / "runs")
     assert len(list(verify(tmp_path / "runs", tmp_path / "records"))) == 8
     path = min((tmp_path / "records").glob("*.json"))
     record = json.loads(path.read_text())
@@ -71,7 +71,7 @@ def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp
 
 def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_out(job, tmp_path):
     for part in ("records", "runs"):
-        shutil.copytree(job.shelf.path / part, tmp_path / part)
+        shutil.copytree(job.store.path / part, tmp_path / part)
     path = min((tmp_path / "records").glob("*.json"))
     record = json.loads(path.read_text())
     name = min(record["result"]["per_class_ap"])
@@ -95,7 +95,7 @@ def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_
 
 def test_resampled_figures_and_counts_that_were_changed_are_found_out(job, tmp_path):
     for part in ("records", "runs"):
-        shutil.copytree(job.shelf.path / part, tmp_path / part)
+        shutil.copytree(job.store.path / part, tmp_path / part)
     path = min((tmp_path / "records").glob("*.json"))
     record = json.loads(path.read_text())
     maps, counts = record["bootstrap"]["maps"], record["observed_counts"]
@@ -133,7 +133,7 @@ def test_resampled_figures_and_counts_that_were_changed_are_found_out(job, tmp_p
 
 def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_path):
     runs = tmp_path / "runs"
-    shutil.copytree(job.shelf.path / "runs", runs)
+    shutil.copytree(job.store.path / "runs", runs)
     first, second, *_ = sorted(runs.iterdir())
     (first / "scores" / "test.npz").write_bytes(b"nothing")
     np.savez(second / "scores" / "test.npz", logits=np.zeros((1, 2), np.float16))
@@ -153,7 +153,7 @@ def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_
 )
 def test_a_result_that_cannot_be_read_is_told_and_the_rest_is_looked_at(job, tmp_path, part, text):
     for kind in ("records", "runs"):
-        shutil.copytree(job.shelf.path / kind, tmp_path / kind)
+        shutil.copytree(job.store.path / kind, tmp_path / kind)
     name = min(path.stem for path in (tmp_path / "records").iterdir())
     file = (
         tmp_path / "runs" / name / "result.json"

@@ -50,17 +50,17 @@ def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(
     assert len(by_table["Table A"] & by_table["Table B"]) == 8
     assert len(by_table["Table B"] & by_table["Table 3"]) == 12  # AN, and GR with all its parts
 
-    class Shelf(voc_plan.Shelf):
+    class RunStore(voc_plan.RunStore):
         def outcome(self, run_id):
             return known.get(run_id)
 
-    shelf = Shelf(tmp_path)
-    before = len(voc_plan.needed(every, shelf))
-    assert set(voc_plan.to_come(every, shelf)) == {"Table B", "Table 3"}
-    known |= {run.id: {"seed": run.seed, **done()} for run in voc_plan.needed(every, shelf)}
-    assert len(voc_plan.needed(every, shelf)) > before and voc_plan.to_come(every, shelf) == {}
+    store = RunStore(tmp_path)
+    before = len(voc_plan.needed(every, store))
+    assert set(voc_plan.to_come(every, store)) == {"Table B", "Table 3"}
+    known |= {run.id: {"seed": run.seed, **done()} for run in voc_plan.needed(every, store)}
+    assert len(voc_plan.needed(every, store)) > before and voc_plan.to_come(every, store) == {}
     assert voc_plan.against(every[0]) == "gr" and len(voc_plan.scored(every)) == 2 + 6
-    assert "| gr | 40.00 | 87.44 | -47.44 |" in voc_plan.beside_reference(every[0], shelf)
+    assert "| gr | 40.00 | 87.44 | -47.44 |" in voc_plan.beside_reference(every[0], store)
 
 
 def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypatch, capsys):

@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from spml.bench.write import Cells
 from spml.cli import main
-from spml.cli.output.tables import shown
+from spml.cli.output.tables import print_results
+from spml.report.results import ResultTable
 
 SMALL = [
     "--labels",
@@ -105,7 +105,7 @@ def test_a_file_that_is_not_of_a_bench_is_not_replaced(name, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("[1]")
     assert main(["bench", "digits", "--methods", "an", "--seeds", "1", "--out", "."]) == 2
-    assert f"{name} is already there and not of a bench" in capsys.readouterr().err
+    assert f"{name} exists and no bench wrote it" in capsys.readouterr().err
     assert [path.read_text() for path in tmp_path.iterdir()] == ["[1]"]
 
 
@@ -186,8 +186,8 @@ def test_a_row_of_the_ablation_that_the_data_do_not_allow_is_told(scenes_file, c
 
 
 def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):
-    shown(
-        Cells(
+    print_results(
+        ResultTable(
             "bench, photos[new].csv: test mAP in percent",
             ["method", "seeds"],
             [["an", "1"]],
@@ -205,7 +205,7 @@ BAD = {
     "unknown method": (["bench", "digits", "--methods", "gg"], "no method 'gg'"),
     "a method twice": (["bench", "digits", "--methods", "an,an"], "names an twice"),
     "two searches": (["bench", "digits", "--grid", "--tune"], "give one of them"),
-    "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; there are an"),
+    "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; rows: an"),
     "no such row, before any run": (
         ["bench", "digits", "--methods", "an", "--against", "zz"],
         "no such row",
@@ -295,6 +295,6 @@ def test_an_interrupted_bench_exits_130_and_goes_on(scenes_file, tmp_path):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=120)
-    assert process.returncode == 130 and "the same command goes on" in error
+    assert process.returncode == 130 and "run the same command to resume" in error
     assert json.loads((tmp_path / "b/plan.json").read_text())["counts"]["pending"] == 1
     assert not list((tmp_path / "b/locks").iterdir())

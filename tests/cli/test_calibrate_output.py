@@ -67,9 +67,9 @@ def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_
         },
     )
     out = capsys.readouterr().out
-    assert "precision=0.97: no validation item is sure enough of these classes" in out
-    assert "a new one is from a chance of 0.97 on: owl (1)\n" in out
-    assert "precision=0.97 is not what these classes have on the validation items: hen (1)\n" in out
+    assert "precision=0.97: no validation item reaches the threshold of these classes" in out
+    assert "new items are tagged from probability 0.97 on: owl (1)\n" in out
+    assert "these classes miss precision=0.97 on the validation items: hen (1)\n" in out
     cells = {
         line.split()[0]: line.split()
         for line in out.splitlines()

@@ -146,11 +146,11 @@ BAD = {
     ),
     "an array on the command line": (
         ["train", "digits", "--method", "role", "--set", "estimated=3"],
-        "one's own code",
+        "only available in Python code",
     ),
     "features there": (
         ["train", "digits", "--method", "smile", "--set", "x=near"],
-        "one's own code",
+        "only available in Python code",
     ),
     "not a loss": (["train", "digits", "--method", "os:getcwd"], "makes a str, not a loss"),
     "no GPU": (["train", "digits", "--accelerator", "cuda"], "--accelerator cuda"),
@@ -202,7 +202,7 @@ def test_set_help_lists_a_methods_options(name, capsys):
     assert name in capsys.readouterr().out
 
 
-def test_interruption_exits_130_and_names_the_command_to_go_on(scenes_file, tmp_path):
+def test_interruption_exits_130_and_names_the_command_to_resume(scenes_file, tmp_path):
     out = tmp_path / "run"
     words = [
         "train",
@@ -228,7 +228,7 @@ def test_interruption_exits_130_and_names_the_command_to_go_on(scenes_file, tmp_
     process.terminate()
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert "go on with: spml train" in error and "--resume" in error and "Traceback" not in error
+    assert "resume with: spml train" in error and "--resume" in error and "Traceback" not in error
 
 
 def test_demo_compares_methods_over_seeds(tmp_path, capsys):
@@ -343,7 +343,7 @@ def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
     )
     assert (done.returncode, done.stderr) == (
         2,
-        "spml: the folder that you are in was removed; change to another\n",
+        "spml: the current folder was removed; change to another\n",
     )
 
 

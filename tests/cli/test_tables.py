@@ -3,8 +3,8 @@
 import pytest
 from rich.console import Console
 
-from spml.bench.write import Cells
-from spml.cli.output.tables import add_ends, columns, plain, shown
+from spml.cli.output.tables import add_ends, columns, plain, print_results
+from spml.report.results import ResultTable
 
 
 def printed(table, capsys):
@@ -13,7 +13,7 @@ def printed(table, capsys):
 
 
 @pytest.mark.parametrize("count", [5, 7])
-def test_of_many_rows_those_at_the_two_ends_are_shown(count, capsys):
+def test_of_many_rows_those_at_the_two_ends_are_print_results(count, capsys):
     table = columns("class", "train", "test")
     add_ends(table, [(f"c{i}", (1000 + i, i)) for i in range(count)], ends=2, all_of=5)
     rows = printed(table, capsys)
@@ -41,8 +41,8 @@ def _lines(table, capsys):
 
 
 def test_a_table_of_results_has_its_title_rows_and_notes(capsys):
-    shown(
-        Cells(
+    print_results(
+        ResultTable(
             "a title",
             ["method", "mAP"],
             [["an [1]", "71.20"], ["gr", "8.10"]],

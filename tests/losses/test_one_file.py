@@ -35,7 +35,7 @@ for name in NAMES:
 """
 
 BENCH = """
-from spml.bench.cases import method_cases, paper_methods
+from spml.bench.rows import method_cases, paper_methods
 from spml.bench.plan import Plan
 
 cases = method_cases(["an", "my_hill"], {"my_hill": {"lam": 1.2}})

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from spml.report.compare import _classes, _notes, _warnings, results
+from spml.report.compare import _classes, _notes, _warnings
 from spml.report.groups import Group, group_runs
+from spml.report.results import results
 from spml.runs.run import Run
 
 Make = Callable[..., Path]

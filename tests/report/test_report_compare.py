@@ -75,7 +75,7 @@ def test_what_observed_labels_choose_by_is_not_called_a_map(
         edit(run / "result.json", test_map=None, per_class_ap=None)
     seen = text(document(runs))
     assert "method test mAP validation estimate − an validation estimate seeds" in seen
-    assert "validation estimate, %" in seen and "ranks runs on the same data, no more" in seen
+    assert "validation estimate, %" in seen and "only ranks runs on the same data" in seen
     assert "validation mAP" not in seen
 
 
@@ -149,7 +149,7 @@ def test_mixed_data_and_labels_are_told(make_run: Make, small: dict[str, Any]) -
     assert "different data sets (digits, voc)" in seen
     assert "different backbones (tiny, resnet50)" in seen
     assert "different ways to choose the epoch (complete, observed)" in seen
-    assert "saw different observed labels" in seen
+    assert "trained on different observed labels" in seen
     assert "epoch chosen on" in seen
     assert "observed labels" in seen
     assert 'num best"' not in page

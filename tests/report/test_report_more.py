@@ -372,7 +372,7 @@ def test_what_the_command_refuses(run: Path, capsys: Any) -> None:
     for words, complaint in (
         (["--pictures", "-1"], "--pictures must be from 0 to 100, not -1"),
         (["--pictures", "101"], "--pictures must be from 0 to 100, not 101"),
-        (["--against", "an"], "--against is for several runs"),
+        (["--against", "an"], "--against needs several runs"),
     ):
         assert main(["report", str(run), *words]) == 2
         assert complaint in capsys.readouterr().err

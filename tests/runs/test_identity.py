@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spml.analysis.archive import Made
-from spml.cli.runs_command import RunsCommand
+from spml.cli.many_runs import ManyRuns
 from spml.report.groups import group_runs
 from spml.runs.identity import (
     INTRODUCED,
@@ -122,7 +122,7 @@ def test_reports_and_studies_read_the_role(name, tmp_path):
 def test_a_plan_names_the_settings_that_define_a_run(name):
     if name in ("method", "seed"):  # a plan varies these itself
         return
-    defining, making = RunsCommand(data="digits", **{name: "another"})._given()
+    defining, making = ManyRuns(data="digits", **{name: "another"}).changed_settings()
     role = SETTINGS[name].role
     executes = role in (Role.DEVICE, Role.EXECUTION, Role.LOCATION)
     assert (set(making), set(defining)) == (({name}, set()) if executes else (set(), {name}))
@@ -130,7 +130,7 @@ def test_a_plan_names_the_settings_that_define_a_run(name):
 
 @pytest.mark.parametrize("data", [{}, {"val": "v.csv", "test": "t.csv", "labels": "complete"}])
 def test_a_plan_names_the_files_of_the_data_but_not_their_folder(data):
-    assert RunsCommand(data="mine.csv", root=Path("here"), **data)._given() == (data, {})
+    assert ManyRuns(data="mine.csv", root=Path("here"), **data).changed_settings() == (data, {})
 
 
 def test_files_may_move():

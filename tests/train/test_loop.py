@@ -273,7 +273,7 @@ def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, cap
     assert f"over the {known:.1%} of test labels" in (tmp_path / "run/best/README.md").read_text()
     assert main(["eval", str(tmp_path / "run"), "--split", "test"]) == 0
     assert (
-        f"{known:.1%} of the labels are known: figures are over these alone"
+        f"{known:.1%} of the labels are known: the figures use only these"
         in capsys.readouterr().err
     )
     assert (

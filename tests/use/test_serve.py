@@ -245,7 +245,7 @@ def test_the_command_says_in_one_line_what_is_wrong(small_model, tmp_path, capsy
     assert main(["serve", str(small_model), "--max-pixels", "0"]) == 2
     assert "--max-pixels must be above 0" in capsys.readouterr().err
     assert main(["serve", str(small_model), "--max-pixels", "3e8"]) == 2
-    assert "no picture above 178,956,970 pixels is read" in capsys.readouterr().err
+    assert "pictures above 178,956,970 pixels are not read" in capsys.readouterr().err
     with listening("127.0.0.1", 0) as taken:
         taken.listen()
         assert main(["serve", str(small_model), "--port", str(taken.getsockname()[1])]) == 2

@@ -10,7 +10,7 @@ from typing import Any
 
 from spml.bench.plan import Case, trimmed
 from spml.bench.record import check_result
-from spml.bench.shelf import SCORED
+from spml.bench.store import SCORED
 from spml.errors import UserError
 from spml.files import demand, read_json
 from spml.runs.identity import study_key, upgrade

@@ -1,7 +1,8 @@
-"""The paper's two assumptions about k_hat, looked up: how often an unknown label is positive, by its confidence.
+"""A check of the paper's two assumptions about k_hat: the share of positives by confidence.
 
-Assumption 1: before training the share is the same at every confidence. Assumption 2: after training it rises with
-confidence, by Remark 2 as (1 - a) p / (1 - a p), where a positive is observed with probability a.
+Assumption 1: before training the share is the same at every confidence. Assumption 2: after training
+it rises with confidence, by Remark 2 as (1 - a) p / (1 - a p) if a positive is observed with
+probability a.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy.typing as npt
 from spml.analysis.unknown import Unknown
 
 BINS = 100
-FEWEST = 10  # labels that a bin needs to be counted as a point
-ENOUGH = 5  # positives that are expected in a bin of the test of Assumption 1; rarer bins are taken together
+FEWEST = 10  # smallest number of labels for a bin to count as a point
+ENOUGH = 5  # smallest expected count of a bin in the chi-squared test; rarer bins are merged
 Floats = npt.NDArray[np.float64]
 
 
@@ -24,17 +25,18 @@ class Ratios:
     """FN / (FN + TN) in equal bins of confidence.
 
     Attributes:
-        epoch: after which; 0 is before training.
-        confidence: mean of the labels in each bin that has any.
-        labels: unknown labels there: FN + TN.
-        positives: those that are positive in truth: FN.
+        epoch: the epoch; 0 is before training.
+        confidence: mean confidence of each bin with labels.
+        labels: number of unknown labels in each bin: FN + TN.
+        positives: number of true positives among them: FN.
         expected: k_hat of Eq. (kx) at that confidence.
-        share: FN / (FN + TN) of all bins together.
-        higher: how often a positive has more confidence than a negative; a half where confidence says nothing.
-        constant_p: how likely bins of one and the same share differ as much or more, by a chi-squared test.
-        rank_correlation: Spearman's, of confidence and ratio, over bins with enough labels.
-        distance: mean of |ratio - k_hat|, each label counting once.
-        within: of the bins with enough labels, the share whose 95 % interval (Wilson) holds k_hat.
+        share: FN / (FN + TN) over all bins.
+        higher: probability that a positive has more confidence than a negative (AUC).
+        constant_p: p-value of a chi-squared test that all bins have the same share.
+        rank_correlation: Spearman's correlation of confidence and ratio, over bins with enough
+            labels.
+        distance: mean of |ratio - k_hat| over labels.
+        within: share of the bins with enough labels whose 95 % interval (Wilson) contains k_hat.
     """
 
     epoch: int
@@ -52,14 +54,14 @@ class Ratios:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Both ends of one run.
+    """The ratios of one run before and after training.
 
     Attributes:
-        method: of the run.
-        run: its folder's name.
+        method: name of the method.
+        run: name of the run folder.
         a: probability that a positive is observed: 1 / mean positives.
-        before: the first epoch.
-        after: the last.
+        before: ratios at the first epoch.
+        after: ratios at the last epoch.
     """
 
     method: str
@@ -70,14 +72,14 @@ class Assumptions:
 
 
 def assumptions(unknown: Unknown, a: float) -> Assumptions:
-    """The ratios before the first and after the last epoch."""
+    """Compute the ratios before the first and after the last epoch."""
     first, last = unknown.epochs[0], unknown.epochs[-1]
     ends = [ratios(unknown.at(epoch), unknown.positive, a, epoch) for epoch in (first, last)]
     return Assumptions(str(unknown.result["method"]), unknown.run.folder.name, a, *ends)
 
 
 def ratios(confidence: Floats, positive: npt.NDArray[np.bool_], a: float, epoch: int) -> Ratios:
-    """Those of one epoch, and what the assumptions say of them."""
+    """Compute the ratios of one epoch and the statistics that test the assumptions."""
     from scipy.stats import spearmanr
     from sklearn.metrics import roc_auc_score
 
@@ -110,7 +112,7 @@ def ratios(confidence: Floats, positive: npt.NDArray[np.bool_], a: float, epoch:
 
 
 def posterior(p: Floats, a: float) -> Floats:
-    """k_hat of Eq. (kx), by the library's own component."""
+    """Return k_hat of Eq. (kx), computed by the library's component."""
     import torch
 
     from spml.losses.components import Context, Posterior
@@ -120,7 +122,7 @@ def posterior(p: Floats, a: float) -> Floats:
 
 
 def constant_p(positives: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> float:
-    """p of a chi-squared test that all bins have one share; 1 where there are not two bins to compare."""
+    """Return p of a chi-squared test that all bins have one share; 1 with fewer than two bins."""
     from scipy.stats import chi2_contingency
 
     enough = labels * positives.sum() / labels.sum() >= ENOUGH
@@ -136,7 +138,7 @@ def constant_p(positives: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) 
 def wilson(
     positives: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], z: float = 1.96
 ) -> tuple[Floats, Floats]:
-    """Interval of a share."""
+    """Return the Wilson interval of a share."""
     share = positives / labels
     middle = (share + z**2 / (2 * labels)) / (1 + z**2 / labels)
     half = z / (1 + z**2 / labels) * np.sqrt(share * (1 - share) / labels + z**2 / (4 * labels**2))

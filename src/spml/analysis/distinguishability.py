@@ -1,4 +1,4 @@
-"""How well confidences tell true positives from true negatives among labels that training calls unknown."""
+"""How well confidences separate true positives from true negatives among unknown labels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Distinguishability:
     """The two groups of confidences of one run.
 
     Attributes:
-        method: of the run.
-        run: its folder's name.
-        positives: unknown labels that are positive in truth.
-        negatives: those that are negative.
-        epochs: 0 is before training.
-        distances: Wasserstein-1 between the two samples of confidences, after each epoch.
-        best_epoch: the one that the run chose, of the histograms.
+        method: name of the method.
+        run: name of the run folder.
+        positives: number of unknown labels that are truly positive.
+        negatives: number of unknown labels that are truly negative.
+        epochs: epochs with stored scores; 0 is before training.
+        distances: Wasserstein-1 distance between the two samples of confidences, by epoch.
+        best_epoch: the epoch that the run chose; the histograms show it.
         positive_counts: positives in equal bins of confidence from 0 to 1.
-        negative_counts: likewise.
+        negative_counts: negatives in the same bins.
     """
 
     method: str
@@ -39,12 +39,12 @@ class Distinguishability:
 
     @property
     def best_distance(self) -> float:
-        """At the best epoch."""
+        """The distance at the best epoch."""
         return self.distances[self.epochs.index(self.best_epoch)]
 
 
 def distinguishability(unknown: Unknown) -> Distinguishability:
-    """Distances in every stored epoch, and histograms at the best."""
+    """Compute the distance of every stored epoch and the histograms of the best one."""
     from scipy.stats import wasserstein_distance
 
     positive, best = unknown.positive, int(unknown.result["best_epoch"])

@@ -1,4 +1,4 @@
-"""The paper's figures by letter: what each needs, and its files."""
+"""The paper's figures by letter: the runs each needs, and its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spml.analysis.archive import Made, comparable, the
 from spml.analysis.sensitivity import GR, LINES, STUDIES, Study
-from spml.bench.plan import Case
+from spml.bench.plan import Case, SettingValues
 from spml.errors import UserError
 from spml.files import write_text
 
@@ -20,44 +20,42 @@ if TYPE_CHECKING:
 
 MAKER = "spml figures"
 KINDS = (".svg", ".png")
-SCORED = (GR, LINES[0])  # GR and AN, whose confidences are looked at
+SCORED = (GR, LINES[0])  # GR and AN: the figures of confidences compare them
 
 
 @dataclass(frozen=True)
 class Source:
-    """What there is to draw from.
+    """Runs and data that figures are drawn from.
 
     Attributes:
-        made: finished runs.
-        studies: of hyper-parameters.
-        given: settings that the runs must have.
-        experiment: the data; None where only runs are there.
+        runs: finished runs.
+        studies: studies of hyper-parameters.
+        settings: settings that the runs must have.
+        experiment: the data, if available.
     """
 
-    made: Sequence[Made] = ()
+    runs: Sequence[Made] = ()
     studies: Sequence[Study] = STUDIES
-    given: dict[str, Any] = field(default_factory=dict)
+    settings: SettingValues = field(default_factory=dict)
     experiment: Experiment | None = None
 
     def scored(self) -> list[Unknown]:
-        """Unknown labels of GR and AN; UserError where a run with scores is wanting."""
+        """Return the unknown labels of GR and AN; raise UserError without runs with scores."""
         from spml.analysis.unknown import unknown_labels
 
-        there = [run for run in self.made if run.folder is not None]
-        group = comparable(there, SCORED, self.given)
-        found = [
+        stored = [run for run in self.runs if run.folder is not None]
+        group = comparable(stored, SCORED, self.settings)
+        folders = [
             run.folder
             for case in SCORED
             if (run := the(case, group)) is not None and run.folder is not None
         ]
-        if len(found) < len(SCORED):
-            raise UserError(
-                "it needs finished runs of gr and of an in one setting, with their scores"
-            )
-        return [unknown_labels(folder) for folder in found]
+        if len(folders) < len(SCORED):
+            raise UserError("needs finished runs of gr and an in one setting, with their scores")
+        return [unknown_labels(folder) for folder in folders]
 
 
-Drawn = tuple[Any, str]  # the study's data, and a sentence on what is wanting
+Drawn = tuple[Any, str]  # the study's data, and a note on missing runs
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,9 @@ class Figure:
     """One of the paper's figures.
 
     Attributes:
-        name: of its files.
-        draw: from a source to the study's data, drawing the files; with what is wanting, if anything is.
-        cases: runs that it needs.
+        name: name of its files.
+        draw: draws the files from a source, and returns the study's data and a note.
+        cases: returns the runs that it needs.
     """
 
     name: str
@@ -96,34 +94,34 @@ def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
     from spml.analysis.sensitivity import sensitivity
     from spml.report.format import chosen_by
 
-    group = comparable(source.made, study_cases(source.studies), source.given)
-    found = sensitivity(group, source.studies)
-    done, every = sum(len(study.done) for study in found), sum(len(study.points) for study in found)
+    group = comparable(source.runs, study_cases(source.studies), source.settings)
+    studies = sensitivity(group, source.studies)
+    done = sum(len(study.done) for study in studies)
+    total = sum(len(study.points) for study in studies)
     if not done:
-        raise UserError("it needs runs of gr with the settings of the grid")
+        raise UserError("needs runs of gr with the settings of the grid")
     kinds = {run.result.get("selection") for run in group}
-    plots.draw_sensitivity(found, *files, chosen_by=f"validation {chosen_by(kinds)}")
-    return [
-        asdict(study) for study in found
-    ], "" if done == every else f"{done} of {every} settings were run"
+    plots.draw_sensitivity(studies, *files, chosen_by=f"validation {chosen_by(kinds)}")
+    note = "" if done == total else f"{done} of {total} settings were run"
+    return [asdict(study) for study in studies], note
 
 
 def _distinguishability(source: Source, files: Sequence[Path]) -> Drawn:
     from spml.analysis.distinguishability import distinguishability
     from spml.analysis.plots_confidence import draw_distinguishability
 
-    found = [distinguishability(unknown) for unknown in source.scored()]
-    draw_distinguishability(found, *files)
-    return [asdict(one) for one in found], ""
+    studies = [distinguishability(unknown) for unknown in source.scored()]
+    draw_distinguishability(studies, *files)
+    return [asdict(study) for study in studies], ""
 
 
 def _assumptions(source: Source, files: Sequence[Path]) -> Drawn:
     from spml.analysis.assumptions import assumptions
     from spml.analysis.plots_confidence import draw_assumptions
 
-    found = [assumptions(unknown, unknown.observed_share) for unknown in source.scored()]
-    draw_assumptions(found, *files)
-    return [asdict(one) for one in found], ""
+    studies = [assumptions(unknown, unknown.observed_share) for unknown in source.scored()]
+    draw_assumptions(studies, *files)
+    return [asdict(study) for study in studies], ""
 
 
 def _classes(source: Source, files: Sequence[Path]) -> Drawn:
@@ -131,14 +129,14 @@ def _classes(source: Source, files: Sequence[Path]) -> Drawn:
     from spml.data.statistics import statistics
 
     if source.experiment is None:
-        raise UserError("it needs the data themselves: give DATA and, where they are files, --root")
-    found = statistics(source.experiment)
-    draw_classes(found, *files)
-    return found.to_json(), ""
+        raise UserError("needs the data: give DATA, and --root if its files are elsewhere")
+    counts = statistics(source.experiment)
+    draw_classes(counts, *files)
+    return counts.to_json(), ""
 
 
 def study_cases(studies: Sequence[Study]) -> tuple[Case, ...]:
-    """The runs of the studies, and of the levels that they are held against."""
+    """Return the runs of the studies and of the methods they are compared with."""
     return (*LINES, GR, *(case for study in studies for case in study.cases))
 
 
@@ -153,12 +151,12 @@ FIGURES = {
 
 
 def files_of(figure: Figure, folder: Path) -> list[Path]:
-    """The drawings."""
+    """Return the paths of the drawings."""
     return [folder / f"{figure.name}{kind}" for kind in KINDS]
 
 
 def refuse_foreign(figure: Figure, folder: Path) -> None:
-    """Raise UserError where a file of the figure's name is there that this did not draw."""
+    """Raise UserError if a file of the figure's name exists that this program did not draw."""
     data = folder / f"{figure.name}.json"
     try:
         ours = json.loads(data.read_text(encoding="utf-8")).get("made_by") == MAKER
@@ -166,13 +164,13 @@ def refuse_foreign(figure: Figure, folder: Path) -> None:
         ours = False
     for file in (*files_of(figure, folder), data):
         if file.exists() and not ours:
-            raise UserError(f"{file} is already there; give another --out or --overwrite")
+            raise UserError(f"{file} exists; give another --out or --overwrite")
 
 
 def draw(figure: Figure, source: Source, folder: Path) -> str:
-    """Write the figure and its data beside; a sentence on what is wanting in it, if anything is."""
-    study, wanting = figure.draw(source, files_of(figure, folder))
-    about = {"figure": figure.name, "made_by": MAKER, "wanting": wanting}
+    """Write the figure and a JSON file of its data; return a note on missing runs."""
+    study, note = figure.draw(source, files_of(figure, folder))
+    about = {"figure": figure.name, "made_by": MAKER, "wanting": note}
     lines = [
         f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
         for name, value in about.items()
@@ -181,18 +179,15 @@ def draw(figure: Figure, source: Source, folder: Path) -> str:
         folder / f"{figure.name}.json",
         "{\n" + ",\n".join(lines) + ',\n  "study": ' + _text(study) + "\n}\n",
     )
-    return wanting
+    return note
 
 
 def _text(study: Any) -> str:
-    """JSON with a line for each part of a list, numbers to seven digits."""
+    """Format as JSON with one line for each part of a list and seven digits for each number."""
     short = _rounded(study)
     if isinstance(short, list):
-        return (
-            "[\n"
-            + ",\n".join(f"    {json.dumps(part, ensure_ascii=False)}" for part in short)
-            + "\n  ]"
-        )
+        lines = ",\n".join(f"    {json.dumps(part, ensure_ascii=False)}" for part in short)
+        return f"[\n{lines}\n  ]"
     return json.dumps(short, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""What a loss does with one unknown label, by its confidence: values and gradients of the library's own losses."""
+"""Values and gradients of the library's losses on one unknown label, by its confidence."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Curve:
     """A quantity by confidence.
 
     Attributes:
-        label: what it is of.
+        label: name of the curve.
         p: confidences.
-        values: at each.
+        values: the quantity at each confidence.
     """
 
     label: str
@@ -30,27 +30,27 @@ class Curve:
 def at_unknown(
     method: str, options: dict[str, Any], p: Sequence[float] | None = None
 ) -> tuple[list[float], list[float], list[float]]:
-    """Confidences, the loss of an unknown label at each, and its gradient with respect to the logit, by autograd.
+    """Return confidences, the loss of an unknown label at each, and the gradient of its logit.
 
     Args:
-        method: by name.
-        options: of the method.
-        p: confidences; None takes those of the figures.
+        method: name of the method.
+        options: options of the method.
+        p: confidences; None uses those of the figures.
     """
     import torch
 
     from spml import losses
 
-    given = np.linspace(0.005, 0.995, POINTS) if p is None else np.asarray(p, np.float64)
-    logits = torch.logit(torch.from_numpy(given)).reshape(-1, 1).requires_grad_()
+    confidence = np.linspace(0.005, 0.995, POINTS) if p is None else np.asarray(p, np.float64)
+    logits = torch.logit(torch.from_numpy(confidence)).reshape(-1, 1).requires_grad_()
     loss = losses.create(method, **{**options, "reduction": "none"})
     entries = loss(logits, torch.zeros(logits.shape, dtype=torch.int8))
     (gradient,) = torch.autograd.grad(entries.sum(), logits)
-    return given.tolist(), entries.detach().flatten().tolist(), gradient.flatten().tolist()
+    return confidence.tolist(), entries.detach().flatten().tolist(), gradient.flatten().tolist()
 
 
 def loss_curves() -> list[Curve]:
-    """L3 for several q3, and cross-entropy, which it comes to as q3 goes to 0."""
+    """Return L3 for several q3, and cross-entropy, its limit for q3 towards 0."""
     curves = []
     for q in Q3:
         p, values, _ = at_unknown("gr", {"khat": False, "v": False, "q3": q})
@@ -60,7 +60,7 @@ def loss_curves() -> list[Curve]:
 
 
 def gradient_curves() -> list[Curve]:
-    """The paper's gradients on an unknown label: GR where beta starts and ends (v aside), EM (weight 1) and Hill."""
+    """Return the paper's gradients: GR at the start and end of beta (v = 1), EM (weight 1), Hill."""
     cases: dict[str, tuple[str, dict[str, Any]]] = {"GR, β(0)": ("gr", _gr("voc", 0))}
     for data, name in (("voc", "VOC"), ("coco", "COCO")):
         cases[f"GR, β(T) of {name}"] = ("gr", _gr(data, 1))
@@ -73,7 +73,7 @@ def gradient_curves() -> list[Curve]:
 
 
 def _gr(data: str, end: int) -> dict[str, Any]:
-    """GR's published options on a benchmark with beta held at its start (0) or end (1), and v = 1."""
+    """Return GR's published options with v = 1 and beta fixed at its start (0) or end (1)."""
     from spml import losses
 
     usual = {option.name: option.default for option in losses.options("gr")}

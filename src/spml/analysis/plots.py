@@ -1,4 +1,4 @@
-"""The drawings of the studies of losses and of hyper-parameters."""
+"""Drawings of the studies of losses and hyper-parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spml.analysis.gradients import Curve
-from spml.analysis.sensitivity import MOVES, Found, Sensitivity
+from spml.analysis.sensitivity import MOVES, PointResult, Sensitivity
 from spml.report.compare_figures import spread
 from spml.report.figures import INK, QUIET, Look, whole_epochs
 from spml.report.printed import printed
@@ -22,7 +22,7 @@ LEVELS = {"AN": ("--", INK), "EM": (":", QUIET)}
 
 
 def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
-    """L3 by confidence, a line for each q3, named at its end."""
+    """Draw L3 by confidence, a labelled line for each q3."""
     with printed(*files, size=(COLUMN, 3.0), font=FONT) as figure:
         ax = figure.subplots()
         top = 4.0
@@ -39,7 +39,10 @@ def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
 
 
 def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
-    """The gradient with respect to the logit by confidence, a line for each loss; below 0 confidence rises."""
+    """Draw the gradient of the logit by confidence, a line for each loss.
+
+    Training raises the confidence if the gradient is below 0.
+    """
     with printed(*files, size=(COLUMN, 3.0), font=FONT) as figure:
         ax = figure.subplots()
         ax.axhline(0, color=QUIET, linewidth=0.8)
@@ -59,12 +62,12 @@ def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
 def draw_sensitivity(
     studies: Sequence[Sensitivity], *files: Path, chosen_by: str = "validation mAP"
 ) -> None:
-    """A pair of axes for each study: mAP by hyper-parameter, AN and EM as levels; moving q3 by epoch.
+    """Draw axes for each study: mAP by hyper-parameter with AN and EM as lines; moving q3 by epoch.
 
     Args:
-        studies: to draw.
-        files: to write.
-        chosen_by: what the validation figure is called.
+        studies: studies with their results.
+        files: files to write.
+        chosen_by: name of the validation figure.
     """
     with printed(*files, size=(PAGE, 5.6), font=FONT) as figure:
         for ax, study in zip(figure.subplots(2, 2).flat, studies, strict=False):
@@ -76,14 +79,14 @@ def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     lines = list(dict.fromkeys(point.line for point in study.points))
     ends: list[End] = []
     for number, line in enumerate(lines):
-        found = [
+        reached = [
             (p.x, value)
             for p in study.done
             if p.line == line and (value := figure_of(p, tested)) is not None
         ]
-        if not found:
+        if not reached:
             continue
-        x, y = zip(*sorted(found), strict=True)
+        x, y = zip(*sorted(reached), strict=True)
         ax.plot(x, y, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number))
         ends.append((y[-1], line, Look(number).colour))
     places = sorted({point.x for point in study.points})
@@ -103,7 +106,7 @@ def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
 
 
 def _moving(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
-    """The validation figure by epoch: what differs is when q3 has which value."""
+    """Draw the validation figure by epoch, for several schedules of q3."""
     ends = []
     for number, point in enumerate(study.points):
         curve = [
@@ -132,8 +135,8 @@ def _moving(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     ax.set_title(_counted(study), loc="left", color=QUIET)
 
 
-def _levels(ax: Axes, levels: Sequence[Found], tested: bool) -> list[End]:
-    """AN and EM as level lines; their ends, to be named."""
+def _levels(ax: Axes, levels: Sequence[PointResult], tested: bool) -> list[End]:
+    """Draw AN and EM as horizontal lines, and return their ends for labels."""
     ends = []
     for level in levels:
         value = figure_of(level, tested)
@@ -144,8 +147,8 @@ def _levels(ax: Axes, levels: Sequence[Found], tested: bool) -> list[End]:
     return ends
 
 
-def figure_of(point: Found, tested: bool) -> float | None:
-    """The figure that is drawn: of the test split where there is one."""
+def figure_of(point: PointResult, tested: bool) -> float | None:
+    """Return the figure to draw: test mAP if the data have a test split, else validation."""
     return point.test_map if tested else point.val_map
 
 
@@ -167,7 +170,7 @@ def _axes(ax: Axes, below: str, beside: str) -> None:
 
 
 def name_ends(ax: Axes, ends: Sequence[End], x: float) -> None:
-    """Names right of the axes, near the ends of their lines, none upon another."""
+    """Write names right of the axes, near the ends of their lines, without overlap."""
     if not ends:
         return
     low, high = ax.get_ylim()

@@ -1,4 +1,4 @@
-"""The drawings of data: positives per class, and classes that go together."""
+"""Drawings of data: positives per class, and pairs of classes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ LONGEST = 26  # letters of a name
 SEEN, MISSING = COLOURS[0], COLOURS[1]
 
 
-def draw_classes(found: Statistics, *out: Path) -> None:
-    """Positives seen and missing of each class, most first, and the number of training images as a dashed line."""
-    order = np.argsort(-found.total, kind="stable")
+def draw_classes(statistics: Statistics, *out: Path) -> None:
+    """Draw the observed and missing positives of each class, the most frequent first.
+
+    A dashed line marks the number of training images.
+    """
+    order = np.argsort(-statistics.total, kind="stable")
     few = len(order) <= BARS
     size = (7.5, 1.4 + 0.22 * len(order)) if few else (8.5, 4.6)
     with printed(*out, size=size) as figure:
         ax = figure.subplots()
-        (_bars if few else _curves)(ax, found, order)
-        number = found.images["train"]
+        (_bars if few else _curves)(ax, statistics, order)
+        number = statistics.images["train"]
         line = (ax.axvline if few else ax.axhline)(number, color=INK, linestyle="--", linewidth=1.2)
         ax.grid(axis="x" if few else "y")
         handles, labels = ax.get_legend_handles_labels()
@@ -41,12 +44,12 @@ def draw_classes(found: Statistics, *out: Path) -> None:
         ax.legend([*handles, line], [*labels, f"training images: {number:,}"], **place)
 
 
-def _bars(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
+def _bars(ax: Axes, statistics: Statistics, order: np.ndarray[Any, Any]) -> None:
     place = np.arange(len(order))
-    seen = found.seen[order]
-    ax.barh(place, seen, height=0.7, color=SEEN, label=_name(found))
-    if found.missing is not None:
-        missing = found.missing[order]
+    seen = statistics.seen[order]
+    ax.barh(place, seen, height=0.7, color=SEEN, label=_name(statistics))
+    if statistics.missing is not None:
+        missing = statistics.missing[order]
         look: Any = {
             "facecolor": "#f7d9c4",
             "edgecolor": MISSING,
@@ -57,11 +60,11 @@ def _bars(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
     box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
     for row, i in enumerate(order):
         text = (
-            f"{found.seen[i]:,}"
-            if found.missing is None
-            else f"{found.seen[i]:,} + {found.missing[i]:,}"
+            f"{statistics.seen[i]:,}"
+            if statistics.missing is None
+            else f"{statistics.seen[i]:,} + {statistics.missing[i]:,}"
         )
-        inside = found.total[i] > 0.8 * found.images["train"]
+        inside = statistics.total[i] > 0.8 * statistics.images["train"]
         shift, side = ((-5, 0), "right") if inside else ((5, 0), "left")
         put: Any = {
             "textcoords": "offset points",
@@ -70,46 +73,46 @@ def _bars(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
             "fontsize": 8,
             "bbox": box,
         }
-        ax.annotate(text, (found.total[i], row), shift, **put)
-    ax.set_yticks(place, [_short(found.classes[i]) for i in order], color=INK)
+        ax.annotate(text, (statistics.total[i], row), shift, **put)
+    ax.set_yticks(place, [_short(statistics.classes[i]) for i in order], color=INK)
     ax.set_ylim(len(order) - 0.4, -0.6)
-    ax.set_xlim(0, max(found.images["train"], 1) * 1.02)
+    ax.set_xlim(0, max(statistics.images["train"], 1) * 1.02)
     ax.tick_params(length=0)
     ax.set_xlabel("training images with the label")
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def _curves(ax: Axes, found: Statistics, order: np.ndarray[Any, Any]) -> None:
-    """One line each, on a logarithmic axis that has a place for 0."""
+def _curves(ax: Axes, statistics: Statistics, order: np.ndarray[Any, Any]) -> None:
+    """Draw lines instead of bars, on a logarithmic axis that includes 0."""
     rank = np.arange(1, len(order) + 1)
     dots: Any = {"marker": ".", "markersize": 3, "linestyle": "", "clip_on": False}
-    if found.missing is not None:
-        ax.plot(rank, found.seen[order], color=SEEN, label="positives seen", **dots)
-        ax.plot(rank, found.missing[order], color=MISSING, label="positives missing", **dots)
+    if statistics.missing is not None:
+        ax.plot(rank, statistics.seen[order], color=SEEN, label="positives seen", **dots)
+        ax.plot(rank, statistics.missing[order], color=MISSING, label="positives missing", **dots)
     ax.plot(
         rank,
-        found.total[order],
+        statistics.total[order],
         color=INK,
         linewidth=0.8,
-        label="both" if found.complete else _name(found),
+        label="both" if statistics.complete else _name(statistics),
     )
     ax.set_yscale("symlog", linthresh=1)
-    ax.set_ylim(0, found.images["train"] * 1.6)
+    ax.set_ylim(0, statistics.images["train"] * 1.6)
     ax.set_xlim(0, len(order) + 1)
     ax.set_xlabel(f"{len(order):,} classes, most frequent first")
     ax.set_ylabel("training images with the label")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def draw_pairs(found: Statistics, *out: Path) -> None:
-    """How many of the images of one class have another one too, as a map."""
+def draw_pairs(statistics: Statistics, *out: Path) -> None:
+    """Draw a map of the share of one class's images that also have another class."""
     from matplotlib.colors import PowerNorm
 
-    assert found.together is not None
-    own = found.together.diagonal()
-    share = found.together / np.maximum(own, 1)[:, None]
+    assert statistics.together is not None
+    own = statistics.together.diagonal()
+    share = statistics.together / np.maximum(own, 1)[:, None]
     np.fill_diagonal(share, np.nan)
-    number = len(found.classes)
+    number = len(statistics.classes)
     side = min(12.0, 4.0 + 0.11 * number)
     with printed(*out, size=(side + 1, side)) as figure:
         ax = figure.subplots()
@@ -118,7 +121,7 @@ def draw_pairs(found: Statistics, *out: Path) -> None:
         ax.set_facecolor(QUIET)
         step = max(1, -(-number // NAMES))
         shown = np.arange(0, number, step)
-        names = [_short(found.classes[int(i)]) for i in shown]
+        names = [_short(statistics.classes[int(i)]) for i in shown]
         small = 8 if number <= 40 else 6
         ax.set_xticks(shown, names, rotation=90, fontsize=small, color=INK)
         ax.set_yticks(shown, names, fontsize=small, color=INK)
@@ -130,8 +133,8 @@ def draw_pairs(found: Statistics, *out: Path) -> None:
         bar.outline.set_visible(False)
 
 
-def _name(found: Statistics) -> str:
-    return "positives seen" if found.complete else "known positives"
+def _name(statistics: Statistics) -> str:
+    return "positives seen" if statistics.complete else "known positives"
 
 
 def _short(name: str) -> str:

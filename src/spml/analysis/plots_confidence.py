@@ -1,4 +1,4 @@
-"""The drawings of the studies of confidences."""
+"""Drawings of the studies of confidences."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_distinguishability(found: Sequence[Distinguishability], *files: Path) -> None:
-    """The distance by epoch for every run, then the histograms of each at its best epoch."""
+def draw_distinguishability(studies: Sequence[Distinguishability], *files: Path) -> None:
+    """Draw the distance by epoch of every run, and the histograms of each at its best epoch."""
     with printed(*files, size=(PAGE, 2.7), font=FONT) as figure:
-        axes = figure.subplots(1, 1 + len(found), width_ratios=[1.15] + [1.0] * len(found))
-        _distances(axes[0], found)
+        axes = figure.subplots(1, 1 + len(studies), width_ratios=[1.15] + [1.0] * len(studies))
+        _distances(axes[0], studies)
         top = max(
             _shares(counts).max()
-            for one in found
+            for one in studies
             for counts in (one.positive_counts, one.negative_counts)
         )
-        for ax, one in zip(axes[1:], found, strict=True):
+        for ax, one in zip(axes[1:], studies, strict=True):
             _histogram(ax, one, top)
             if ax is axes[1]:
                 ax.set_ylabel("% of the group, per bin")
 
 
-def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
-    for number, one in enumerate(found):
+def _distances(ax: Axes, studies: Sequence[Distinguishability]) -> None:
+    for number, one in enumerate(studies):
         look = Look(number)
         ax.plot(
             one.epochs,
@@ -56,10 +56,10 @@ def _distances(ax: Axes, found: Sequence[Distinguishability]) -> None:
             fillstyle="none",
         )
     ax.set_ylim(0)
-    ax.set_xlim(-0.3, max(one.epochs[-1] for one in found) + 0.4)
+    ax.set_xlim(-0.3, max(one.epochs[-1] for one in studies) + 0.4)
     name_ends(
         ax,
-        [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(found)],
+        [(one.distances[-1], one.method.upper(), Look(n).colour) for n, one in enumerate(studies)],
         1.01,
     )
     whole_epochs(ax)
@@ -108,7 +108,7 @@ def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
 
 
 def _shares(counts: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Of a group in each bin, in percent."""
+    """Return the percentage of a group in each bin."""
     return 100 * np.asarray(counts) / max(sum(counts), 1)
 
 
@@ -116,18 +116,22 @@ def _positive() -> dict[str, Any]:
     return {"facecolor": "#cfe3f1", "edgecolor": COLOURS[0], "hatch": "////", "linewidth": 1.0}
 
 
-def draw_assumptions(found: Sequence[Assumptions], *files: Path) -> None:
-    """FN / (FN + TN) by confidence: before training, where all runs are alike, and after it for each run."""
+def draw_assumptions(studies: Sequence[Assumptions], *files: Path) -> None:
+    """Draw FN / (FN + TN) by confidence, before and after training.
+
+    Runs with equal ratios before training share one panel.
+    """
     panels = (
-        [(f"before training, {_methods(found)}", found[0].before, found[0].a)]
-        if _alike(found)
+        [(f"before training, {_methods(studies)}", studies[0].before, studies[0].a)]
+        if _alike(studies)
         else []
     )
     panels = panels or [
-        (f"{one.method.upper()}, before training", one.before, one.a) for one in found
+        (f"{one.method.upper()}, before training", one.before, one.a) for one in studies
     ]
     panels += [
-        (f"{one.method.upper()}, after epoch {one.after.epoch}", one.after, one.a) for one in found
+        (f"{one.method.upper()}, after epoch {one.after.epoch}", one.after, one.a)
+        for one in studies
     ]
     rows = 1 if len(panels) <= 3 else 2
     columns = -(-len(panels) // rows)
@@ -139,16 +143,16 @@ def draw_assumptions(found: Sequence[Assumptions], *files: Path) -> None:
         figure.axes[0].set_ylabel("FN / (FN + TN)")
 
 
-def _alike(found: Sequence[Assumptions]) -> bool:
-    return all(one.before == found[0].before for one in found)
+def _alike(studies: Sequence[Assumptions]) -> bool:
+    return all(one.before == studies[0].before for one in studies)
 
 
-def _methods(found: Sequence[Assumptions]) -> str:
-    return " and ".join(one.method.upper() for one in found)
+def _methods(studies: Sequence[Assumptions]) -> str:
+    return " and ".join(one.method.upper() for one in studies)
 
 
 def _ratios(ax: Axes, ratios: Ratios, a: float) -> None:
-    """Bins as dots, hollow where few labels are in them, with the share of all and k_hat as lines."""
+    """Draw bins as dots, hollow if they have few labels, with the overall share and k_hat as lines."""
     labels = np.asarray(ratios.labels)
     ratio, confidence = np.asarray(ratios.positives) / labels, np.asarray(ratios.confidence)
     few = labels < FEWEST

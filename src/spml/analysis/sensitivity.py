@@ -1,4 +1,4 @@
-"""How GR's figure depends on its hyper-parameters: the grid that the paper looked at, and what its runs came to."""
+"""Sensitivity of GR to its hyper-parameters: the paper's grid and the results of its runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spml.losses.gr import ALPHA, BETA
 
 QS = (0.01, 0.25, 0.5, 0.75, 1.0)
 Q3 = (*QS, 1.5)
-LINES = (Case("AN", "an"), Case("EM", "em"))  # drawn as levels
+LINES = (Case("AN", "an"), Case("EM", "em"))  # drawn as horizontal lines
 GR = Case("GR", "gr")
 
 
@@ -21,10 +21,10 @@ class Point:
     """A setting of GR.
 
     Attributes:
-        line: that it lies on.
-        x: its place there.
-        options: of GR.
-        label: of its row in a table.
+        line: name of its line in the drawing.
+        x: position on the horizontal axis.
+        options: options of GR.
+        label: label of its row in a table.
     """
 
     line: str
@@ -34,7 +34,7 @@ class Point:
 
     @property
     def case(self) -> Case:
-        """As a row of a table."""
+        """The setting as a row of a table."""
         return Case(self.label, "gr", self.options)
 
 
@@ -43,9 +43,9 @@ class Study:
     """A grid of settings.
 
     Attributes:
-        name: of the hyper-parameters.
-        axis: what x is.
-        points: of the grid.
+        name: name of the hyper-parameters.
+        axis: name of the horizontal axis.
+        points: settings of the grid.
     """
 
     name: str
@@ -96,7 +96,7 @@ STUDIES = (
 
 
 def short_form() -> tuple[Study, ...]:
-    """The same studies at the corners of their grids, for a first look."""
+    """Return the studies reduced to the corners of their grids."""
     return tuple(
         study if study.name == MOVES else replace(study, points=_corners(study))
         for study in STUDIES
@@ -114,17 +114,17 @@ def _corners(study: Study) -> tuple[Point, ...]:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the run of a setting came to.
+class PointResult:
+    """The result of a setting.
 
     Attributes:
-        line: as the point's.
-        x: as the point's.
-        label: as the point's.
-        run: the run's name; None while there is none.
-        test_map: in percent; None without a run or without a test split.
-        val_map: of the chosen epoch.
-        by_epoch: validation mAP after each epoch, 0 being before training.
+        line: the point's line.
+        x: the point's position.
+        label: the point's label.
+        run: name of the run; None without a run.
+        test_map: test mAP in percent; None without a run or a test split.
+        val_map: validation figure of the chosen epoch.
+        by_epoch: validation figure after each epoch; the first is before training.
     """
 
     line: str
@@ -141,42 +141,42 @@ class Sensitivity:
     """A study with its results.
 
     Attributes:
-        name: of the study.
-        axis: what x is.
-        points: of the grid, with or without a run.
-        levels: AN and EM.
+        name: name of the study.
+        axis: name of the horizontal axis.
+        points: results of the grid, with or without a run.
+        levels: results of AN and EM.
     """
 
     name: str
     axis: str
-    points: tuple[Found, ...]
-    levels: tuple[Found, ...]
+    points: tuple[PointResult, ...]
+    levels: tuple[PointResult, ...]
 
     @property
-    def done(self) -> list[Found]:
-        """The points with a run."""
+    def done(self) -> list[PointResult]:
+        """Points with a run."""
         return [point for point in self.points if point.run is not None]
 
 
-def sensitivity(made: Sequence[Made], studies: Sequence[Study] = STUDIES) -> list[Sensitivity]:
-    """Every study with what the runs, all of one setting and seed, came to."""
-    levels = tuple(_found(case.label, 0.0, case, made) for case in LINES)
+def sensitivity(runs: Sequence[Made], studies: Sequence[Study] = STUDIES) -> list[Sensitivity]:
+    """Return every study with the results of its runs, which share all other settings and the seed."""
+    levels = tuple(_result_of(case.label, 0.0, case, runs) for case in LINES)
     return [
         Sensitivity(
             study.name,
             study.axis,
-            tuple(_found(point.line, point.x, point.case, made) for point in study.points),
+            tuple(_result_of(point.line, point.x, point.case, runs) for point in study.points),
             levels,
         )
         for study in studies
     ]
 
 
-def _found(line: str, x: float, case: Case, made: Sequence[Made]) -> Found:
-    run = the(case, made)
+def _result_of(line: str, x: float, case: Case, runs: Sequence[Made]) -> PointResult:
+    run = the(case, runs)
     if run is None:
-        return Found(line, x, case.label)
+        return PointResult(line, x, case.label)
     by_epoch = tuple(record.get("val_map") for record in run.history)
-    return Found(
+    return PointResult(
         line, x, case.label, run.name, run.result.get("test_map"), run.result["val_map"], by_epoch
     )

@@ -1,7 +1,7 @@
-"""Many runs that make a table: which to do, who does them, and what they say together.
+"""Many training runs that fill one table.
 
-Plan(cases, seeds, search) -> Run ...          plan: what is to be run, as far as it is known yet
-Shelf: runs/, records/, locks/                 shelf: what is done, failed or being done, in plain folders
-work(plan, shelf)                              work: take the next run, train, record, go on
-table(plan, records) -> Markdown, CSV, LaTeX   tables, write: mean, deviation, significance, published figures
+Plan(cases, seeds, search) -> Run ...          plan, search, rows, ablation: which runs the table needs
+RunStore: run folders, records/, locks/        store, record, locks: finished, failed and running runs
+run_pending(job), Workers(job, count)          workers: take the next run, train it, record it
+table(stored) -> Markdown, CSV, LaTeX, HTML    tables, formats: means, significance, published figures
 """

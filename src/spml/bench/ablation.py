@@ -1,38 +1,38 @@
-"""The paper's Table 3: what each part of GR Loss is worth.
+"""The paper's Table 3: the contribution of each part of GR Loss.
 
-A check means the part is there, with hyper-parameters tuned for the row; a cross is the caption's k(p) = 0, v(p) = 1,
-q1 = q2 = q3 = 0.01.
+A check mark means that the row uses the part, with hyper-parameters tuned for the row. A cross
+means the values of the caption: k(p) = 0, v(p) = 1, q1 = q2 = q3 = 0.01.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spml.bench.plan import Case
-from spml.losses.metadata import Space
+from spml.losses.metadata import Options, Space
 
 if TYPE_CHECKING:
     from spml.data import Experiment
 
 PARTS = ("k̂", "v", "L")
-CROSS: dict[str, dict[str, Any]] = {
+CROSS: dict[str, Options] = {
     "k̂": {"khat": False},
     "v": {"v": False},
     "L": {"q1": 0.01, "q2": 0.01, "q3": 0.01},
 }
 ROBUST = tuple({"q2": q2, "q3": q3} for q2 in (0.01, 0.25) for q3 in (0.5, 0.75, 1.0, 1.5))
-ALTERNATIVES: dict[str, tuple[dict[str, Any], ...]] = {
+ALTERNATIVES: dict[str, tuple[Options, ...]] = {
     "v": ({"mu": (0.5, 0.8), "sigma": (2.0, 1.0)},),
     "L": ({"q3": 1.5}, {"q3": 1.0}),
 }
 
 
 def ablation_cases(a: float | None) -> tuple[Case, ...]:
-    """The rows: AN, the eight combinations, the learned one, and k_hat of the paper's Eq. (kx).
+    """Return the rows: AN, the eight combinations, the learned one, and k_hat of Eq. (kx).
 
     Args:
-        a: probability that a positive is observed, for the last row; None leaves that row out.
+        a: probability that a positive is observed, for the last row; None omits that row.
     """
     from spml import losses
 
@@ -48,7 +48,10 @@ def ablation_cases(a: float | None) -> tuple[Case, ...]:
 
 
 def observed_share(experiment: Experiment) -> float | None:
-    """a = 1 / (mean positives of a training image): the paper's figure for a benchmark, else counted where known."""
+    """Return a = 1 / (mean positives of a training image).
+
+    Benchmarks use the paper's figure; other data are counted, None without complete labels.
+    """
     from spml.data.benchmarks import paper_counts
 
     paper = paper_counts(experiment.name)
@@ -61,9 +64,7 @@ def observed_share(experiment: Experiment) -> float | None:
     return round(float(1 / mean), 4) if mean > 1 else None
 
 
-def _case(
-    marks: dict[str, bool], label: str | None = None, options: dict[str, Any] | None = None
-) -> Case:
+def _case(marks: dict[str, bool], label: str | None = None, options: Options | None = None) -> Case:
     from spml import losses
 
     gr = losses.space("gr")
@@ -74,7 +75,7 @@ def _case(
     }
     alternatives = {"k̂": gr.alternatives, **ALTERNATIVES}
     checked = [part for part in PARTS if marks.get(part)]
-    crosses: dict[str, Any] = {}
+    crosses: Options = {}
     for part in PARTS:
         crosses |= {} if marks.get(part, True) else CROSS[part]
     return Case(

@@ -1,4 +1,4 @@
-"""Who works on what: lock files in a folder that processes, or machines, share."""
+"""Lock files in a folder that processes or machines share: one owner for each run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,33 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-BEAT = 10.0  # seconds between two signs of life
-STALE = 90.0  # seconds without one after which a lock may be taken over
+BEAT = 10.0  # seconds between two heartbeats
+STALE = 90.0  # seconds without a heartbeat after which a lock expires
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """Contents of a lock file."""
+
+    host: str
+    pid: int
+    token: str
+    attempt: int
 
 
 @dataclass
 class Lock:
-    """A file that one process holds.
+    """A lock file that one process owns.
 
-    Its holder touches it every few seconds. It may be taken over when it has not been touched for long, or when its
-    holder is a process of this machine that is no more.
+    The owner updates the file's modification time every few seconds. Another process may take over
+    a lock without a recent heartbeat, or one whose owner ran on this machine and has ended.
 
     Attributes:
-        path: of the file.
-        attempt: how many processes have begun what the lock is for, this one included.
+        path: the lock file.
+        attempt: number of processes that have acquired the lock for this run, including this one.
     """
 
     path: Path
@@ -35,15 +44,14 @@ class Lock:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def take(self) -> bool:
-        """Whether the lock is now this one's."""
+        """Acquire the lock; return False if another process holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self._create(self.path):
             return True
         if not stale(self.path):
             return False
-        turn = self.path.with_suffix(
-            ".turn"
-        )  # of those who saw it stale, one at a time looks again
+        # several processes may see the expired lock: one at a time checks it again and takes it over
+        turn = self.path.with_suffix(".turn")
         if not self._create(turn):
             if stale(turn):
                 turn.unlink(missing_ok=True)
@@ -51,22 +59,24 @@ class Lock:
         try:
             if not stale(self.path):
                 return False
-            self.attempt = int(_read(self.path).get("attempt", 0)) + 1
-            beside = self.path.with_suffix(f".{self.token}")
-            beside.write_text(self._text())
-            beside.replace(self.path)
+            owner = _read(self.path)
+            self.attempt = 1 if owner is None else owner.attempt + 1
+            temporary = self.path.with_suffix(f".{self.token}")
+            temporary.write_text(self._text())
+            temporary.replace(self.path)
             return True
         finally:
             turn.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Give it up, if it is still this one's."""
-        if _read(self.path).get("token") == self.token:
+        """Delete the lock file if this lock still owns it."""
+        owner = _read(self.path)
+        if owner is not None and owner.token == self.token:
             self.path.unlink(missing_ok=True)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep touching the file until the block ends, then give the lock up."""
+        """Send heartbeats until the block ends, then release the lock."""
         ended = threading.Event()
 
         def beat() -> None:
@@ -84,9 +94,7 @@ class Lock:
             self.release()
 
     def _text(self) -> str:
-        return json.dumps(
-            {"host": host(), "pid": os.getpid(), "token": self.token, "attempt": self.attempt}
-        )
+        return json.dumps(asdict(_Owner(host(), os.getpid(), self.token, self.attempt)))
 
     def _create(self, path: Path) -> bool:
         try:
@@ -99,13 +107,13 @@ class Lock:
 
 
 def stale(path: Path) -> bool:
-    """Whether a lock's holder is gone: not there any more, or silent for long by the folder's own clock."""
+    """Return whether a lock has expired: its owner has ended or sends no heartbeat."""
     try:
         touched = path.stat().st_mtime
     except FileNotFoundError:
-        return False  # just given up: it can be had at the next look
-    holder = _read(path)
-    if holder.get("host") == host() and not _alive(int(holder.get("pid", 0))):
+        return False  # just released: the next attempt can acquire it
+    owner = _read(path)
+    if owner is not None and owner.host == host() and not _alive(owner.pid):
         return True
     if abs(time.time() - touched) < STALE / 2:
         return False
@@ -113,7 +121,7 @@ def stale(path: Path) -> bool:
 
 
 def host() -> str:
-    """This machine, or container of it, within which process ids mean something."""
+    """Return the name of this machine or container: the scope of its process ids."""
     try:
         space = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -132,7 +140,7 @@ def _alive(pid: int) -> bool:
 
 
 def _clock(folder: Path) -> float:
-    """The time by the clock that stamps the folder's files, which may be another machine's."""
+    """Return the time of the clock that stamps files in the folder; it may be a file server's."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     try:
         probe.touch()
@@ -141,10 +149,9 @@ def _clock(folder: Path) -> float:
         probe.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """What the lock says; nothing while it is being written, or gone."""
+def _read(path: Path) -> _Owner | None:
+    """Return the owner that a lock file names; None while the file is incomplete or missing."""
     try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return _Owner(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

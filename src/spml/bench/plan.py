@@ -1,4 +1,4 @@
-"""What is to be run: rows of a table, and the runs that they take."""
+"""The plan of a table: its rows and the runs they need."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from spml.losses import code
 from spml.losses.metadata import Options, Space, plain
 
 Stage = Literal["trial", "final"]
-Record = dict[str, Any]
-Outcomes = Callable[[str], Record | None]  # what is recorded of a run, by its id
+Record = dict[str, Any]  # a JSON document; `record.read_record` and `files.read_collected` check it
+SettingValues = dict[str, Any]  # training settings by name, as JSON holds them
+Outcomes = Callable[[str], Record | None]  # returns the record of a run id
 
 
 @dataclass(frozen=True)
 class Case:
-    """A row of a table: a method, and what may be chosen for it.
+    """A row of a table: a method and its search space.
 
     Attributes:
-        label: of the row.
-        method: by name.
-        options: of the method that are fixed for the row.
-        settings: of training that are the row's own.
-        space: what a search may vary.
-        data: where it is not the table's.
+        label: name of the row.
+        method: name of the method.
+        options: method options that are fixed for the row.
+        settings: training settings of this row.
+        space: options that a search may vary.
+        data: name of the data, if it differs from the table's.
     """
 
     label: str
     method: str
     options: Options = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: SettingValues = field(default_factory=dict)
     space: Space = field(default_factory=Space)
     data: str | None = None
 
@@ -45,14 +46,14 @@ class Run:
     """One training run of a plan.
 
     Attributes:
-        table: that it belongs to.
-        row: of that table.
-        stage: a trial, by which settings are chosen, or a final run, which counts.
-        data: the data's name.
-        method: by name.
-        options: of the method, where they are neither published for the data nor defaults.
-        settings: of training, where they are not those of the data.
-        seed: of the run.
+        table: name of its table.
+        row: label of its row.
+        stage: "trial" if it chooses settings, "final" if the table reports it.
+        data: name of the data.
+        method: name of the method.
+        options: method options that differ from the published values and the defaults.
+        settings: training settings that differ from the data's defaults.
+        seed: seed of the run.
     """
 
     table: str
@@ -61,14 +62,14 @@ class Run:
     data: str
     method: str
     options: Options
-    settings: dict[str, Any]
+    settings: SettingValues
     seed: int
 
     @property
     def id(self) -> str:
-        """The same for the same training: a run that stands in two tables is made once.
+        """Identifier of the training: a run that two tables share is trained once.
 
-        Training with a method of one's own is another one when its file has changed.
+        A user's own method gets a new id when its file changes.
         """
         made = _canonical([self.data, self.method, self.options, self.settings])
         if own := code(self.method):
@@ -77,50 +78,50 @@ class Run:
         return f"{re.sub(r'[^A-Za-z0-9_]+', '-', self.method)}-{digest}-{self.seed}"
 
     def plain(self) -> Record:
-        """As a dict that JSON can hold, its id first."""
+        """Return a dict for JSON that starts with the id."""
         return {"id": self.id, **asdict(self)}
 
 
 class Search(Protocol):
-    """A way to choose settings on validation."""
+    """A way to choose settings on the validation split."""
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
-        """The trials that are known by now, and whether those are all."""
+        """Return the trials that are known so far, and whether these are all."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A table to be filled.
+    """A table to fill.
 
     Attributes:
-        table: its name.
-        data: the data's name.
-        cases: its rows.
-        seeds: of the final runs.
-        settings: of training, common to all rows.
-        search: how each row's settings are chosen; None takes those that it has.
-        trial_seed: of the trials.
+        table: name of the table.
+        data: name of the data.
+        cases: rows of the table.
+        seeds: seeds of the final runs.
+        settings: training settings of all rows.
+        search: how the settings of each row are chosen; None uses the row's own settings.
+        trial_seed: seed of the trials.
     """
 
     table: str
     data: str
     cases: tuple[Case, ...]
     seeds: tuple[int, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: SettingValues = field(default_factory=dict)
     search: Search | None = None
     trial_seed: int = 0
 
     def runs(self, outcomes: Outcomes) -> list[Run]:
-        """All that is known to be needed: trials first, then the final runs of rows whose trials are done."""
+        """Return the known runs: all trials, then the final runs of rows with finished trials."""
         trials = [run for case in self.cases for run in self.trials(case, outcomes)]
         return trials + [run for case in self.cases for run in self.finals(case, outcomes)]
 
     def trials(self, case: Case, outcomes: Outcomes) -> list[Run]:
-        """The row's trials that are known by now."""
+        """Return the trials of a row that are known so far."""
         return self.search.trials(self, case, outcomes)[0] if self.search else []
 
     def finals(self, case: Case, outcomes: Outcomes) -> list[Run]:
-        """The row's final runs; none while its settings are not chosen."""
+        """Return the final runs of a row; none before its settings are chosen."""
         if self.search is None:
             return [self.run(case, "final", seed) for seed in self.seeds]
         best = self.chosen(case, outcomes)
@@ -129,7 +130,10 @@ class Plan:
         )
 
     def chosen(self, case: Case, outcomes: Outcomes) -> Run | None:
-        """The trial with the best validation figure, the first of equals; None before all are done."""
+        """Return the trial with the best validation mAP, the first if several tie.
+
+        None before all trials have ended.
+        """
         if self.search is None:
             return None
         trials, complete = self.search.trials(self, case, outcomes)
@@ -144,22 +148,22 @@ class Plan:
         return max(done, key=lambda pair: pair[1])[0] if done else None
 
     def undecided(self, case: Case, outcomes: Outcomes) -> bool:
-        """Whether trials of the row are to be done before its final runs are known."""
+        """Return whether the row's final runs depend on trials that have not ended."""
         if self.search is None:
             return False
         trials, complete = self.search.trials(self, case, outcomes)
         return not complete or any(outcomes(run.id) is None for run in trials)
 
     def growing(self, outcomes: Outcomes) -> bool:
-        """Whether more runs will be known once trials are done."""
+        """Return whether finished trials will add runs."""
         return any(self.undecided(case, outcomes) for case in self.cases)
 
     def run(
         self, case: Case, stage: Stage, seed: int, options: Options | None = None, **settings: Any
     ) -> Run:
-        """A run of a row, with options and settings of its own."""
+        """Return a run of a row with additional options and settings."""
         data = case.data or self.data
-        given = {**case.options, **(options or {})}
+        own = {**case.options, **(options or {})}
         merged = {**self.settings, **case.settings, **settings}
         return Run(
             self.table,
@@ -167,24 +171,24 @@ class Plan:
             stage,
             data,
             case.method,
-            trimmed(case.method, data, given),
+            trimmed(case.method, data, own),
             {name: plain(merged[name]) for name in sorted(merged) if merged[name] is not None},
             seed,
         )
 
 
 def done_in(record: Record | None) -> bool:
-    """Whether the record is of a run that ended well."""
+    """Return whether the record is that of a finished run."""
     return record is not None and "result" in record
 
 
 def validation(record: Record | None) -> float | None:
-    """The validation figure of a run that ended well."""
+    """Return the validation figure of a finished run; None for a failed one."""
     return float(record["result"]["val_map"]) if record is not None and "result" in record else None
 
 
 def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:
-    """The options that are neither published for the data nor defaults, as JSON holds them."""
+    """Return the options that differ from the published values and defaults, as JSON values."""
     usual = _usual(method, benchmark(data))
     return {
         name: plain(options[name])
@@ -201,13 +205,16 @@ def _usual(method: str, data: str) -> Options:
 
 
 def benchmark(data: str) -> str:
-    """A benchmark's name without its version: voc of voc@jpeg88-448; others, and paths, as they are."""
+    """Return a benchmark's name without its version: "voc" for "voc@jpeg88-448".
+
+    Other names and paths are returned unchanged.
+    """
     name = data.partition("@")[0]
     return name if name in BENCHMARKS else data
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:
-    """Each run once, in the order given."""
+    """Return each run once, in the same order."""
     first: dict[str, Run] = {}
     for run in runs:
         first.setdefault(run.id, run)
@@ -215,7 +222,7 @@ def distinct(runs: Sequence[Run]) -> list[Run]:
 
 
 def _canonical(value: Any) -> Any:
-    """The same for equal values: 2 for 2.0."""
+    """Return equal JSON for equal values: 2 for 2.0."""
     if isinstance(value, dict):
         return {name: _canonical(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""Figures that others have published, as they stand there: quoted, not run here.
+"""Published figures, quoted from their sources and not run here.
 
-All are test mAP in percent with ResNet-50 at 448 px. The paper's comparison is put together from several sources, and
-some of its cells are doubtful; those are marked, and say why.
+All are test mAP in percent with ResNet-50 at 448 px. The paper compiles its comparison from several
+sources; doubtful cells carry a note with the reason.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Quote:
 
     Attributes:
         mean: test mAP in percent.
-        deviation: as printed; None where none is.
-        source: where it is printed.
-        doubt: what speaks against it, if anything does.
+        deviation: standard deviation; None if the source prints none.
+        source: the publication.
+        doubt: reason to doubt the figure; empty if there is none.
     """
 
     mean: float
@@ -43,7 +43,7 @@ class Quote:
 
     @property
     def text(self) -> str:
-        """As it is printed."""
+        """The figure as the source prints it."""
         return f"{self.mean:.2f}" + ("" if self.deviation is None else f" ± {self.deviation:.2f}")
 
 
@@ -101,7 +101,7 @@ ABLATION: dict[str, tuple[float, float]] = {  # VOC, COCO
 
 
 def paper_quote(row: str, data: str) -> Quote | None:
-    """The paper's figure of a method, or of a row of its ablation, on a benchmark."""
+    """Return the paper's figure for a method or an ablation row on a benchmark."""
     if data not in COLUMNS:
         return None
     place = COLUMNS.index(data)
@@ -112,7 +112,7 @@ def paper_quote(row: str, data: str) -> Quote | None:
 
 
 def other_quotes(row: str, data: str) -> list[Quote]:
-    """Figures of the same method that are printed elsewhere."""
+    """Return the method's figures from other publications."""
     if data not in COLUMNS:
         return []
     place = COLUMNS.index(data)

@@ -1,4 +1,4 @@
-"""What is kept of a run for good: a few kilobytes that the tables are made from."""
+"""The record of a run: a few kilobytes that tables are computed from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
 from spml.runs.identity import portable
 from spml.runs.run import Run
 
-# what tables and figures read of a record's parts, and the kinds that it may have
+# entries that tables and figures read, and their permitted types
 Kinds = dict[str, tuple[type, ...]]
 RESULT: Kinds = {
     **dict.fromkeys(("val_map", "test_map"), (float, int, type(None))),
@@ -27,22 +27,22 @@ COUNTS = "observed_counts"
 
 
 def check_result(result: Any, where: object, remedy: str = DAMAGED) -> None:
-    """Raise UserError where a run's result is not one that a table or a figure can be made from."""
+    """Raise UserError if a run's result lacks an entry that tables and figures read."""
     _check(result, "result", RESULT, where, remedy)
 
 
-def _check(part: Any, called: str, kinds: Kinds, where: object, remedy: str) -> None:
+def _check(part: Any, name_of: str, kinds: Kinds, where: object, remedy: str) -> None:
     if not isinstance(part, dict):
-        raise UserError(f"{where}: the {called} is no JSON object; {remedy}")
+        raise UserError(f"{where}: the {name_of} is not a JSON object; {remedy}")
     for name, allowed in kinds.items():
         if not isinstance(part.get(name), allowed):
             raise UserError(
-                f"{where}: {name} of the {called} cannot be {part.get(name)!r}; {remedy}"
+                f"{where}: {name} of the {name_of} cannot be {part.get(name)!r}; {remedy}"
             )
 
 
 def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
-    """Raise UserError where a record is neither of a run that is done nor of one that failed."""
+    """Raise UserError if a record describes neither a finished nor a failed run."""
     if isinstance(record.get("error"), str):
         return
     check_result(record.get("result"), where, remedy)
@@ -54,18 +54,21 @@ def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
         if not isinstance(values, list) or not all(
             isinstance(value, (int, float)) for value in values
         ):
-            raise UserError(f"{where}: {name} are no list of numbers; {remedy}")
+            raise UserError(f"{where}: {name} must be a list of numbers; {remedy}")
 
 
 def read_record(path: Path, remedy: str = DAMAGED) -> Record:
-    """The record in a file, checked."""
+    """Read and check the record in a file."""
     record = read_json(path, remedy)
     check_record(record, path, remedy)
     return record
 
 
 def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
-    """Config, history, result and versions of a finished run, counts of its classes, and its resampled mAPs."""
+    """Return the record of a finished run.
+
+    It holds the configuration, history, result, versions, class counts and resampled mAPs.
+    """
     run = Run(folder)
     record = {
         "config": portable(run.config),
@@ -78,7 +81,7 @@ def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
 
 
 def observed_counts(run: Run) -> list[int] | None:
-    """Observed positives of each class among the training rows; None where a run does not hold them."""
+    """Count the observed positives of each class in the training rows; None if not stored."""
     if run.observed is None:
         return None
     counts: list[int] = (run.observed.train == 1).sum(axis=0).tolist()

@@ -1,4 +1,7 @@
-"""How a row's settings are chosen on validation: a grid, or Optuna. Every row has the same number of trials."""
+"""Searches over a row's settings on the validation split: a grid, or Optuna.
+
+Every row gets the same number of trials.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,19 @@ from spml.errors import UserError
 from spml.keyed import key
 from spml.losses.metadata import Options, differs
 
-GRID_FACTORS = (0.4, 1.0, 2.0)  # of the data's learning rate
-TUNE_RANGE = 5.0  # as many times below and above it
-AT_ONCE = 3  # of Optuna's trials that are drawn before any result is known, so that they can be run side by side
+GRID_FACTORS = (0.4, 1.0, 2.0)  # times the data's learning rate
+TUNE_RANGE = 5.0  # the range is the data's learning rate divided and multiplied by this
+AT_ONCE = 3  # trials that Optuna draws without any result, so that they can run in parallel
 AS_PUBLISHED = "{}"
-Parameters = dict[str, Any]
+Parameters = dict[str, Any]  # parameters of an Optuna trial: the learning rate, and option texts
 
 
 @dataclass(frozen=True)
 class Grid:
     """Learning rates, each with the published options and with the method's alternative.
 
-    A row that has no alternative has as many learning rates more: between those given, and above.
+    A row without an alternative tries additional learning rates instead, so that all rows have the
+    same number of trials.
 
     Attributes:
         rates: learning rates.
@@ -37,7 +41,7 @@ class Grid:
     rates: tuple[float, ...]
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
-        """All of them; a grid does not depend on results."""
+        """Return all trials: a grid does not depend on results."""
         from spml.train.resolve import method_options
 
         published = method_options(case.method, benchmark(case.data or plan.data), case.options)
@@ -51,7 +55,10 @@ class Grid:
 
 
 def between(rates: Sequence[float]) -> list[float]:
-    """As many rates again: the geometric means of neighbours, and one as far above the last; a lone rate's double."""
+    """Return as many additional rates: geometric means of neighbours, and one above the largest.
+
+    A single rate gives its double.
+    """
     ordered = sorted(rates)
     factor = ordered[-1] / ordered[-2] if len(ordered) > 1 else 2.0
     means = [math.sqrt(low * high) for low, high in pairwise(ordered)]
@@ -62,11 +69,11 @@ def between(rates: Sequence[float]) -> list[float]:
 class Tune:
     """Optuna's tree-structured Parzen estimator over the row's space and the learning rate.
 
-    The first trial has the published options and the data's learning rate. The draws depend on the row and on the
-    results before them alone, so that any process comes to the same trials.
+    The first trial has the published options and the data's learning rate. Draws depend only on the
+    row and on earlier results, so that every process draws the same trials.
 
     Attributes:
-        count: of trials.
+        count: number of trials.
         lr: the data's learning rate.
     """
 
@@ -76,11 +83,11 @@ class Tune:
     def __post_init__(self) -> None:
         if find_spec("optuna") is None:
             raise UserError(
-                "--tune needs Optuna: pip install 'spml[search]'; or use --grid, which needs nothing more"
+                "--tune needs Optuna: pip install 'spml[search]'; or use --grid, which needs no extra"
             )
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
-        """Those whose draws do not have to wait for results."""
+        """Return the trials that can be drawn from the results so far."""
         choices = _choices(plan, case)
         runs = [plan.run(case, "trial", plan.trial_seed, {}, lr=self.lr)]
         drawn: list[Parameters] = [{"lr": self.lr, **dict.fromkeys(choices, AS_PUBLISHED)}]
@@ -91,7 +98,7 @@ class Tune:
             known = tuple(map(validation, records)) if len(runs) > AT_ONCE else ()
             seed = key(len(drawn), zlib.crc32(case.label.encode()))
             drawn.append(_ask(json.dumps(choices), json.dumps(drawn), known, self.lr, seed))
-            options: dict[str, Any] = {}
+            options: Options = {}
             for name in choices:
                 options |= json.loads(drawn[-1][name])
             runs.append(plan.run(case, "trial", plan.trial_seed, options, lr=drawn[-1]["lr"]))
@@ -102,12 +109,14 @@ class Tune:
 def _ask(
     choices: str, drawn: str, figures: tuple[float | None, ...], lr: float, seed: int
 ) -> Parameters:
-    """What Optuna would try next, given the figures of what was drawn; at random where none is given."""
+    """Return Optuna's next trial after the earlier ones; a random one without their figures."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     low, high = lr / TUNE_RANGE, lr * TUNE_RANGE
-    space: dict[str, Any] = {"lr": optuna.distributions.FloatDistribution(low, high, log=True)}
+    space: dict[str, optuna.distributions.BaseDistribution] = {
+        "lr": optuna.distributions.FloatDistribution(low, high, log=True)
+    }
     for name, texts in json.loads(choices).items():
         space[name] = optuna.distributions.CategoricalDistribution(texts)
     sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed % 2**32)
@@ -122,7 +131,7 @@ def _ask(
 
 
 def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
-    """Of each dimension, as texts that Optuna can store: the published options, and those that differ from them."""
+    """Return the choices of each dimension as text: the published options and all others."""
     from spml.train.resolve import method_options
 
     published = method_options(case.method, benchmark(case.data or plan.data), case.options)

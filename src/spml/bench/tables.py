@@ -1,15 +1,15 @@
-"""What the runs say together: a row for each case, from records alone."""
+"""The table of a bench: one row for each case, computed from records."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
+from spml.bench.plan import Outcomes, Plan, Record, SettingValues, benchmark, done_in
 from spml.bench.published import COLUMNS, Quote, other_quotes, paper_quote
 from spml.metrics.bootstrap import Comparison, compare
 from spml.report.format import chosen_by
@@ -24,18 +24,18 @@ class Row:
 
     Attributes:
         label: method or combination.
-        test: test mAP over seeds; of validation where the data have no test split.
-        val: validation mAP over seeds.
+        test: test mAP over seeds; the validation figure if the data have no test split.
+        val: validation figure over seeds.
         thirds: AP of the most observed, middle and least observed third of classes.
-        seeds: final runs that are done.
-        wanted: final runs that there will be.
-        trials: that are done.
-        chosen: what the trials chose, where there were trials.
-        errors: of runs that failed, each text once.
-        failed: how many runs that were.
-        versus: against the row that all are compared with.
+        seeds: number of finished final runs.
+        wanted: number of planned final runs.
+        trials: number of finished trials.
+        chosen: settings that the trials chose.
+        errors: distinct error messages of failed runs.
+        failed: number of failed runs.
+        versus: comparison with the row that all are compared with.
         quoted: the paper's figure on each benchmark.
-        elsewhere: figures of the same method on these data that are printed elsewhere.
+        elsewhere: figures of the same method on these data from other publications.
     """
 
     label: str
@@ -58,14 +58,15 @@ class Table:
     """A table of results.
 
     Attributes:
-        title: what it is a table of.
-        data: the data's name.
-        figure: "test mAP"; where there is no test split that of validation, or its estimate.
-        chosen_by: the figure that chose the epochs: "validation mAP", or its estimate from observed labels.
+        title: name of the table.
+        data: name of the data.
+        figure: "test mAP"; without a test split the validation mAP or its estimate.
+        chosen_by: figure that chose the epochs: validation mAP, or its estimate from observed
+            labels.
         selection: labels that chose the epochs.
-        against: the row that the others are compared with.
-        rows: of the table.
-        about: what all runs have in common.
+        against: label of the row that the others are compared with.
+        rows: rows of the table.
+        settings: training settings of all runs.
     """
 
     title: str
@@ -75,11 +76,11 @@ class Table:
     selection: str
     against: str | None
     rows: tuple[Row, ...]
-    about: dict[str, Any] = field(default_factory=dict)
+    settings: SettingValues = field(default_factory=dict)
 
 
 def collected(plan: Plan, outcomes: Outcomes) -> Record:
-    """The table as JSON: its rows with the ids of their runs, and the records of all of them."""
+    """Return the bench.json document: rows with the ids of their runs, and all records."""
     rows: list[Record] = []
     records: dict[str, Record | None] = {}
     for case in plan.cases:
@@ -112,12 +113,12 @@ def collected(plan: Plan, outcomes: Outcomes) -> Record:
     }
 
 
-def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
-    """The table of what `collected` gives.
+def table(stored: Record, against: str | None = None) -> Table:
+    """Compute the table of a bench.json document.
 
     Args:
-        stored: rows and records.
-        against: label of the row to compare with; a label that no row has compares with none.
+        stored: rows and records, from `collected` or `files.read_collected`.
+        against: label of the row to compare with; no comparison if no row has this label.
     """
     runs: Mapping[str, Record] = stored["runs"]
     done = {row["label"]: _done(row["finals"], runs) for row in stored["rows"]}
@@ -144,7 +145,7 @@ def table(stored: Mapping[str, Any], against: str | None = None) -> Table:
 
 
 def shown_figure(results: Sequence[Record]) -> Literal["test_map", "val_map"]:
-    """The figure that rows show: that of validation where there are results, and none was tested."""
+    """Return the figure that rows show: validation if there are results and none has a test mAP."""
     untested = bool(results) and all(result.get("test_map") is None for result in results)
     return "val_map" if untested else "test_map"
 
@@ -154,7 +155,7 @@ def _done(ids: Sequence[str], runs: Mapping[str, Record]) -> list[Record]:
 
 
 def _row(
-    row: Mapping[str, Any],
+    row: Record,
     runs: Mapping[str, Record],
     done: list[Record],
     key: str,
@@ -187,7 +188,7 @@ def _row(
     )
 
 
-def _chosen(best: Mapping[str, Any] | None) -> str:
+def _chosen(best: Record | None) -> str:
     if best is None:
         return ""
     options = "".join(f", {name}={json.dumps(value)}" for name, value in best["options"].items())
@@ -195,7 +196,7 @@ def _chosen(best: Mapping[str, Any] | None) -> str:
 
 
 def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | None:
-    """Against the base's runs of the same seeds, resampled alike; draws that only some have are left out."""
+    """Compare with the base row's runs of the same seeds, on the resamples that all runs share."""
     rivals = {record["seed"]: record for record in base if "bootstrap" in record}
     pairs = [
         (record, rivals[record["seed"]])
@@ -214,12 +215,15 @@ def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | Non
     )
 
 
-def _same_images(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+def _same_images(a: Record, b: Record) -> bool:
     return all(a[name] == b[name] for name in ("seed", "images"))
 
 
 def by_third(done: Sequence[Record]) -> dict[str, Summary]:
-    """AP of the thirds of classes by observed positives, the most observed first; classes in order among equals."""
+    """Return the mean AP of each third of the classes, ordered by their observed positives.
+
+    Classes with equal counts keep their order.
+    """
     values: dict[str, list[float]] = {name: [] for name in THIRDS}
     for record in done:
         precisions, counts = record["result"].get("per_class_ap"), record.get("observed_counts")

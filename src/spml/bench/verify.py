@@ -1,7 +1,8 @@
-"""Whether recorded figures are those of the stored scores: a run's own, and its record's, which tables are made from.
+"""Verification of recorded figures against stored scores.
 
-Scores are stored as float16. Rounding keeps their order but makes ties, so that the figure is known to lie between two
-bounds: every tie broken against the positives, and every tie for them.
+It covers the result of each run and its record, the source of tables. Scores are stored as float16.
+Rounding keeps their order but creates ties, so the scores give two bounds: every tie broken against
+the positives, and every tie broken in their favour.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from spml.runs.names import LABELS, RESULT
 from spml.runs.run import Run, Split
 from spml.runs.settings import Selection
 
-SLACK = 1e-6  # points of mAP: of the arithmetic
-ROUNDED = 0.002  # points of mAP: resampled ones are recorded with three decimals, and sums may be added up otherwise
+SLACK = 1e-6  # tolerance of the arithmetic, in points of mAP
+ROUNDED = 0.002  # tolerance of resampled mAPs: three decimals, and sums in another order
 Labels = npt.NDArray[np.int8]
 Ranks = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A figure as recorded, in percent, and what its scores allow.
+    """A recorded figure, in percent, and the bounds that its scores give.
 
     Attributes:
-        run: the run folder's name, or that of its record where this says something else.
-        split: val or test; of a class, its name too.
-        recorded: the figure; None where what is recorded cannot be read.
-        bounds: between which it lies by the scores; None where these are not there.
-        problem: why there are none.
-        source: what the bounds are of.
+        run: name of the run folder, or of the record if its figure differs from the folder's.
+        split: "val" or "test", and the class if the figure belongs to one.
+        recorded: the figure; None if the record cannot be read.
+        bounds: lowest and highest figure that the scores allow; None without scores.
+        problem: reason for missing bounds.
+        source: origin of the bounds.
     """
 
     run: str
@@ -54,20 +55,19 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Whether the figure is that of the scores."""
+        """Whether the figure lies within the bounds."""
         if self.bounds is None or self.recorded is None:
             return False
         return self.bounds[0] - SLACK <= self.recorded <= self.bounds[1] + SLACK
 
     def __str__(self) -> str:
-        found = (
-            self.problem
-            if self.bounds is None
-            else "{} give {:.2f} to {:.2f}".format(self.source, *self.bounds)
-        )
-        mark = "" if self.agrees else "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
-        told = "" if self.recorded is None else f"{self.recorded:.2f} recorded, "
-        return f"{self.run}  {self.split:<4}  {told}{found}{mark}"
+        text = self.problem
+        if self.bounds is not None:
+            text = "{} give {:.2f} to {:.2f}".format(self.source, *self.bounds)
+        if not self.agrees:
+            text += "  NOT CHECKED" if self.bounds is None else "  DIFFERS"
+        recorded = "" if self.recorded is None else f"{self.recorded:.2f} recorded, "
+        return f"{self.run}  {self.split:<4}  {recorded}{text}"
 
 
 class _Scored(NamedTuple):
@@ -77,32 +77,35 @@ class _Scored(NamedTuple):
 
 
 def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
-    """Each mAP of the finished runs in a folder of run folders, and of their records, ID.json, where it differs.
+    """Check every mAP of the finished runs in a folder, and of their records if these differ.
 
-    Of the classes' AP and counts, which thirds are made from, and of the resampled mAPs, by which rows are compared,
-    those that do not agree.
+    For class APs, class counts and resampled mAPs, only wrong ones are yielded.
     """
     folders = sorted(path.parent for path in runs.glob(f"*/{RESULT}"))
     if not folders:
-        raise UserError(f"{runs} holds no finished run; give the --out of a bench")
+        raise UserError(f"{runs} has no finished run; give the --out folder of a bench")
     for folder in folders:
         run = Run(folder)
         file = (records or folder) / f"{folder.name}.json"
         try:
             own, record = _result(run), read_record(file) if file.is_file() else {}
-        except UserError as error:  # the other runs are looked at all the same
+        except UserError as error:  # continue with the other runs
             yield Check(folder.name, "", None, None, str(error))
             continue
         kept: Record = record.get("result", {})
         splits: tuple[Split, ...] = ("val", "test")
         for split in splits:
             figure = own.get(f"{split}_map")
-            told = kept.get(f"{split}_map", figure)
+            recorded = kept.get(f"{split}_map", figure)
             figures = {
                 folder.name: figure,
-                **({} if told == figure else {file.name: np.nan if told is None else told}),
+                **(
+                    {}
+                    if recorded == figure
+                    else {file.name: np.nan if recorded is None else recorded}
+                ),
             }
-            scored, problem = _found(run, split, own["best_epoch"])
+            scored, problem = _try_scored(run, split, own["best_epoch"])
             kind: Selection = own["selection"] if split == "val" else "complete"
             yield from _checks(
                 scored,
@@ -111,10 +114,10 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
                 kind,
                 {name: f for name, f in figures.items() if f is not None},
             )
-        if scored is not None:  # of the test items
-            told_of = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
+        if scored is not None:  # scores of the test items
+            classes = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
             yield from _wrong_classes(
-                scored, {name: aps for name, aps in told_of.items() if aps is not None}
+                scored, {name: aps for name, aps in classes.items() if aps is not None}
             )
             yield from _wrong_draws(scored, file.name, record.get("bootstrap"))
         yield from _wrong_counts(run, file.name, record.get(COUNTS))
@@ -127,7 +130,7 @@ def _result(run: Run) -> Record:
 
 
 def without_scores(runs: Path, records: Path) -> int:
-    """Runs that are recorded as done, and whose run folder is not there to be looked at."""
+    """Count the finished runs whose run folder is missing."""
     names = {
         path.stem: path for path in records.glob("*.json") if not Run(runs / path.stem).finished
     }
@@ -144,15 +147,16 @@ def _checks(
         )
 
 
-def _wrong_classes(found: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
-    """The classes whose AP is not that of the scores."""
+def _wrong_classes(scored: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
+    """Yield the classes whose AP disagrees with the scores."""
     if not recorded:
         return
     low, high = (
-        100 * average_precision(ranks, found.truth) for ranks in _ranks(found.logits, found.truth)
+        100 * average_precision(ranks, scored.truth)
+        for ranks in _ranks(scored.logits, scored.truth)
     )
     for name, aps in recorded.items():
-        for at, label in enumerate(found.classes):
+        for at, label in enumerate(scored.classes):
             check = Check(
                 name, f"test, {label}", aps.get(label, np.nan), (float(low[at]), float(high[at]))
             )
@@ -160,29 +164,33 @@ def _wrong_classes(found: _Scored, recorded: dict[str, dict[str, float]]) -> Ite
                 yield check
 
 
-def _wrong_draws(found: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
-    """The first of a record's resampled mAPs that is not that of the scores; these were taken as they are stored."""
+def _wrong_draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
+    """Yield the first resampled mAP that disagrees with the scores, computed from float16 scores."""
     if drawn is None:
         return
-    told = np.asarray(drawn["maps"], np.float64)
-    again = resampled_map(found.logits.astype(np.float32), found.truth, len(told), drawn["seed"])
-    wrong = np.flatnonzero(~(np.abs(told - again) <= ROUNDED))
+    recorded = np.asarray(drawn["maps"], np.float64)
+    again = resampled_map(
+        scored.logits.astype(np.float32), scored.truth, len(recorded), drawn["seed"]
+    )
+    wrong = np.flatnonzero(~(np.abs(recorded - again) <= ROUNDED))
     if len(wrong):
         at = int(wrong[0])
-        yield Check(name, f"test, draw {at}", float(told[at]), (float(again[at]), float(again[at])))
+        yield Check(
+            name, f"test, draw {at}", float(recorded[at]), (float(again[at]), float(again[at]))
+        )
 
 
-def _wrong_counts(run: Run, name: str, told: list[float] | None) -> Iterator[Check]:
-    """The classes whose observed positives are not those of the run's labels."""
+def _wrong_counts(run: Run, name: str, recorded: list[float] | None) -> Iterator[Check]:
+    """Yield the classes whose observed positives disagree with the run's labels."""
     try:
         again, classes = observed_counts(run), run.classes
-    except UserError as error:  # the other runs are looked at all the same
+    except UserError as error:  # continue with the other runs
         yield Check(name, "observed", None, None, str(error))
         return
-    if told is None or again is None:
+    if recorded is None or again is None:
         return
     labels = classes or range(len(again))
-    for label, own, count in zip_longest(labels, told, again, fillvalue=np.nan):
+    for label, own, count in zip_longest(labels, recorded, again, fillvalue=np.nan):
         check = Check(
             name, f"observed, {label}", float(own), (float(count), float(count)), source="labels"
         )
@@ -190,8 +198,8 @@ def _wrong_counts(run: Run, name: str, told: list[float] | None) -> Iterator[Che
             yield check
 
 
-def _found(run: Run, split: Split, best: int) -> tuple[_Scored | None, str]:
-    """Scores and labels of a split, or why they cannot be used: the other runs are looked at all the same."""
+def _try_scored(run: Run, split: Split, best: int) -> tuple[_Scored | None, str]:
+    """Return the scores and labels of a split, or None and the reason why they are unusable."""
     try:
         return _scored(run, split, best), ""
     except UserError as error:
@@ -199,7 +207,7 @@ def _found(run: Run, split: Split, best: int) -> tuple[_Scored | None, str]:
 
 
 def _scored(run: Run, split: Split, best: int) -> _Scored:
-    """Scores and labels of a split: of the test items, or of validation after the best epoch."""
+    """Return the scores and labels of a split; for validation, those of the best epoch."""
     scores = run.scores(split, best)
     truth = run.test_truth if split == "test" else run.val_truth
     if scores is None:
@@ -217,17 +225,17 @@ def _scored(run: Run, split: Split, best: int) -> _Scored:
 def bounds(
     logits: npt.NDArray[np.float16], truth: Labels, selection: Selection
 ) -> tuple[float, float]:
-    """The least and the largest figure, in percent, that scores which round to these can have."""
+    """Return the lowest and highest figure, in percent, of scores that round to these."""
     against, favouring = _ranks(logits, truth)
     return validation_map(against, truth, selection), validation_map(favouring, truth, selection)
 
 
 def _ranks(logits: npt.NDArray[np.float16], truth: Labels) -> tuple[Ranks, Ranks]:
-    """The order of the items of each class, with every tie broken against the positives, and for them."""
+    """Return ranks of the items by class: ties broken against the positives, and in their favour."""
     against, favouring = np.empty(logits.shape, np.float32), np.empty(logits.shape, np.float32)
     for column in range(logits.shape[1]):
         values, positive = logits[:, column], truth[:, column] == 1
-        order = np.lexsort((~positive, values))  # rising; positives below what they tie with
+        order = np.lexsort((~positive, values))  # ascending; positives below their ties
         against[order, column] = np.arange(len(values))
         favouring[:, column] = 2 * np.unique(values, return_inverse=True)[1] + positive
     return against, favouring

@@ -1,99 +1,91 @@
-"""The command line: one file per command, one dataclass per command, whose fields are its options."""
+"""The command line. Each module of `spml.cli.commands` holds one command: a dataclass of options.
+
+A new command is one new module there. `spml` finds it by itself.
+"""
 
 from __future__ import annotations
 
 import difflib
 import io
 import os
+import pkgutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from spml.errors import UserError
 from spml.machine import started_first
 
-ENOUGH = 141  # exit code of a command whose output nobody reads on, as shells have it
+BROKEN_PIPE = 141  # exit code of shells for a program whose output is no longer read
 
 
 class Command(Protocol):
-    """A dataclass whose fields are the command's options."""
+    """A dataclass whose fields are the options of the command.
+
+    Attributes:
+        order: position in the help; commands with equal numbers are sorted by name.
+    """
+
+    order: ClassVar[int]
 
     def run(self) -> None:
-        """Do the work; raise UserError or OSError for what the user can mend."""
+        """Run the command; raise UserError or OSError for problems that the user can solve."""
 
 
-def _commands() -> dict[str, Callable[..., Command]]:
-    from spml.cli.commands.ablate import Ablate
-    from spml.cli.commands.bench import Bench
-    from spml.cli.commands.calibrate import Calibrate
-    from spml.cli.commands.check import Check
-    from spml.cli.commands.demo import Demo
-    from spml.cli.commands.evaluate import Eval
-    from spml.cli.commands.explain import Explain
-    from spml.cli.commands.export import Export
-    from spml.cli.commands.figures import Figures
-    from spml.cli.commands.predict import Predict
-    from spml.cli.commands.prepare import Prepare
-    from spml.cli.commands.report import Report
-    from spml.cli.commands.review import Review
-    from spml.cli.commands.serve import Serve
-    from spml.cli.commands.stats import Stats
-    from spml.cli.commands.train import Train
+def find_commands() -> dict[str, type[Command]]:
+    """Return the command classes by name, in the order of the help."""
+    from spml.cli import commands as package
 
-    return {
-        "demo": Demo,
-        "prepare": Prepare,
-        "check": Check,
-        "stats": Stats,
-        "train": Train,
-        "eval": Eval,
-        "calibrate": Calibrate,
-        "report": Report,
-        "predict": Predict,
-        "explain": Explain,
-        "review": Review,
-        "export": Export,
-        "serve": Serve,
-        "bench": Bench,
-        "ablate": Ablate,
-        "figures": Figures,
-    }
+    modules = [f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__)]
+    classes = [_command(import_module(name)) for name in modules]
+    return {kind.__name__.lower(): kind for kind in sorted(classes, key=_position)}
 
 
-def command_names() -> list[str]:
-    """In the order in which help lists them."""
-    return list(_commands())
+def _command(module: Any) -> type[Command]:
+    """Return the command class that the module defines."""
+    (kind,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "run")
+    ]
+    return kind
+
+
+def _position(kind: type[Command]) -> tuple[int, str]:
+    return kind.order, kind.__name__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command: 0 when done, 2 on a user's mistake, 130 on interruption."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if given == ["--version"]:
+    """Run one command; return 0, 2 after a user's mistake, or 130 after an interruption."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
         print(f"spml {version('spml')}")
         return 0
     try:
         import tyro
 
         signal.signal(signal.SIGTERM, _interrupt)
-        _check_command(given)
+        known = find_commands()
+        _check_command(words, known)
         command: Any = tyro.extras.subcommand_cli_from_dict(
-            _commands(),
-            args=given,
+            dict[str, Callable[..., Command]](known),
+            args=words,
             prog="spml",
             description="Multi-label classifiers from one label per item.",
         )
         command.run()
     except BrokenPipeError:
-        return _enough()
+        return _discard_output()
     except (UserError, OSError, ValueError) as error:
         say(_one_line(error))
         return 2
     except KeyboardInterrupt as error:
-        if started_first():  # of a run's processes
+        if started_first():  # of several processes, only the first reports the interruption
             print(f"\nspml: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
         return 130
     except SystemExit as stop:
@@ -101,44 +93,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "SPML_TRACEBACK" in os.environ:
             raise
-        say(f"unexpected {type(error).__name__}: {_one_line(error)} (SPML_TRACEBACK=1 shows where)")
+        kind = type(error).__name__
+        say(f"unexpected {kind}: {_one_line(error)} (SPML_TRACEBACK=1 shows the traceback)")
         return 1
     return 0
 
 
-def _enough() -> int:
-    """The exit code where the reader of what is printed has had enough, as head has; the rest goes nowhere."""
+def _discard_output() -> int:
+    """Discard further output, because its reader (such as head) has ended; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ENOUGH
+    return BROKEN_PIPE
 
 
-def _check_command(given: Sequence[str]) -> None:
-    if given and not given[0].startswith("-") and given[0] not in (known := _commands()):
-        near = (
-            "".join(f"; {match!r}?" for match in difflib.get_close_matches(given[0], known, n=1))
-            or "."
-        )
-        raise UserError(f"no command {given[0]!r}{near} There are: {', '.join(known)}")
+def _check_command(words: Sequence[str], known: dict[str, type[Command]]) -> None:
+    if not words or words[0].startswith("-") or words[0] in known:
+        return
+    near = difflib.get_close_matches(words[0], known, n=1)
+    hint = f"; {near[0]!r}?" if near else "."
+    raise UserError(f"no command {words[0]!r}{hint} Commands: {', '.join(known)}")
 
 
 def say(text: str) -> None:
-    """A line for the user, beside the command's output."""
+    """Print a line for the user to standard error."""
     print(f"spml: {_plain(text)}", file=sys.stderr)
 
 
 class LeftOut:
-    """Says what was left out, and counts it."""
+    """Reports inputs that were left out, and counts them."""
 
     count = 0
 
     def __call__(self, error: Exception) -> None:
-        """For what could not be read."""
+        """Report an input that could not be read."""
         self.count += 1
         say(f"left out: {error}")
 
 
 def note_unfinished(run: Path) -> None:
-    """Say so where a model is that of a run which has not ended: the best so far."""
+    """Warn if the model belongs to an unfinished run."""
     from spml.runs.names import RESULT
     from spml.runs.run import Run
 
@@ -148,22 +140,21 @@ def note_unfinished(run: Path) -> None:
 
 
 def _plain(text: str) -> str:
-    """The same on one line, whatever the names of files in it hold."""
+    """Escape characters of file names that would break the line."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def entry() -> None:
-    """The `spml` program."""
+    """Run the `spml` program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with suppress(OSError):  # where its file was exchanged for a pipe
-                stream.reconfigure(
-                    errors="backslashreplace"
-                )  # names of files that are no text in this encoding
+            with suppress(OSError):  # the stream's file was replaced by a pipe
+                # file names may hold bytes that this encoding cannot show
+                stream.reconfigure(errors="backslashreplace")
     try:
         here = str(Path.cwd())
     except FileNotFoundError:
-        say("the folder that you are in was removed; change to another")
+        say("the current folder was removed; change to another")
         sys.exit(2)
     if here not in sys.path:
         sys.path.insert(0, here)  # so that --method mine:loss finds mine.py
@@ -171,11 +162,11 @@ def entry() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        code = _enough()
+        code = _discard_output()
     sys.stderr.flush()
-    os._exit(code) if code == 130 else sys.exit(
-        code
-    )  # decoding threads must not hold up an interrupted command
+    if code == 130:
+        os._exit(code)  # without waiting for decoding threads
+    sys.exit(code)
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -1,38 +1,96 @@
-"""A method's options on the command line, read off its signature."""
+"""Options that commands share: the source of the data, and --set for a method's options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from spml.errors import UserError
 
-NOT_HERE = ("table", "estimated", "x")  # options of our methods that are whole arrays
+if TYPE_CHECKING:
+    from spml.data import Experiment
+
+ARRAYS = ("table", "estimated", "x")  # method options that take whole arrays
 
 
-def parse_options(method: str, given: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE pairs as values: numbers, true, false, none, a,b for a pair or list, else text."""
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """The source of the data and the meaning of its labels."""
+
+    root: Path | None = None
+    """Folder of the data set's files, or of the images that a CSV names."""
+    labels: Literal["observed", "complete"] | None = None
+    """Meaning of an absent label: unknown (observed) or negative (complete). Default: complete for
+    benchmarks and digits, else observed."""
+    val: Path | None = None
+    """File of the validation rows. Default: rows of DATA marked val, else a fifth of its rows."""
+    test: Path | None = None
+    """File of the test rows. Default: rows of DATA marked test."""
+    observe: str = "uniform"
+    """How single positives are drawn from complete labels: uniform (the protocol), frequency, size,
+    file:PATH."""
+    classes: str | None = None
+    """File with one class name a line, or names joined by commas: fixes the classes and their
+    order."""
+
+    def loader(self, data: str, observe_seed: int, split_seed: int) -> partial[Experiment]:
+        """Return `spml.data.load` with these options, for another process to call."""
+        from spml.data import load
+
+        return partial(
+            load,
+            source=data,
+            root=self.root,
+            labels=self.labels,
+            observe_seed=observe_seed,
+            split_seed=split_seed,
+            classes=self.classes,
+            observe=self.observe,
+            val=self.val,
+            test=self.test,
+        )
+
+    def load(self, data: str, observe_seed: int, split_seed: int) -> Experiment:
+        """Load the data for training."""
+        return self.loader(data, observe_seed, split_seed)()
+
+    def sources(self) -> dict[str, str | None]:
+        """Return the entries of config.json from which `spml eval` loads the data again."""
+        paths = {"root": self.root, "val": self.val, "test": self.test}
+        return {
+            **{name: None if path is None else str(path) for name, path in paths.items()},
+            "observe": self.observe,
+        }
+
+
+def parse_options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE pairs: numbers, true, false, none, a,b for a pair or list, else text."""
     from spml import losses
 
     known = {option.name: option for option in losses.options(method)}
     values = {}
-    for pair in given:
+    for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise UserError(
-                f"--set {pair}: write NAME=VALUE, or --set help to see what {method} takes"
+                f"--set {pair}: write NAME=VALUE, or --set help to list the options of {method}"
             )
         name, text = name.strip(), text.strip()
-        if name in NOT_HERE and method in losses.names():
-            raise UserError(f"--set {name}: it is for one's own code, not for the command line")
+        if name in ARRAYS and method in losses.names():
+            raise UserError(
+                f"--set {name}: this option takes an array and is only available in Python code"
+            )
         choices = get_args(known[name].type) if name in known else ()
-        values[name] = text if text in choices else _value(text)
+        values[name] = text if text in choices else _parse(text)
     losses.check_options(method, values)
     return values
 
 
-def _value(text: str) -> Any:
+def _parse(text: str) -> Any:
     if text.lower() in ("none", "true", "false"):
         return {"none": None, "true": True, "false": False}[text.lower()]
     for candidate in (text, f"[{text.strip('()')}]"):
@@ -50,8 +108,15 @@ def _value(text: str) -> Any:
         return text
 
 
+def option_text(value: Any) -> str:
+    """Format the value of a method option as --set reads it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(option_text(part) for part in value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def print_options(method: str) -> None:
-    """The method's options with defaults and help."""
+    """Print the options of a method with defaults and help."""
     from rich.console import Console
     from rich.table import Table
 
@@ -61,7 +126,7 @@ def print_options(method: str) -> None:
     table = Table(
         "option",
         "default",
-        "what it does",
+        "description",
         title=f"{method}: {summary(method)}",
         title_justify="left",
     )

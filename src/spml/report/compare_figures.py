@@ -1,4 +1,4 @@
-"""The figures of a comparison."""
+"""Figures of a comparison page."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE_HEIGHT = 16  # pixels between two labels
-LETTER = 7  # pixels of one, about
+LETTER = 7  # approximate width of a letter in pixels
 
 
 def curves(groups: Sequence[Group], key: str, title: str) -> Markup | None:
-    """The mean of each group by epoch with a band from its lowest to its highest run, named at its end."""
+    """Draw the mean of each group by epoch, with a band from its lowest to its highest run."""
     bands = {number: group.band(key) for number, group in enumerate(groups)}
     bands = {number: band for number, band in bands.items() if band.epochs}
     if not bands:
@@ -60,11 +60,11 @@ def curves(groups: Sequence[Group], key: str, title: str) -> Markup | None:
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
-    """Places near the values that keep their order and lie at least `gap` apart."""
+    """Return positions near the values, in the same order and at least `gap` apart."""
     order = np.argsort(values, kind="stable")
     steps = gap * np.arange(len(values))
     free = np.asarray(values, float)[order] - steps
-    # pool neighbours that would cross into blocks at their mean: the nearest non-decreasing sequence
+    # merge neighbours that would cross into blocks at their mean (isotonic regression)
     blocks: list[tuple[float, int]] = []
     for value in free:
         mean, size = float(value), 1
@@ -91,7 +91,7 @@ def _line(ax: Axes, band: Band, look: Look) -> None:
 
 
 def small_curve(group: Group, number: int, key: str) -> Markup | None:
-    """One group's mean and band, on its own scale."""
+    """Draw one group's mean and band, on its own scale."""
     band = group.band(key)
     if not band.epochs:
         return None
@@ -112,12 +112,11 @@ def dots(
     *,
     name: str,
 ) -> Markup:
-    """AP of each class, a marker a method; `values` stands in the order of the groups."""
+    """Draw the AP of each class with a marker for each method; `values` follow the groups' order."""
     labels = [short(label, 30) for label, _ in values]
-    room = 480 - LETTER * max(len(short(name)) for name in names)
-    columns = max(
-        1, min(len(labels), 4, room // (34 + LETTER * max(map(len, labels))))
-    )  # that stand side by side
+    width = 480 - LETTER * max(len(short(name)) for name in names)
+    # columns of the legend
+    columns = max(1, min(len(labels), 4, width // (34 + LETTER * max(map(len, labels)))))
 
     def paint(ax: Axes) -> None:
         rows = np.arange(len(names))
@@ -157,20 +156,25 @@ def dots(
 
 
 def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Markup:
-    """What each method has over `base`, with the interval; `rows` name a group's number, label and comparison."""
+    """Draw each method's difference to `base` with its interval.
+
+    Args:
+        rows: number, label and comparison of each group.
+        base: label of the reference.
+    """
 
     def paint(ax: Axes) -> None:
         ax.axvline(0, color=QUIET, linewidth=1, linestyle=":")
-        for place, (number, _, found) in enumerate(rows):
+        for place, (number, _, comparison) in enumerate(rows):
             look = Look(number)
             ax.plot(
-                [found.low, found.high],
+                [comparison.low, comparison.high],
                 [place, place],
                 color=look.colour,
                 linewidth=2.4,
                 solid_capstyle="butt",
             )
-            ax.plot([found.difference], [place], look.marker, color=look.colour, markersize=7)
+            ax.plot([comparison.difference], [place], look.marker, color=look.colour, markersize=7)
         class_axis(ax, [label for _, label, _ in rows], None)
         ax.set_xlabel(f"test mAP minus that of {short(base, 30)}, points")
 

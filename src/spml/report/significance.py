@@ -1,4 +1,4 @@
-"""Whether methods differ by more than the choice of test images: a paired bootstrap against one of them."""
+"""Significance of differences between methods: a paired bootstrap over test items."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from spml.report.groups import Group, seeds
 from spml.report.measures import class_precision
 from spml.runs.run import Run
 
-MOST = 2e9  # scores times resamples, above which fewer are drawn
+MOST = 2e9  # largest number of scores times resamples; above it, fewer resamples are drawn
 FEWEST = 200
-NAMED = 2  # classes gained and lost most
+NAMED = 2  # number of named classes with the largest gains and losses
 
 Advance = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Versus:
-    """A group beside the one it is compared with.
+    """The comparison of a group with the reference.
 
     Attributes:
-        group: compared.
-        found: difference, interval and p; None where they cannot be computed.
-        why_not: the reason, in words.
+        group: the group.
+        comparison: difference, interval and p; None if they cannot be computed.
+        why_not: reason for a missing comparison.
     """
 
     group: Group
-    found: Comparison | None
+    comparison: Comparison | None
     why_not: str = ""
 
 
@@ -45,14 +45,14 @@ def significance(
     baseline: str,
     advance: Advance | None = None,
 ) -> dict[str, Any]:
-    """A row for each group but the reference, with a figure; words where nothing can be compared.
+    """Return a row for each group except the reference, and a figure; or the reason for none.
 
     Args:
-        groups: in the order of the page.
-        first: the run that was given first.
+        groups: groups in the order of the page.
+        first: the first run of the user's list.
         against: name of the reference, a method or a group's label; None for the default.
-        baseline: the method that is the default, where it has one group.
-        advance: told how many runs were resampled, and of how many.
+        baseline: the default method, if it has exactly one group.
+        advance: called with the number of resampled runs and their total.
     """
     base = reference(groups, first, against, baseline)
     others = [group for group in groups if group is not base]
@@ -79,9 +79,9 @@ def significance(
         for group in others
     ]
     shown = [
-        (groups.index(row.group), row.group.label, row.found)
+        (groups.index(row.group), row.group.label, row.comparison)
         for row in rows
-        if row.found is not None
+        if row.comparison is not None
     ]
     return {
         "why_not": "" if shown else "; ".join(f"{row.group.label}: {row.why_not}" for row in rows),
@@ -94,21 +94,21 @@ def significance(
 
 
 def reference(groups: Sequence[Group], first: Run, against: str | None, baseline: str) -> Group:
-    """The group that others are compared with."""
+    """Return the group that the others are compared with."""
     if against is not None:
-        found = [group for group in groups if group.label == against]
-        found = found or [group for group in groups if group.method == against]
-        if len(found) == 1:
-            return found[0]
-        labels = ", ".join(repr(group.label) for group in (found or groups))
-        how_many = "several methods" if found else "no method"
+        matches = [group for group in groups if group.label == against]
+        matches = matches or [group for group in groups if group.method == against]
+        if len(matches) == 1:
+            return matches[0]
+        labels = ", ".join(repr(group.label) for group in (matches or groups))
+        how_many = "several methods" if matches else "no method"
         raise UserError(f"--against {against}: {how_many} of that name; give one of {labels}")
     named = [group for group in groups if group.method == baseline]
     return named[0] if len(named) == 1 else next(group for group in groups if first in group.runs)
 
 
 def _problem(group: Group) -> str:
-    """Why a group's test mAP cannot be resampled; empty where it can."""
+    """Return why a group's test mAP cannot be resampled; empty if it can."""
     if not group.finished:
         return "no finished run"
     for run in group.finished:
@@ -123,7 +123,7 @@ def _problem(group: Group) -> str:
 
 
 def _other(group: Group, base: Group) -> str:
-    """Why two groups are not about the same test items; empty where they are."""
+    """Return why two groups do not share their test items; empty if they do."""
     truth = base.finished[0].test_truth
     same = all(
         list(run.classes) == list(base.finished[0].classes)
@@ -139,7 +139,7 @@ def _resampled(run: Run, resamples: int) -> Floats:
 
 
 def _compare(group: Group, base: Group, drawn: dict[int, Floats]) -> Comparison:
-    """Runs of a group are averaged within each resample of the items, so that a group counts once."""
+    """Compare two groups, each averaged over its runs within each resample."""
     compared = _of_shared_seeds(group, base)
     own, others = (np.mean([drawn[id(run)] for run in part], axis=0) for part in compared)
     figures = [[run.outcome("test_map") or 0.0 for run in part] for part in compared]
@@ -156,30 +156,40 @@ def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
         "seeds": f"{won} of {len(shared)}" if shared else NONE,
         **_classes(row.group, base),
     }
-    if row.found is None:
+    if row.comparison is None:
         return cells
-    found = row.found
-    side = "better" if found.low > 0 else "worse" if found.high < 0 else ""
-    agree = all((own > other) == (found.difference > 0) for own, other in shared)
+    own = row.comparison
+    side = _side(own)
+    agree = all((a > b) == (own.difference > 0) for a, b in shared)
+    verdict = side or "not significant"
+    if side and not agree:
+        verdict = "seeds disagree"
     least = 2 / (1 + resamples)
     return {
         **cells,
-        "difference": signed(found.difference),
-        "range": f"{signed(found.low)} to {signed(found.high)}",
-        "p": f"≤ {least:.3f}" if found.p <= least else f"{found.p:.3f}",
-        "verdict": side if side and agree else "seeds disagree" if side else "not told apart",
+        "difference": signed(own.difference),
+        "range": f"{signed(own.low)} to {signed(own.high)}",
+        "p": f"≤ {least:.3f}" if own.p <= least else f"{own.p:.3f}",
+        "verdict": verdict,
         "sure": bool(side) and agree,
     }
 
 
+def _side(comparison: Comparison) -> str:
+    """Return "better" or "worse" if the interval excludes 0, else an empty string."""
+    if comparison.low > 0:
+        return "better"
+    return "worse" if comparison.high < 0 else ""
+
+
 def _shared_seeds(group: Group, base: Group) -> set[tuple[str, ...]]:
-    """Those that finished runs of both have; a seed with another draw of observed labels is another one."""
+    """Return the seeds that finished runs of both groups share, including those of the labels."""
     own, others = ({seeds(run) for run in part.finished} for part in (group, base))
     return own & others
 
 
 def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
-    """Finished runs of both with the seeds that both have; all of them where they have none in common."""
+    """Return the finished runs of both groups with shared seeds; all runs if they share none."""
     shared = _shared_seeds(group, base)
     return [
         [run for run in part.finished if not shared or seeds(run) in shared]
@@ -188,7 +198,7 @@ def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
 
 
 def _maps_of_shared_seeds(group: Group, base: Group) -> list[tuple[float, float]]:
-    """Test mAP of both for each seed that both have."""
+    """Return the test mAPs of both groups for each shared seed."""
     own, others = (
         {seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base)
     )
@@ -197,7 +207,7 @@ def _maps_of_shared_seeds(group: Group, base: Group) -> list[tuple[float, float]
 
 
 def _classes(group: Group, base: Group) -> dict[str, Any]:
-    """In how many classes the group's mean AP is higher or lower, and where most."""
+    """Count the classes with higher and lower mean AP, and name the largest differences."""
     own, others = (_mean_precision(part) for part in _of_shared_seeds(group, base))
     gaps = {name: own[name] - others[name] for name in own if name in others}
     if not gaps:
@@ -213,6 +223,6 @@ def _classes(group: Group, base: Group) -> dict[str, Any]:
 
 
 def _mean_precision(runs: Sequence[Run]) -> dict[str, float]:
-    found = [ap.values for run in runs if (ap := class_precision(run))]
-    names = set.intersection(*(set(values) for values in found)) if found else set()
-    return {name: float(np.mean([values[name] for values in found])) for name in sorted(names)}
+    tables = [ap.values for run in runs if (ap := class_precision(run))]
+    names = set.intersection(*(set(values) for values in tables)) if tables else set()
+    return {name: float(np.mean([values[name] for values in tables])) for name in sorted(names)}

@@ -1,1 +1,1 @@
-"""One file per command."""
+"""One module for each command; `spml.cli` finds them."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
-from spml.cli.table_command import TableCommand
+from spml.cli.many_runs import TableOfRuns
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan, Search
@@ -16,30 +16,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(TableCommand):
-    """Train many methods with many seeds under one protocol, and put them into one table.
+class Bench(TableOfRuns):
+    """Train many methods with many seeds under one protocol, and compare them in one table.
 
-    Every run is by itself: stop at any time and give the same command again, or give it in several places at once.
+    Runs are independent: stop at any time and run the same command to resume, also on several
+    machines at once.
 
     Example: spml bench digits --methods an,em,gr,full --seeds 3 --out bench/digits --jobs 2
     """
 
+    order: ClassVar[int] = 140
+
     methods: tuple[str, ...] = ()
-    """Methods by name, with commas or spaces between. Default: those of the GR Loss paper's comparison."""
+    """Names of methods, separated by commas or spaces. Default: those of the GR Loss paper's
+    comparison."""
     grid: bool = False
-    """Choose on validation, seed 0, between learning rates, each with published options and with the method's declared
-    alternative; then run fresh seeds."""
+    """Choose on validation, with seed 0, between learning rates, each with the published options and
+    with the method's declared alternative; then train with new seeds."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """An option of a method as METHOD.NAME=VALUE, e.g. hill.variant=gr."""
+    """Option of a method as METHOD.NAME=VALUE, e.g. hill.variant=gr."""
 
     def folder(self) -> Path:
-        """Of runs, records and tables."""
+        """Return the folder of runs, records and tables."""
         return self.out or Path("bench") / Path(self.data).stem
 
     def plan(self, experiment: Experiment) -> Plan:
-        """A row for each method."""
-        from spml.bench.cases import method_cases, paper_methods
+        """Return a row for each method."""
         from spml.bench.plan import Plan
+        from spml.bench.rows import method_cases, paper_methods
         from spml.errors import UserError
 
         names = [
@@ -49,7 +53,7 @@ class Bench(TableCommand):
         if twice:
             raise UserError(f"--methods names {', '.join(twice)} twice")
         if self.grid and self.tune:
-            raise UserError("--grid and --tune are two ways to choose settings; give one of them")
+            raise UserError("--grid and --tune both choose settings; give one of them")
         search: Search | None = None
         if self.grid or self.tune:
             search = self._grid(experiment) if self.grid else self._tune(experiment)
@@ -59,12 +63,12 @@ class Bench(TableCommand):
             self.data,
             method_cases(names, self._options(names, experiment)),
             seeds,
-            self._given()[0],
+            self.changed_settings()[0],
             search,
         )
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
-        """Of each method, from --set; one that cannot be made with them is an error before any run."""
+        """Return the options of each method from --set; wrong ones are an error before any run."""
         from spml.cli.options import parse_options
         from spml.errors import UserError
         from spml.train.fitting import make_method

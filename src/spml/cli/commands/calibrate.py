@@ -4,39 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Make a run's probabilities mean what they say, and set one threshold per class; no complete label is needed.
+    """Calibrate a run's probabilities and set one threshold per class; complete labels are not needed.
 
     Example: spml calibrate runs/photos --aim precision=0.9
     """
 
+    order: ClassVar[int] = 70
+
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run."""
     aim: str = "f1"
-    """What thresholds are for: f1, or what each class is to have at least, such as precision=0.9 or recall=0.9."""
+    """Aim of the thresholds: f1, or a minimum for each class such as precision=0.9 or
+    recall=0.9."""
     labels: Literal["observed", "complete"] | None = None
-    """Of the validation items; default: those that chose the epoch. observed reads no label that was not seen."""
+    """Labels of the validation items. Default: those that chose the epoch. observed reads no other
+    label."""
     method: Literal["temperature", "isotonic", "none"] = "temperature"
-    """temperature scales and shifts each class's logits, isotonic also bends, none sets thresholds alone."""
+    """temperature scales and shifts each class's logits, isotonic also bends them, none only sets
+    thresholds."""
     positives_per_item: float | None = None
-    """How many classes an item has on average, where you know it; else it is estimated. For observed labels."""
+    """Mean number of classes of an item, for observed labels. Default: an estimate."""
     seed: int = 0
-    """Of the resampled items that ranges come from."""
+    """Seed of the resampled items that give the ranges."""
     undo: bool = False
-    """Give the model its former thresholds and probabilities back."""
+    """Restore the thresholds and probabilities from before the calibration."""
     root: Path | None = None
-    """Folder of the data's files, needed only where the run has no scores; default: where they were at training."""
+    """Folder of the data's files, if the run has no stored scores. Default: their location at
+    training."""
     batch_size: int = 64
-    """Items at a time, where scores must be computed."""
+    """Items per batch, if scores must be computed."""
 
     def run(self) -> None:
-        """Fit, write, and show what was found."""
+        """Fit the calibration, store it and print it."""
         from rich.console import Console
         from rich.progress import Progress
 
@@ -46,7 +52,7 @@ class Calibrate:
 
         if self.undo:
             undo(self.run_folder)
-            print(f"{self.run_folder}: thresholds and probabilities are as they were before")
+            print(f"{self.run_folder}: thresholds and probabilities from before are restored")
             return
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
             task = progress.add_task("resampling", total=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
@@ -24,6 +24,8 @@ class Check:
 
     Example: spml check photos.csv --root pictures --fix photos-clean.csv
     """
+
+    order: ClassVar[int] = 30
 
     data: Annotated[str, tyro.conf.Positional]
     """Name of a data set, or a path: a table, a folder or arrays."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class Demo:
     """Train assume-negative, GR and the full-label upper bound on the embedded digits, and compare them on one page.
 
+    A preset of `spml bench` that also writes report.html.
+
     Example: spml demo --out demo
     """
 
+    order: ClassVar[int] = 10
+
     out: Path = Path("demo")
-    """Folder of the runs and the report; runs that are finished there are not repeated."""
+    """Folder of the runs and the report. Finished runs are not repeated."""
     methods: tuple[str, ...] = ("an", "gr", "full")
     """Methods to compare."""
     seeds: int = 3
@@ -24,10 +29,27 @@ class Demo:
     epochs: int | None = None
     """Default: that of the data."""
     jobs: int | None = None
-    """Runs at a time. Default: one per core."""
+    """Number of runs at the same time. Default: one per core."""
 
     def run(self) -> None:
-        """Train all, then print the table and where the report is."""
-        from spml.cli.compare import compare
+        """Train all runs, then print the table and the path of the report."""
+        from spml.bench.store import RunStore
+        from spml.cli.commands.bench import Bench
+        from spml.machine import cores
+        from spml.report import write_report
 
-        compare(self.data, self.methods, self.seeds, self.out, self.epochs, self.jobs)
+        bench = Bench(
+            data=self.data,
+            methods=self.methods,
+            seeds=self.seeds,
+            epochs=self.epochs,
+            jobs=min(self.jobs or cores(), len(self.methods) * self.seeds) or 1,
+            retry=True,
+        )
+        store = RunStore(self.out, layout="method")
+        plan, counts = bench.fill(store)
+        runs = [run for run in plan.runs(store.outcome) if store.state(run.id) == "done"]
+        if runs:
+            page = write_report([store.run_folder(run) for run in runs], self.out / "report.html")
+            print(f"report: {page}")
+        bench.report_open(counts, store)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-CHOOSES = "estimated_map"  # no estimate of mAP as such: that is among the estimates
+CHOOSES = "estimated_map"  # the figure that chooses epochs; the estimate of mAP is another one
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,19 @@ class Eval:
     Example: spml eval runs/digits-gr-0 --split test
     """
 
+    order: ClassVar[int] = 60
+
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run."""
     split: Literal["val", "test"] = "test"
     """The split to evaluate on."""
     root: Path | None = None
-    """Folder of the data's files; default: where they were at training."""
+    """Folder of the data's files. Default: their location at training."""
     batch_size: int = 64
-    """Items at a time."""
+    """Items per batch."""
 
     def run(self) -> None:
-        """Predict, measure, write."""
+        """Score the split, print the metrics and write them."""
         from rich.console import Console
         from rich.progress import Progress
 
@@ -48,15 +50,14 @@ class Eval:
         if result["data_changed"]:
             say(f"the data have {CHANGED}")
         if result["labels"] == "complete" and result["known"] < 1:
-            say(f"{result['known']:.1%} of the labels are known: figures are over these alone")
+            say(f"{result['known']:.1%} of the labels are known: the figures use only these")
         for name, value in result["metrics"].items():
-            print(
-                f"{name:<24} {value:8.4f}{'   chooses epochs; for comparing models only' * (name == CHOOSES)}"
-            )
+            note = "   chooses epochs; only for comparing models" if name == CHOOSES else ""
+            print(f"{name:<24} {value:8.4f}{note}")
         if why := result.get("not_estimated"):
             say(f"no estimates of mAP, precision and recall: {why}")
         if estimates := result.get("estimates"):
-            print("estimated from observed labels alone, with the range that resampled items give:")
-        for name, told in (estimates or {}).items():
-            print(f"{name:<24} {told['value']:8.4f}   {told['low']:.4f} to {told['high']:.4f}")
+            print("estimated from observed labels alone, with the range over resampled items:")
+        for name, own in (estimates or {}).items():
+            print(f"{name:<24} {own['value']:8.4f}   {own['low']:.4f} to {own['high']:.4f}")
         print(f"written to {Run(self.run_folder).evaluation(self.split)}")

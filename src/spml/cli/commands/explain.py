@@ -4,41 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Explain:
-    """Show where in pictures the evidence for each class lies, for given pictures or the worst mistakes.
+    """Show the regions of pictures that speak for each class, for chosen pictures or the worst mistakes.
 
     Example: spml explain runs/photos holiday.jpg --out maps
     """
+
+    order: ClassVar[int] = 100
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
     inputs: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE...")
     ] = ()
-    """Pictures, folders, or what else `spml predict` takes."""
+    """Pictures, folders, or other inputs of `spml predict`."""
     out: Path = Path("explained")
     """Folder for the overlays and index.html."""
     classes: str | None = None
-    """Classes to show: a file with one name a line, or names joined by commas. Default: the most probable."""
+    """Classes to show: a file with one name a line, or names joined by commas. Default: the most
+    probable."""
     top: int = 3
-    """How many classes to show, where none are named."""
+    """Number of classes to show without --classes."""
     worst: int | None = None
-    """So many of the worst mistakes on the run's own data, in place of pictures given."""
+    """Show this number of the worst mistakes on the run's own data, instead of pictures."""
     split: Literal["val", "test"] = "test"
     """The split to look for mistakes in."""
     root: Path | None = None
-    """Folder of the data's files; default: where they were at training."""
+    """Folder of the data's files. Default: their location at training."""
     overwrite: bool = False
-    """Replace the folder, where this command has written it."""
+    """Replace the folder, if this command wrote it."""
 
     def run(self) -> None:
-        """Draw, and say what could not be read."""
+        """Draw the overlays and report unreadable pictures."""
         from rich.console import Console
         from rich.progress import Progress
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -16,17 +16,19 @@ class Export:
     Example: spml export runs/photos --out photos.onnx
     """
 
+    order: ClassVar[int] = 120
+
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
     out: Path | None = None
-    """The file. Default: model.onnx or model.pt2."""
+    """File to write. Default: model.onnx or model.pt2."""
     format: Literal["onnx", "torch"] | None = None
-    """Default: torch where --out ends in .pt2, else onnx."""
+    """Format of the file. Default: torch if --out ends in .pt2, else onnx."""
     overwrite: bool = False
-    """Replace the file if it is there."""
+    """Replace the file if it exists."""
 
     def run(self) -> None:
-        """Write and say how near it is to the model."""
+        """Write the file and print its largest difference to the model."""
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -40,7 +42,7 @@ class Export:
         )
         out = self.out or Path(f"model{SUFFIXES[kind]}")
         if out.suffix.lower() != SUFFIXES[kind]:
-            wanted = f"--format {kind} is written to a name that ends in {SUFFIXES[kind]}"
+            wanted = f"--format {kind} needs a name that ends in {SUFFIXES[kind]}"
             either = "give a name that ends in .onnx for ONNX, or in .pt2 for torch.export"
             raise UserError(f"--out {out}: {wanted if self.format else either}")
         if not self.overwrite:

@@ -5,53 +5,57 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
-from spml.cli.runs_command import RunsCommand
+from spml.cli.many_runs import ManyRuns
 
 if TYPE_CHECKING:
     from spml.analysis.archive import Made
     from spml.analysis.figures import Figure
     from spml.analysis.sensitivity import Study
     from spml.bench.plan import Case
-    from spml.bench.shelf import Shelf
+    from spml.bench.store import RunStore
     from spml.data import Experiment
 
 PURE = ("losses", "gradients")  # need neither data nor runs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures(RunsCommand):
-    """Draw the figures of the GR Loss paper, each as .svg and .png with its numbers in a .json beside.
+class Figures(ManyRuns):
+    """Draw the figures of the GR Loss paper, each as .svg and .png with its numbers in a .json file.
 
-    a losses, b gradients, c sensitivity, d distinguishability, e assumptions, f classes. Runs that a figure needs are
-    made first, in --out; stop at any time and give the same command again. With --runs nothing is trained.
+    a losses, b gradients, c sensitivity, d distinguishability, e assumptions, f classes. Runs that a
+    figure needs are trained first, in --out; stop at any time and run the same command to resume.
+    With --runs nothing is trained.
 
     Example: spml figures digits --short --out figures/digits
     """
 
+    order: ClassVar[int] = 160
+
     seed: int = 0
-    """Of every run."""
+    """Seed of every run."""
     only: tuple[str, ...] = ()
-    """Figures by letter or name, with commas or spaces between. Default: all."""
+    """Letters or names of figures, separated by commas or spaces. Default: all."""
     runs: Path | None = None
-    """Draw from the finished runs in this folder (records or run folders) what they allow; nothing is trained."""
+    """Draw from the finished runs in this folder (records or run folders), without training."""
     short: bool = False
-    """Only the corners of the grids of hyper-parameters."""
+    """Train only the corners of the grids of hyper-parameters."""
     out: Path | None = None
-    """Folder of the figures, and of the runs made for them. Default: figures/DATA."""
+    """Folder of the figures and of the runs trained for them. Default: figures/DATA."""
     overwrite: bool = False
     """Replace files in --out that have a figure's name but were not drawn by this command."""
     quiet: bool = False
-    """Print nothing but errors."""
+    """Print only errors."""
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = ""
-    """digits, digits-many, voc, coco, nuswide, cub, or a file's path. With --runs only figure f needs it."""
+    """digits, digits-many, voc, coco, nuswide, cub, or a file's path. With --runs only figure f
+    needs it."""
 
     def run(self) -> None:
-        """Make what is missing, draw, and say what could not be drawn."""
+        """Train missing runs, draw the figures, and report those that cannot be drawn."""
         from spml.analysis.figures import Source, draw, refuse_foreign
         from spml.analysis.sensitivity import STUDIES, short_form
         from spml.cli import say
@@ -71,21 +75,22 @@ class Figures(RunsCommand):
                 refuse_foreign(figure, out)
         studies = short_form() if self.short else STUDIES
         experiment = self._experiment(wanted)
-        made, counts = self._runs(wanted, studies, out, experiment)
-        source = Source(made, studies, self._filter(), experiment)
+        runs, counts = self._runs(wanted, studies, out, experiment)
+        source = Source(runs, studies, self._filter(), experiment)
         undrawn = []
         for figure in wanted:
             try:
-                wanting = draw(figure, source, out)
+                note = draw(figure, source, out)
             except UserError as error:
                 undrawn.append(figure)
                 say(f"{figure.name} is not drawn: {error}")
                 continue
-            self._say(f"{out / figure.name}.svg, .png, .json" + (f": {wanting}" if wanting else ""))
+            if not self.quiet:
+                print(f"{out / figure.name}.svg, .png, .json" + (f": {note}" if note else ""))
         if undrawn == wanted:
             raise SystemExit(1)
         if counts:
-            self._tell(*counts)
+            self.report_open(*counts)
 
     def _wanted(self) -> list[Figure]:
         from spml.analysis.figures import FIGURES
@@ -96,11 +101,11 @@ class Figures(RunsCommand):
         unknown = [word for word in words if word not in by_name]
         if unknown:
             known = ", ".join(f"{letter} {figure.name}" for letter, figure in FIGURES.items())
-            raise UserError(f"--only {unknown[0]}: no such figure; there are {known}")
+            raise UserError(f"--only {unknown[0]}: no such figure; figures: {known}")
         return list(dict.fromkeys(by_name[word] for word in words))
 
     def _experiment(self, wanted: list[Figure]) -> Experiment | None:
-        """The data, where runs are to be made or the data themselves drawn."""
+        """Load the data, if runs need them or a figure draws them."""
         from spml.cli import say
         from spml.errors import UserError
 
@@ -112,7 +117,7 @@ class Figures(RunsCommand):
             return None
         try:
             return self.load(self.data, self.observe_seed, self.split_seed)
-        except UserError as error:  # the runs can be drawn all the same
+        except UserError as error:  # the other figures do not need the data
             say(str(error))
             return None
 
@@ -122,44 +127,40 @@ class Figures(RunsCommand):
         studies: Sequence[Study],
         out: Path,
         experiment: Experiment | None,
-    ) -> tuple[list[Made], tuple[dict[str, int], Shelf] | None]:
-        """Finished runs to draw from; and of those that were to be made, how many are in which state, and where."""
+    ) -> tuple[list[Made], tuple[dict[str, int], RunStore] | None]:
+        """Return the finished runs, and the counts and store of the runs that were trained."""
         from spml.analysis.archive import find
         from spml.bench.plan import Plan
-        from spml.bench.shelf import Shelf
+        from spml.bench.store import RunStore
         from spml.cli import say
 
         if self.runs is not None:
-            made, problems = find(self.runs)
+            runs, problems = find(self.runs)
             for problem in problems:
                 say(f"left out: {problem}")
-            return made, None
+            return runs, None
         cases = [case for figure in wanted for case in figure.cases(studies)]
         if not cases or experiment is None:
             return [], None
-        plan = Plan("figures", self.data, tuple(cases), (self.seed,), self._given()[0])
+        plan = Plan("figures", self.data, tuple(cases), (self.seed,), self.changed_settings()[0])
         first: dict[str, Case] = {}
-        for run, case in zip(plan.runs(_nothing), cases, strict=True):
+        for run, case in zip(plan.runs(_no_record), cases, strict=True):
             first.setdefault(run.id, case)
         plan = replace(plan, cases=tuple(first.values()))
-        shelf = Shelf(out)
-        counts = self.make(plan, shelf, experiment, quiet=self.quiet)
-        return [run for run in find(out)[0] if run.name in first], (counts, shelf)
+        store = RunStore(out)
+        counts = self.train_all(plan, store, experiment, quiet=self.quiet)
+        return [run for run in find(out)[0] if run.name in first], (counts, store)
 
     def _filter(self) -> dict[str, Any]:
-        """Settings that tell the runs of --runs apart."""
+        """Return the settings by which runs of --runs are selected."""
         if self.runs is None:
             return {}
-        given = {
-            name: value for name, value in self._given()[0].items() if name != "weights"
-        }  # a file has any name
+        given = {  # weight files may have any name
+            name: value for name, value in self.changed_settings()[0].items() if name != "weights"
+        }
         named = {"data": self.data} if self.data and not Path(self.data).suffix else {}
         return given | named | ({"seed": self.seed} if self.seed else {})
 
-    def _say(self, text: str) -> None:
-        if not self.quiet:
-            print(text)
 
-
-def _nothing(name: str) -> None:
-    """No run is known yet."""
+def _no_record(name: str) -> None:
+    """Return no record of any run."""

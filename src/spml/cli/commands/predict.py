@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -16,37 +16,42 @@ class Predict:
     Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
     """
 
+    order: ClassVar[int] = 90
+
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
-    """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on standard input."""
+    """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on
+    standard input."""
     out: Path = Path("predictions.csv")
-    """Where to write: .csv, .jsonl or .parquet, or - for standard output."""
+    """Output file: .csv, .jsonl or .parquet, or - for standard output."""
     format: Literal["csv", "jsonl", "parquet"] | None = None
-    """Default: by the name of --out; csv on standard output."""
+    """Format of the output. Default: by the name of --out; csv on standard output."""
     overwrite: bool = False
-    """Replace the output file if it is there."""
+    """Replace the output file if it exists."""
     threshold: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Probability from which a class is a tag: 0.3, NAME=0.3 or FILE.json. Default: those of the model."""
+    """Probability from which a class is a tag: 0.3, NAME=0.3 or FILE.json. Default: the model's
+    thresholds."""
     top_k: int | None = None
-    """Tag so many of the most probable classes, in place of thresholds."""
+    """Tag this number of the most probable classes, instead of thresholds."""
     at_least: int = 0
-    """Tag so many of the most probable classes where fewer reach their thresholds."""
+    """Tag at least this number of the most probable classes, also below their thresholds."""
     probabilities: bool = True
     """Write the probability of every class."""
     raw: bool = False
-    """Write probabilities as the model gives them, without calibration."""
+    """Write the model's own probabilities, without calibration."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: those the model must have, in this order."""
+    """File with one class name a line, or names joined by commas: the classes that the model must
+    have, in order."""
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
     """Paths on standard input end in NUL, as find -print0 writes them."""
     batch_size: int | None = None
-    """Items at a time. Default: 64 on a GPU, 32 on a CPU."""
+    """Items per batch. Default: 64 on a GPU, 32 on a CPU."""
     threads: int | None = None
-    """Threads that decode. Default: as many as there are cores (on a GPU two less), up to eight."""
+    """Decoding threads. Default: the number of cores (on a GPU two less), at most eight."""
 
     def run(self) -> None:
-        """Predict and say what could not be read."""
+        """Write predictions and report unreadable inputs."""
         from rich.console import Console
         from rich.progress import (
             MofNCompleteColumn,
@@ -100,13 +105,14 @@ class Predict:
         if self.out != STANDARD:
             print(f"{written:,} written to {self.out}")
         if left_out.count:
+            total = written + left_out.count
             raise DataError(
-                f"{left_out.count:,} of {written + left_out.count:,} inputs could not be read, named above"
+                f"{left_out.count:,} of {total:,} inputs could not be read, named above"
             )
 
 
 def _same_file(out: Path, one: str) -> bool:
     try:
         return out.samefile(one)
-    except (OSError, ValueError):  # one of them is not there
+    except (OSError, ValueError):  # one of them does not exist
         return False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
@@ -30,6 +30,8 @@ class Prepare:
 
     Example: spml prepare voc --root data/voc --download
     """
+
+    order: ClassVar[int] = 20
 
     data: Annotated[Name, tyro.conf.Positional]
     """The benchmark."""

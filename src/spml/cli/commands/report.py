@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
@@ -15,25 +15,29 @@ MOST_PICTURES = 100
 
 @dataclass(frozen=True)
 class Report:
-    """Make one HTML page of a run, or of several side by side.
+    """Write one HTML page for a run, or for a comparison of several.
 
     Example: spml report runs/voc-an-0 runs/voc-gr-0 --out comparison.html
     """
 
+    order: ClassVar[int] = 80
+
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
     """Run folders."""
     out: Path | None = None
-    """The page. Default: report.html in the run folder, or here for several."""
+    """File of the page. Default: report.html in the run folder; for several runs, in the current
+    folder."""
     title: str | None = None
-    """Its heading."""
+    """Heading of the page."""
     against: str | None = None
-    """Of several runs, the method that the others are compared with. Default: an, or else that of the first run."""
+    """For several runs, the method that the others are compared with. Default: an, else the first
+    run's."""
     pictures: int = 8
-    """Of one run, how many pictures to show; 0 for none, the page then needs no data."""
+    """For one run, the number of pictures to show. With 0 the page needs no data."""
     root: Path | None = None
-    """Folder of the data's files, for the pictures; default: where they were at training."""
+    """Folder of the data's files, for the pictures. Default: their location at training."""
     overwrite: bool = False
-    """Replace what is at --out; the run's own report.html is replaced without it."""
+    """Replace the file at --out. The run's own report.html is always replaced."""
 
     def run(self) -> None:
         """Write the page."""
@@ -46,11 +50,11 @@ class Report:
         from spml.runs.run import Run
 
         if not self.runs:
-            raise UserError("no run folder given; name one or several")
+            raise UserError("no run folder; give one or several")
         if not 0 <= self.pictures <= MOST_PICTURES:
             raise UserError(f"--pictures must be from 0 to {MOST_PICTURES}, not {self.pictures}")
         if self.against is not None and len(self.runs) == 1:
-            raise UserError("--against is for several runs; give another run, or leave it out")
+            raise UserError("--against needs several runs; give another run, or leave it out")
         out = self.out or (Run(self.runs[0]).report if len(self.runs) == 1 else Path(REPORT))
         self._refuse(out)
         with Progress(transient=True, disable=not Console().is_terminal) as progress:
@@ -67,7 +71,7 @@ class Report:
         print(page)
 
     def _refuse(self, out: Path) -> None:
-        """Raise UserError where the page's name is no page's, or something else would be replaced unasked."""
+        """Raise UserError if --out is not an HTML name, or exists and may not be replaced."""
         from spml.errors import UserError
         from spml.files import refuse_existing
         from spml.runs.names import REPORT

@@ -5,41 +5,44 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Review:
-    """List the labels most likely missing from a run's own data, with a page for yes or no; take the answers.
+    """List the labels most likely missing from a run's own data on a page for yes or no; merge the answers.
 
     Example: spml review runs/photos, then spml review runs/photos --answers answers.csv --out labels.csv
     """
 
+    order: ClassVar[int] = 110
+
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run."""
     out: Path | None = None
-    """Folder for suggestions.csv and index.html. Default: RUN/review. With --answers: the new file of labels."""
+    """Folder for suggestions.csv and index.html. Default: RUN/review. With --answers: the new file
+    of labels."""
     answers: Path | None = None
-    """File that the page has saved: join its answers to the run's labels, in a new file that `spml train` takes."""
+    """Answers saved by the page: add them to the run's labels in a new file for `spml train`."""
     count: int = 500
-    """How many labels to suggest."""
+    """Number of labels to suggest."""
     classes: str | None = None
     """Classes to suggest: a file with one name a line, or names joined by commas. Default: all."""
     per_class: int | None = None
-    """At most so many of each class."""
+    """Largest number of suggestions for each class."""
     split: Literal["train", "val", "all"] = "train"
-    """Rows to look at: those trained on, those that chose the epoch, or both."""
+    """Rows to search: training rows, validation rows, or both."""
     root: Path | None = None
-    """Folder of the data's files; default: where they were at training."""
+    """Folder of the data's files. Default: their location at training."""
     batch_size: int = 64
-    """Items at a time."""
+    """Items per batch."""
     overwrite: bool = False
     """Replace a folder of suggestions; a file of labels is never replaced."""
 
     def run(self) -> None:
-        """Suggest, or take the answers."""
+        """Suggest labels, or merge the answers."""
         if self.answers is not None:
             self._merge(self.answers)
             return
@@ -72,9 +75,8 @@ class Review:
                 ),
             )
         print(f"{written:,} labels to look at: open {out / PAGE}")
-        print(
-            f"then: {shlex.join(['spml', 'review', str(self.run_folder), '--answers', 'answers.csv'])}"
-        )
+        words = ["spml", "review", str(self.run_folder), "--answers", "answers.csv"]
+        print(f"then: {shlex.join(words)}")
         if left_out.count:
             raise DataError(f"{left_out.count:,} pictures could not be read, named above")
 
@@ -84,7 +86,6 @@ class Review:
 
         done = merge(self.run_folder, answers, self.out, root=self.root, note=say)
         known = f", {done.known:,} were known" if done.known else ""
-        print(
-            f"{done.positives:,} labels and {done.negatives:,} known negatives added{known}: {done.path}"
-        )
+        added = f"{done.positives:,} labels and {done.negatives:,} known negatives added"
+        print(f"{added}{known}: {done.path}")
         print(f"train with: {shlex.join(['spml', 'train', *done.words])}")

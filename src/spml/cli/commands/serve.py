@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Serve:
-    """Show a web page that tags pictures, with thresholds to move and class maps, and an HTTP endpoint.
+    """Serve a web page that tags pictures, with adjustable thresholds and class maps, and an HTTP endpoint.
 
     Example: spml serve runs/photos --port 7860
     """
 
+    order: ClassVar[int] = 130
+
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run, or a folder with model.safetensors and model.json."""
     host: str = "127.0.0.1"
-    """Address to listen at. The default is for this machine alone; 0.0.0.0 lets others in, without any password."""
+    """Address to listen on. The default serves this machine alone; 0.0.0.0 admits others, without a
+    password."""
     port: int = 7860
-    """0 takes any that is free."""
+    """Port to listen on; 0 chooses a free one."""
     max_megabytes: float = 20.0
-    """Longest picture file that is taken."""
+    """Largest picture file to accept."""
     max_pixels: float = 50e6
-    """Largest picture that is taken, width times height; at most 178 million."""
+    """Largest picture to accept, width times height; at most 178 million."""
 
     def run(self) -> None:
         """Serve until interrupted."""
@@ -45,7 +48,7 @@ class Serve:
 
         if self.max_pixels > PIXEL_LIMIT:
             raise UserError(
-                f"--max-pixels {self.max_pixels:g}: no picture above {PIXEL_LIMIT:,} pixels is read"
+                f"--max-pixels {self.max_pixels:g}: pictures above {PIXEL_LIMIT:,} pixels are not read"
             )
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
         note_unfinished(self.run_folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -18,6 +18,8 @@ class Stats:
 
     Example: spml stats voc --root VOCdevkit --out voc.svg
     """
+
+    order: ClassVar[int] = 40
 
     data: Annotated[str, tyro.conf.Positional]
     """digits, digits-many, a benchmark (see `spml prepare --help`), or a path."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
-from spml.cli.data_options import DataOptions
-from spml.cli.options import parse_options, print_options
+from spml.cli.options import DataOptions, parse_options, print_options
 from spml.runs.settings import Settings
 
 
@@ -21,23 +20,26 @@ class Train(DataOptions, Settings):
     Example: spml train photos.csv --method gr --backbone resnet50 --out runs/photos
     """
 
+    order: ClassVar[int] = 50
+
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table (CSV, TSV, Parquet), a folder, .npz or .npy."""
+    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table (CSV, TSV, Parquet), a folder,
+    .npz or .npy."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """An option of the method as NAME=VALUE, e.g. q3=1.5 or w=0,10; `--set help` lists them."""
+    """Option of the method as NAME=VALUE, e.g. q3=1.5 or w=0,10; `--set help` lists them."""
     out: Path | None = None
     """The run folder. Default: runs/DATA-METHOD-SEED."""
     resume: bool = False
-    """Go on with the run in --out from its last checkpoint."""
+    """Resume the run in --out from its last checkpoint."""
     overwrite: bool = False
     """Replace the run in --out."""
     tensorboard: bool = False
-    """Write the history for TensorBoard too, under tensorboard in the run folder."""
+    """Also write the history for TensorBoard, to the folder tensorboard in the run folder."""
     quiet: bool = False
-    """Print nothing but errors."""
+    """Print only errors."""
 
     def run(self) -> None:
-        """Load, train, report."""
+        """Load the data, train, and write the report."""
         if "help" in self.set:
             print_options(self.method)
             return
@@ -49,7 +51,7 @@ class Train(DataOptions, Settings):
 
         if self.resume and self.overwrite:
             raise UserError(
-                "--resume goes on with a run and --overwrite replaces it; give one of them"
+                "--resume continues a run and --overwrite replaces it; give one of them"
             )
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
@@ -70,12 +72,12 @@ class Train(DataOptions, Settings):
                 extra_config={**self.sources(), "command": self.command()},
             )
         except Interruption:
-            raise KeyboardInterrupt(f"go on with: {self.command()} --resume") from None
+            raise KeyboardInterrupt(f"resume with: {self.command()} --resume") from None
         if started_first():
             write_report([out], Run(out).report, data=experiment)
 
     def command(self) -> str:
-        """The command line that repeats this run."""
+        """Return the command line that repeats this run."""
         words = ["spml", "train", self.data]
         for item in fields(self):
             value = getattr(self, item.name)

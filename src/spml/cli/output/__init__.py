@@ -1,1 +1,1 @@
-"""What commands print."""
+"""Text that commands print."""

@@ -1,4 +1,4 @@
-"""What `spml calibrate` prints."""
+"""Text that `spml calibrate` prints."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.text import Text
 from spml.cli.output.tables import columns, plain
 from spml.runs.names import CALIBRATION
 
-ENDS = 10  # classes shown from each end, where there are many
-ALL = 40  # classes of which none is left out
+ENDS = 10  # classes shown from each end of a long list
+ALL = 40  # longest list that is shown completely
 NAMED = 8  # classes with few positives that are named
 
 
 def print_calibration(console: Console, record: dict[str, Any]) -> None:
-    """Which labels were used, the classes with their thresholds and ranges, and the figures before and after."""
+    """Print the labels used, the thresholds of the classes, and the figures before and after."""
     for line in _about(record):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_classes(record))
@@ -29,9 +29,10 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
     console.print(_overall(record))
     now, before = record["overall"]["macro_f1"], record["overall_before"]["macro_f1"]
     if record["aim"] == "f1" and now["value"] < before:
-        told = "within its range" if before <= now["high"] else "beyond its range"
+        where = "within its range" if before <= now["high"] else "beyond its range"
         console.print(
-            f"macro-F1 is lower than before, {told}: the old ones do at least as well; --undo brings them back"
+            f"macro-F1 is lower than before, {where}: the old thresholds are at least as good; "
+            "--undo restores them"
         )
 
 
@@ -43,34 +44,34 @@ def _about(record: dict[str, Any]) -> list[str]:
     if record["items_left_out"]:
         lines.append(f"{record['items_left_out']:,} items without a known positive were left out")
     if observed:
-        told = record["overall"]["positives_per_item"]
-        ends = f"estimated, {told['low']:.2f} to {told['high']:.2f}"
-        how = ends if record["positives_per_item_given"] is None else "as given"
-        lines.append(f"positives per item: {told['value']:.2f} ({how})")
+        positives = record["overall"]["positives_per_item"]
+        how = "as given"
+        if record["positives_per_item_given"] is None:
+            how = f"estimated, {positives['low']:.2f} to {positives['high']:.2f}"
+        lines.append(f"positives per item: {positives['value']:.2f} ({how})")
         lines.append(
             "All figures below are estimates from observed positives; no other label was read."
         )
         if record["positives_per_item_given"] is None:
             lines.append(
-                "They stand and fall with the positives per item: give --positives-per-item if you know them."
+                "They depend on the positives per item: give --positives-per-item if you know it."
             )
     if few := record["few_positives"]:
-        lines.append(f"few known positives, so these lean on the other classes: {_named(few)}")
+        lines.append(f"few known positives, fitted with the other classes: {_named(few)}")
     if none := record["untagged"]:
         least = record["aim"].partition("=")[2]
         lines.append(
-            f"{record['aim']}: no validation item is sure enough of these classes to be tagged with them (in means, "
-            f"precision 0); a new one is from a chance of {least} on: {_named(none)}"
+            f"{record['aim']}: no validation item reaches the threshold of these classes "
+            "(their precision counts as 0 in means); "
+            f"new items are tagged from probability {least} on: {_named(none)}"
         )
     if short := record["below_aim"]:
-        lines.append(
-            f"{record['aim']} is not what these classes have on the validation items: {_named(short)}"
-        )
+        lines.append(f"these classes miss {record['aim']} on the validation items: {_named(short)}")
     return lines
 
 
 def _named(names: list[str]) -> str:
-    """The first few, and how many there are."""
+    """Return the first few names and their total number."""
     return (
         ", ".join(plain(name) for name in names[:NAMED])
         + f"{', ...' * (len(names) > NAMED)} ({len(names)})"
@@ -107,8 +108,7 @@ def _overall(record: dict[str, Any]) -> Table:
     return table
 
 
-def _range(told: dict[str, float], scale: int) -> str:
+def _range(estimate: dict[str, float], scale: int) -> str:
     digits = 1 if scale == 100 else 2
-    return (
-        f"{scale * told['value']:.{digits}f}±{scale * (told['high'] - told['low']) / 2:.{digits}f}"
-    )
+    half = scale * (estimate["high"] - estimate["low"]) / 2
+    return f"{scale * estimate['value']:.{digits}f}±{half:.{digits}f}"

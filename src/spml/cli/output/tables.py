@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from spml.bench.write import Cells
+    from spml.report.results import ResultTable
 
 Row = tuple[str, Sequence[int]]
 
 
 def columns(first: str, *others: str) -> Table:
-    """A table of names, and numbers to their right."""
+    """Return a table of names with right-aligned numbers."""
     table = Table(first, box=SIMPLE_HEAD, pad_edge=False)
     for name in others:
         table.add_column(name, justify="right")
@@ -25,7 +25,7 @@ def columns(first: str, *others: str) -> Table:
 
 
 def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int) -> None:
-    """Add rows of names and counts: all of them, or of more than `all_of` those at the two ends."""
+    """Add rows of names and counts; with more than `all_of` rows, only the first and last ones."""
     few = len(rows) <= all_of
     for place, (name, counts) in enumerate(rows):
         if few or place < ends or place >= len(rows) - ends:
@@ -36,22 +36,21 @@ def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int) -> None:
             )
 
 
-def shown(cells: Cells) -> None:
+def print_results(results: ResultTable) -> None:
     """Print a table of results with its notes."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for place, head in enumerate(cells.header):
-        table.add_column(head, justify="right" if place else "left")
-    for row in cells.rows:
+    for place, name in enumerate(results.header):
+        table.add_column(name, justify="right" if place else "left")
+    for row in results.rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console()
-    console.print(
-        cells.title, highlight=False, markup=False, style="italic"
-    )  # may be longer than the table is wide
+    # the title may be wider than the table
+    console.print(results.title, highlight=False, markup=False, style="italic")
     console.print(table)
-    for note in cells.notes:
+    for note in results.notes:
         console.print(note, highlight=False, markup=False, style="dim")
 
 
 def plain(text: str) -> str:
-    """One line, without what a file's or class's name could do to a terminal."""
+    """Replace characters of file and class names that a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

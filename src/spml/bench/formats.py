@@ -1,11 +1,10 @@
-"""Tables as text: Markdown, CSV, LaTeX, HTML."""
+"""Formats of a table: Markdown, CSV, LaTeX, HTML."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from spml.bench.plan import benchmark
 from spml.bench.published import COLUMNS, PAPER, Quote
@@ -13,34 +12,24 @@ from spml.bench.tables import THIRDS, Row, Table
 from spml.data.benchmarks import BENCHMARKS
 from spml.report.format import NONE, signed
 from spml.report.groups import Summary
+from spml.report.results import ESTIMATE, ResultTable, results_page
 
-Column = tuple[str, Callable[[Row], str]]  # its head, and the cell of a row
-
-
-@dataclass(frozen=True)
-class Cells:
-    """A table as cells of text, with notes below."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    notes: list[str]
-
-
+Column = tuple[str, Callable[[Row], str]]  # name of the column, and the function for its cells
 BRIEF = ("method", "seeds", "failed")
 
 
-def cells(table: Table, *, brief: bool = False) -> Cells:
-    """What there is to show, column by column; columns without any value are left out.
+def cells(table: Table, *, brief: bool = False) -> ResultTable:
+    """Return the table as text, without empty columns.
 
     Args:
-        table: of results.
-        brief: no more than a terminal is wide: figures, differences, and what is quoted for the same data.
+        table: results of the runs.
+        brief: only the columns that fit a terminal: figures, differences, and published figures
+            for the same data.
     """
     notes = _Notes()
     own = benchmark(table.data)
     quoted = [_quoted(name, own, notes) for name in sorted(COLUMNS, key=lambda name: name != own)]
-    beside = 1 if own in COLUMNS else 0  # columns of the same data
+    same = 1 if own in COLUMNS else 0  # number of quoted columns for the same data
     columns: list[Column] = [
         ("method", lambda row: row.label),
         (table.figure, lambda row: spread(row.test)),
@@ -51,7 +40,7 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
             ),
         ),
         (f"− {table.against}", _short if brief else versus),
-        *quoted[:beside],
+        *quoted[:same],
         *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
         *(
             [(table.chosen_by, lambda row: spread(row.val))]
@@ -59,7 +48,7 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
             else []
         ),
         ("chosen", lambda row: row.chosen),
-        *quoted[beside:],
+        *quoted[same:],
         (
             "quoted elsewhere",
             lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere),
@@ -71,10 +60,10 @@ def cells(table: Table, *, brief: bool = False) -> Cells:
         (head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)
     ]
     if brief:
-        shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:beside]))
+        shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:same]))
         kept = [pair for pair in kept if pair[0] in shown]
     rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
-    return Cells(
+    return ResultTable(
         _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *notes.texts(rows)]
     )
 
@@ -93,26 +82,22 @@ def _notes(table: Table, brief: bool) -> list[str]:
     if table.selection:
         notes[0] += f" Epochs were chosen on {table.selection} validation labels."
     if table.figure == "validation estimate":
-        notes.append(
-            "Without complete labels mAP is not known: the estimate ranks runs on the same data, no more."
-        )
+        notes.append(ESTIMATE)
     if any(row.versus is not None for row in table.rows):
+        interval = "" if brief else "its 95 % interval "
         notes.append(
-            f"− {table.against}: difference over the same seeds, "
-            + (
-                ""
-                if brief
-                else "with the interval that holds 95 % of it when test images are resampled, "
-            )
-            + "and p by resampled test images; how far it depends on the seeds is not in it."
+            f"− {table.against}: difference over the same seeds, {interval}and p by resampled test "
+            "images; both ignore the variation between seeds."
         )
     elif table.against and sum(row.seeds > 0 for row in table.rows) > 1:
-        tested = "runs of the same seeds, and resampled test images (--resamples)"
-        needs = tested if table.figure == "test mAP" else "test images with complete labels"
-        notes.append(f"Rows are not compared with {table.against}: that takes {needs}.")
+        needs = "test images with complete labels"
+        if table.figure == "test mAP":
+            needs = "runs of the same seeds, and resampled test images (--resamples)"
+        notes.append(f"Rows are not compared with {table.against}: this needs {needs}.")
     if not brief and any(row.thirds[THIRDS[0]].num for row in table.rows):
         notes.append(
-            "head, middle, tail: AP of the thirds of classes with most, middling and fewest observed positives."
+            "head, middle, tail: AP of the third of the classes with the most observed positives, "
+            "of the middle third, and of the third with the fewest."
         )
     if any(row.quoted or row.elsewhere for row in table.rows):
         sources = dict.fromkeys(
@@ -126,7 +111,7 @@ def _notes(table: Table, brief: bool) -> list[str]:
 
 
 class _Notes:
-    """Marks on quoted figures, with what they mean; the same text has one mark."""
+    """Footnotes of quoted figures; equal texts share one number."""
 
     def __init__(self) -> None:
         self.marks: dict[str, int] = {}
@@ -141,7 +126,7 @@ class _Notes:
         return quote.text + "".join(f" [{mark}]" for mark in marks)
 
     def texts(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Of the marks that stand in these rows."""
+        """Return the footnotes that these rows use."""
         cells = [cell for row in rows for cell in row]
         return [
             f"[{mark}] {text}"
@@ -154,14 +139,14 @@ class _Notes:
 
 
 def spread(summary: Summary | None) -> str:
-    """Mean ± deviation."""
+    """Return mean ± standard deviation."""
     if summary is None or summary.mean is None:
         return NONE
     return f"{summary.mean:.2f}" + ("" if summary.std is None else f" ± {summary.std:.2f}")
 
 
 def versus(row: Row) -> str:
-    """A row's difference to the one that all are compared with."""
+    """Return the difference between a row and the row it is compared with."""
     if row.versus is None:
         return ""
     v = row.versus
@@ -173,7 +158,7 @@ def _short(row: Row) -> str:
 
 
 def markdown(table: Table) -> str:
-    """A table for GitHub, its notes below."""
+    """Return a Markdown table with its notes below."""
     shown = cells(table)
     lines = [shown.header, ["---"] * len(shown.header), *shown.rows]
     body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
@@ -184,7 +169,7 @@ def markdown(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Numbers in columns of their own, for other programs."""
+    """Return CSV for other programs, each number in its own column."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     measured = ["test", "val", *THIRDS]
@@ -226,7 +211,7 @@ LATEX = {
 
 
 def latex(table: Table) -> str:
-    """A tabular for booktabs and amssymb, its notes as comments."""
+    """Return a LaTeX tabular for booktabs and amssymb, with the notes as comments."""
     shown = cells(table)
     lines = [
         " & ".join(_tex(cell) for cell in line) + r" \\" for line in (shown.header, *shown.rows)
@@ -251,16 +236,10 @@ def _tex(text: str) -> str:
 
 
 def page(tables: Sequence[Table]) -> str:
-    """One HTML page of all tables, nothing to load from elsewhere."""
-    from spml.report.format import render
-
-    values = {
-        "title": ", ".join(dict.fromkeys(table.title for table in tables)),
-        "subtitle": ", ".join(dict.fromkeys(table.data for table in tables)),
-        "notes": [],
-        "tables": [cells(table) for table in tables],
-    }
-    return render("bench.html", values)
+    """Return one self-contained HTML page of all tables."""
+    titles = ", ".join(dict.fromkeys(table.title for table in tables))
+    data = ", ".join(dict.fromkeys(table.data for table in tables))
+    return results_page(titles, data, [cells(table) for table in tables])
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,9 @@ import torch
 
 from spml.bench.plan import Case, Plan
 from spml.bench.search import Grid
-from spml.bench.shelf import Shelf
-from spml.bench.work import Workers, work
+from spml.bench.store import RunStore
+from spml.bench.workers import Workers, run_pending
+from spml.data import load
 from spml.errors import DataError, UserError
 from spml.runs.folder import RunFolder
 
@@ -20,13 +22,13 @@ from .conftest import SETTINGS, stored
 def moved(job, path, cases, seeds=(0,), **more):
     """The same job with other rows, in a new folder."""
     plan = dataclasses.replace(job.plans[0], cases=tuple(cases), seeds=seeds, **more)
-    return dataclasses.replace(job, plans=[plan], shelf=Shelf(path))
+    return dataclasses.replace(job, plans=[plan], store=RunStore(path))
 
 
 def test_what_is_done_is_not_done_again(job):
-    assert work(job) == 0
-    assert work(dataclasses.replace(job, shelf=Shelf(job.shelf.path))) == 0
-    assert not list((job.shelf.path / "locks").iterdir())
+    assert run_pending(job) == 0
+    assert run_pending(dataclasses.replace(job, store=RunStore(job.store.path))) == 0
+    assert not list((job.store.path / "locks").iterdir())
 
 
 def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path, monkeypatch):
@@ -37,8 +39,8 @@ def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path
     monkeypatch.setattr("spml.methods.role._initial", broken)
     other = moved(job, tmp_path, [*bad, Case("an", "an")])
     told = []
-    assert work(other, {other.plans[0].data: scenes}, told.append) == 4 and len(told) == 4
-    own, sigma, role, an = (stored(other.shelf.home / f"{run.id}.json") for run in other.runs())
+    assert run_pending(other, {other.plans[0].data: scenes}, told.append) == 4 and len(told) == 4
+    own, sigma, role, an = (stored(other.store.home / f"{run.id}.json") for run in other.runs())
     assert "not a loss" in own["error"] and "sigma must be positive" in sigma["error"]
     assert role["error"] == "ZeroDivisionError: nothing to divide" and "result" in an
     assert all("/" not in line for line in role["where"])
@@ -60,42 +62,42 @@ def test_an_interrupted_run_is_gone_on_with_to_the_same_result(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Training, "_validate", interrupted)
-        work(one, {one.plans[0].data: scenes})
+        run_pending(one, {one.plans[0].data: scenes})
     (run,) = one.runs()
-    assert one.shelf.state(run.id) == "pending"
-    assert work(one, {one.plans[0].data: scenes}) == 1
+    assert one.store.state(run.id) == "pending"
+    assert run_pending(one, {one.plans[0].data: scenes}) == 1
     whole = moved(job, tmp_path / "whole", [Case("gr", "gr")], settings={**SETTINGS, "epochs": 3})
-    work(whole, {one.plans[0].data: scenes})
-    assert one.shelf.outcome(run.id)["history"] == whole.shelf.outcome(run.id)["history"]
-    assert one.shelf.outcome(run.id)["bootstrap"] == whole.shelf.outcome(run.id)["bootstrap"]
+    run_pending(whole, {one.plans[0].data: scenes})
+    assert one.store.outcome(run.id)["history"] == whole.store.outcome(run.id)["history"]
+    assert one.store.outcome(run.id)["bootstrap"] == whole.store.outcome(run.id)["bootstrap"]
 
 
 def test_a_run_that_another_process_still_trains_has_not_failed(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")])
     an, gr = other.runs()
     halted = RunFolder(
-        other.shelf.run_folder(an.id)
+        other.store.run_folder(an)
     )  # its lock is gone, as that of a process that was silent for long
     halted.begin({})
     with halted.claim:
-        assert work(other, {other.plans[0].data: scenes}) == 1
-        assert other.shelf.state(an.id) == "pending" and other.shelf.state(gr.id) == "done"
+        assert run_pending(other, {other.plans[0].data: scenes}) == 1
+        assert other.store.state(an.id) == "pending" and other.store.state(gr.id) == "done"
         halted.abandon()
-    assert work(other, {other.plans[0].data: scenes}) == 1
-    assert other.shelf.state(an.id) == "done"
+    assert run_pending(other, {other.plans[0].data: scenes}) == 1
+    assert other.store.state(an.id) == "done"
 
 
 def test_final_runs_follow_their_trials(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an")], seeds=(1,), search=Grid((1e-3,)))
-    assert len(other.runs()) == 2 and work(other, {other.plans[0].data: scenes}) == 3
+    assert len(other.runs()) == 2 and run_pending(other, {other.plans[0].data: scenes}) == 3
     assert [run.seed for run in other.runs()] == [0, 0, 1]
 
 
 def test_no_run_is_begun_that_the_time_left_is_too_short_for(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an")], seeds=(0, 1, 2))
-    assert work(dataclasses.replace(other, deadline=time.time() - 1)) == 0
+    assert run_pending(dataclasses.replace(other, deadline=time.time() - 1)) == 0
     slow = dataclasses.replace(other, deadline=time.time() + 0.01)
-    assert work(slow, {other.plans[0].data: scenes}) == 1
+    assert run_pending(slow, {other.plans[0].data: scenes}) == 1
 
 
 def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
@@ -109,7 +111,9 @@ def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
     runs = plan.runs(lambda name: None)
 
     def possible(**more):
-        made = dataclasses.replace(job, sources={"voc": {}}, wanting=frozenset({"net"}), **more)
+        made = dataclasses.replace(
+            job, sources={"voc": load}, file_backbones=frozenset({"net"}), **more
+        )
         return [made.possible(run) for run in runs]
 
     assert possible() == [False, True] and possible(weights={"net": "file"}) == [True, True]
@@ -119,14 +123,14 @@ def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
 def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job, scenes, tmp_path):
     plain = moved(job, tmp_path, [Case("an", "an"), Case("em", "em")])
     first, second = plain.runs()
-    plain.shelf = Shelf(
+    plain.store = RunStore(
         tmp_path / "scratch",
         tmp_path / "results",
         (tmp_path / "also",),
         keep=False,
         scored=frozenset({first.id}),
     )
-    work(plain, {plain.plans[0].data: scenes})
+    run_pending(plain, {plain.plans[0].data: scenes})
     assert not list((tmp_path / "scratch" / "runs").iterdir())
     for folder in ("results", "also"):
         assert {path.name for path in (tmp_path / folder).glob("*.json")} == {
@@ -151,33 +155,33 @@ def test_processes_share_the_work_and_a_stop_leaves_what_can_be_gone_on_with(job
     while workers.alive() and time.time() < end:
         time.sleep(0.1)
     assert [process.exitcode for process in workers.processes] == [0, 0]
-    fresh = Shelf(tmp_path)
+    fresh = RunStore(tmp_path)
     for run in other.runs():
-        assert fresh.outcome(run.id)["bootstrap"] == job.shelf.outcome(run.id)["bootstrap"]
+        assert fresh.outcome(run.id)["bootstrap"] == job.store.outcome(run.id)["bootstrap"]
     long = moved(job, tmp_path / "long", [Case("gr", "gr")], settings={**SETTINGS, "epochs": 500})
     workers = Workers(long, 1)
     (run,) = long.runs()
-    while not (long.shelf.run_folder(run.id) / "last.ckpt").exists() and time.time() < end:
+    while not (long.store.run_folder(run) / "last.ckpt").exists() and time.time() < end:
         time.sleep(0.1)
     workers.stop()
     assert workers.processes[0].exitcode == 0
-    assert Shelf(tmp_path / "long").state(run.id) == "pending"
-    assert (long.shelf.run_folder(run.id) / "last.ckpt").exists()
+    assert RunStore(tmp_path / "long").state(run.id) == "pending"
+    assert (long.store.run_folder(run) / "last.ckpt").exists()
 
 
 def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, capfd):
-    gone = {name: {"source": "voc", "root": str(tmp_path / "gone")} for name in job.sources}
+    gone = {name: partial(load, "voc", str(tmp_path / "gone")) for name in job.sources}
     other = dataclasses.replace(
         moved(job, tmp_path / "out", [Case("an", "an")], seeds=(0, 1)), sources=gone
     )
     with pytest.raises(UserError, match="gone"):
-        work(other)
+        run_pending(other)
     workers = Workers(other, 2)
     while workers.alive():
         time.sleep(0.1)
     assert workers.replaced == 0 and [process.exitcode for process in workers.processes] == [2, 2]
     assert "Traceback" not in (told := capfd.readouterr().err) and "gone" in told
-    assert {other.shelf.state(run.id) for run in other.runs()} == {"pending"}
+    assert {other.store.state(run.id) for run in other.runs()} == {"pending"}
     with pytest.raises(SystemExit) as ended:
         workers.check()
     assert ended.value.code == 2
@@ -190,8 +194,8 @@ def test_pictures_that_cannot_be_read_fail_no_run_either(job, scenes, tmp_path, 
     monkeypatch.setattr("spml.train.fit", unreadable)
     other = moved(job, tmp_path, [Case("an", "an")])
     with pytest.raises(DataError, match="cannot be read"):
-        work(other, {other.plans[0].data: scenes})
-    assert {other.shelf.state(run.id) for run in other.runs()} == {"pending"}
+        run_pending(other, {other.plans[0].data: scenes})
+    assert {other.store.state(run.id) for run in other.runs()} == {"pending"}
 
 
 @pytest.mark.parametrize("codes", [(1, 0), (-9, 2), (255, 255)])
@@ -201,7 +205,7 @@ def test_workers_that_are_lost_are_told_where_runs_are_left_open(job, tmp_path, 
     workers.check()  # all is done
     workers.job = moved(job, tmp_path, [Case("an", "an")])
     with pytest.raises(
-        UserError, match=f"workers ended with exit code {codes[0]} and left runs open"
+        UserError, match=f"workers ended with exit code {codes[0]} and left runs pending"
     ):
         workers.check()
     workers.processes = [SimpleNamespace(exitcode=0)]

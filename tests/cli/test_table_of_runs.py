@@ -1,4 +1,4 @@
-"""What `spml bench` and `spml ablate` have in common, without any run."""
+"""Options and steps of `spml bench` and `spml ablate`, without any run."""
 
 import json
 import math
@@ -8,43 +8,43 @@ import pytest
 
 from spml.bench.search import Grid, Tune
 from spml.cli import main
-from spml.cli.table_command import TableCommand
+from spml.cli.many_runs import TableOfRuns
 from spml.errors import UserError
 
 
 def test_rows_are_compared_with_the_one_asked_for_or_with_gr():
     assert (
-        TableCommand()._against(["an", "gr"]) == "gr"
-        and TableCommand()._against(["an", "hill"]) is None
+        TableOfRuns()._against(["an", "gr"]) == "gr"
+        and TableOfRuns()._against(["an", "hill"]) is None
     )
-    assert TableCommand()._against(["AN", "k̂ ✓, v ✓, L ✓"]) == "k̂ ✓, v ✓, L ✓"
-    assert TableCommand(against="an")._against(["an", "gr"]) == "an"
-    with pytest.raises(UserError, match="--against gg: no such row; there are an, gr"):
-        TableCommand(against="gg")._against(["an", "gr"])
+    assert TableOfRuns()._against(["AN", "k̂ ✓, v ✓, L ✓"]) == "k̂ ✓, v ✓, L ✓"
+    assert TableOfRuns(against="an")._against(["an", "gr"]) == "an"
+    with pytest.raises(UserError, match="--against gg: no such row; rows: an, gr"):
+        TableOfRuns(against="gg")._against(["an", "gr"])
 
 
 def test_rates_of_a_grid_are_those_given_or_multiples_of_the_datas(scenes):
-    assert TableCommand(lr=0.01)._grid(scenes) == Grid((0.004, 0.01, 0.02))
-    assert TableCommand(rates=(0.3,))._grid(scenes) == Grid((0.3,))
-    own = TableCommand()._lr(scenes)
-    assert own > 0 and TableCommand()._grid(scenes).rates[1] == own
-    assert TableCommand(trials=4, lr=0.01)._tune(scenes) == Tune(4, 0.01)
+    assert TableOfRuns(lr=0.01)._grid(scenes) == Grid((0.004, 0.01, 0.02))
+    assert TableOfRuns(rates=(0.3,))._grid(scenes) == Grid((0.3,))
+    own = TableOfRuns()._lr(scenes)
+    assert own > 0 and TableOfRuns()._grid(scenes).rates[1] == own
+    assert TableOfRuns(trials=4, lr=0.01)._tune(scenes) == Tune(4, 0.01)
 
 
 def test_rates_and_trials_that_nothing_would_heed_are_refused():
     grid, tune = Grid((0.1, 0.2)), Tune(4, 0.1)
-    TableCommand(rates=(0.1, 0.2))._check_search(grid)
-    TableCommand(trials=4)._check_search(tune)
-    TableCommand()._check_search(None)
+    TableOfRuns(rates=(0.1, 0.2))._check_search(grid)
+    TableOfRuns(trials=4)._check_search(tune)
+    TableOfRuns()._check_search(None)
     for search in (None, tune):
-        with pytest.raises(UserError, match="--rates are those of a grid"):
-            TableCommand(rates=(0.1, 0.2))._check_search(search)
+        with pytest.raises(UserError, match="--rates belongs to a grid"):
+            TableOfRuns(rates=(0.1, 0.2))._check_search(search)
     for search in (None, grid):
-        with pytest.raises(UserError, match="--trials are those of --tune"):
-            TableCommand(trials=4)._check_search(search)
+        with pytest.raises(UserError, match="--trials belongs to --tune"):
+            TableOfRuns(trials=4)._check_search(search)
     for rates in ((0.1, 0.1), (0.1, 0.0), (-1.0,), (math.nan,)):
-        with pytest.raises(UserError, match="--rates must be above 0 and each another"):
-            TableCommand(rates=rates)._check_search(grid)
+        with pytest.raises(UserError, match="--rates must be above 0 and distinct"):
+            TableOfRuns(rates=rates)._check_search(grid)
 
 
 def test_rates_alone_run_nothing(scenes_file, tmp_path, capsys):
@@ -63,7 +63,7 @@ def test_rates_alone_run_nothing(scenes_file, tmp_path, capsys):
 
 
 def test_every_file_that_is_written_is_known():
-    assert TableCommand().tables() == [
+    assert TableOfRuns().tables() == [
         "bench.json",
         "table.md",
         "table.csv",
@@ -93,7 +93,7 @@ def test_verifying_tells_all_or_what_differs(
     told = capsys.readouterr()
     assert (
         told.out.count("a check") == lines
-        and "recorded without scores, so not checked: 3 runs" in told.err
+        and "recorded without scores, not checked: 3 runs" in told.err
     )
     (tmp_path / "scores").mkdir()
     main(words)

@@ -1,4 +1,4 @@
-"""Where runs and their records stand: plain folders, which any number of processes and machines may share."""
+"""The store of a table's runs: plain folders that any number of processes and machines share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from spml.bench.locks import Lock, stale
 from spml.bench.plan import Record, Run, done_in
@@ -18,21 +18,24 @@ from spml.model.store import BEST
 from spml.runs.names import CHECKPOINT, CONFIG, REPORT
 
 State = Literal["done", "failed", "running", "pending"]
-REMOVE = "remove it, and the run is made again"
 SCORED = "scores"  # beside records, the folder of run folders without models
-ATTEMPTS = 5  # processes that may die over a run before it counts as failed
+Layout = Literal["id", "method"]
+REMOVE = "delete the file to train the run again"
+ATTEMPTS = 5  # processes that may die during a run before it counts as failed
 
 
 @dataclass
-class Shelf:
-    """The folder of a table's runs.
+class RunStore:
+    """Run folders, records and locks of a table.
 
     Attributes:
-        path: holds runs/ID (run folders) and locks/ID.lock.
-        records: holds ID.json of every run that is done or failed. Default: path/records.
-        also: more folders that records are written to.
-        keep: whether run folders stay once their run is recorded.
-        scored: ids of runs whose folder, without its models, is put beside their record, in scores/ID.
+        path: folder that holds the run folders and locks/ID.lock.
+        records: folder with ID.json of every finished or failed run. Default: path/records.
+        also: additional folders that receive a copy of each record.
+        keep: whether run folders stay after their run is recorded.
+        scored: ids of runs whose folder, without its models, is copied to scores/ID next to the
+            record.
+        layout: names of run folders: runs/ID, or METHOD-SEED for a table of untuned methods.
     """
 
     path: Path
@@ -40,6 +43,7 @@ class Shelf:
     also: tuple[Path, ...] = ()
     keep: bool = True
     scored: frozenset[str] = frozenset()
+    layout: Layout = "id"
     _read: dict[str, Record] = field(default_factory=dict, repr=False)
 
     @property
@@ -47,12 +51,14 @@ class Shelf:
         """The folder of records."""
         return self.records or self.path / "records"
 
-    def run_folder(self, run_id: str) -> Path:
-        """Where the run trains."""
-        return self.path / "runs" / run_id
+    def run_folder(self, run: Run) -> Path:
+        """Return the folder that the run trains in."""
+        if self.layout == "method":
+            return self.path / f"{run.method}-{run.seed}"
+        return self.path / "runs" / run.id
 
     def outcome(self, run_id: str) -> Record | None:
-        """What is recorded of a run, or None while it is neither done nor failed."""
+        """Return the record of a run; None if the run is neither finished nor failed."""
         if run_id not in self._read:
             path = self.home / f"{run_id}.json"
             if not path.is_file():
@@ -62,11 +68,11 @@ class Shelf:
             except UserError:
                 if path.is_file():
                     raise
-                return None  # another process has just taken it back
+                return None  # another process has just deleted it
         return self._read[run_id]
 
     def state(self, run_id: str) -> State:
-        """How far the run is."""
+        """Return the state of a run."""
         record = self.outcome(run_id)
         if record is not None:
             return "done" if done_in(record) else "failed"
@@ -74,54 +80,54 @@ class Shelf:
         return "running" if lock.exists() and not stale(lock) else "pending"
 
     def take(self, runs: Iterable[Run]) -> tuple[Run, Lock] | None:
-        """The first run that nobody has done or is doing, with its lock."""
+        """Acquire the first run that is pending, and return it with its lock."""
         for run in runs:
             if self.outcome(run.id) is not None:
                 continue
             lock = Lock(self._lock(run.id))
             if not lock.take():
                 continue
-            if self.outcome(run.id) is not None:  # it was done in the meantime
+            if self.outcome(run.id) is not None:  # recorded in the meantime
                 lock.release()
             elif lock.attempt > ATTEMPTS:
-                self.write(
-                    run, {"error": f"{ATTEMPTS} processes ended without a word while they made it"}
-                )
+                error = f"{ATTEMPTS} processes died without an error message while training it"
+                self.write(run, {"error": error})
                 lock.release()
             else:
                 return run, lock
         return None
 
     def write(self, run: Run, rest: Record) -> None:
-        """Record a run that is done or failed."""
+        """Record a finished or failed run."""
         record = {**run.plain(), **rest}
         for folder in (*self.also, self.home):
             if done_in(record) and run.id in self.scored:
-                self._copy(record, folder / SCORED / run.id)
+                self._copy(run, record, folder / SCORED / run.id)
             write_text(folder / f"{run.id}.json", as_text(record))
         self._read[run.id] = record
         if done_in(record) and not self.keep:
-            shutil.rmtree(self.run_folder(run.id), ignore_errors=True)
+            shutil.rmtree(self.run_folder(run), ignore_errors=True)
 
-    def _copy(self, record: Record, to: Path) -> None:
-        """The run folder without its models, its configuration without this machine's paths."""
+    def _copy(self, run: Run, record: Record, to: Path) -> None:
+        """Copy the run folder without its models and without paths of this machine."""
         models = shutil.ignore_patterns(BEST, CHECKPOINT, REPORT, ".*")
-        shutil.copytree(self.run_folder(record["id"]), to, ignore=models, dirs_exist_ok=True)
+        shutil.copytree(self.run_folder(run), to, ignore=models, dirs_exist_ok=True)
         write_json(to / CONFIG, {**record["config"], "versions": record["versions"]})
 
     def refuse_other_data(self, runs: Iterable[Run], data_sha256: str) -> None:
-        """Raise UserError where a run that is done was made on other items or labels than the data now hold."""
+        """Raise UserError if a recorded run trained on other items or labels than the data hold."""
         from spml.runs.record import other_data
 
         for run in runs:
             if other_data((self.outcome(run.id) or {}).get("config", {}), data_sha256):
                 path = self.home / f"{run.id}.json"
                 raise UserError(
-                    f"{path} is a run on other items or labels than {run.data} has now; give another --out"
+                    f"{path} is a run on other items or labels than {run.data} has now; "
+                    "give another --out"
                 )
 
     def forget_failures(self, runs: Iterable[Run]) -> int:
-        """Take back the records of failed runs, so that they are made again; how many there were."""
+        """Delete the records of failed runs, and return their number."""
         failed = [run.id for run in runs if self.state(run.id) == "failed"]
         for run_id in failed:
             (self.home / f"{run_id}.json").unlink(missing_ok=True)
@@ -132,8 +138,8 @@ class Shelf:
         return self.path / "locks" / f"{run_id}.lock"
 
 
-def as_text(record: dict[str, Any]) -> str:
-    """JSON with a line for each entry, so that long lists take one line."""
+def as_text(record: Record) -> str:
+    """Return JSON with one line for each entry, so that long lists take one line."""
     lines = (
         f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
         for name, value in record.items()

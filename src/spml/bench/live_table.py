@@ -1,4 +1,4 @@
-"""What a person sees while runs are made: a table that fills, or a line for each run where there is no terminal."""
+"""Progress of many runs: a table that fills on a terminal, else one line for each recorded run."""
 
 from __future__ import annotations
 
@@ -12,94 +12,86 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from spml.bench.formats import spread
 from spml.bench.plan import Case, Plan, Run, done_in
-from spml.bench.shelf import Shelf
+from spml.bench.store import RunStore
 from spml.bench.tables import shown_figure
-from spml.bench.write import spread
 from spml.errors import UserError
 from spml.report.groups import Summary
 from spml.runs import run as run_folder
 
 
-class Watch:
-    """Looks at the shelf, and tells.
+class LiveTable:
+    """Progress display of a plan.
 
     Args:
-        plan: whose rows are shown.
-        shelf: where its runs stand.
-        quiet: tell nothing.
+        plan: the table whose rows are shown.
+        store: the store of its runs.
+        quiet: print nothing.
+        console: where to print; standard error by default.
     """
 
     def __init__(
-        self, plan: Plan, shelf: Shelf, *, quiet: bool = False, console: Console | None = None
+        self, plan: Plan, store: RunStore, *, quiet: bool = False, console: Console | None = None
     ) -> None:
-        self.plan, self.shelf = plan, shelf
+        self.plan, self.store = plan, store
         self.console = console or Console(stderr=True)
         self.quiet, self.live = quiet, self.console.is_terminal and not quiet
-        self.told: set[str] | None = None
+        self.printed: set[str] | None = None
 
     def showing(self) -> AbstractContextManager[Any]:
-        """The live table, until the block ends."""
+        """Show the live table until the block ends."""
         self.update()
-        return (
-            Live(self, console=self.console, refresh_per_second=1, transient=True)
-            if self.live
-            else nullcontext()
-        )
+        if not self.live:
+            return nullcontext()
+        return Live(self, console=self.console, refresh_per_second=1, transient=True)
 
     def update(self, run_id: str = "") -> None:
-        """A line for each run that was recorded since the last look; none where the live table shows them."""
+        """Print a line for each run recorded since the last call, unless the live table is on."""
         if self.live or self.quiet:
             return
-        runs = {run.id: run for run in self.plan.runs(self.shelf.outcome)}
-        recorded = [name for name in runs if self.shelf.outcome(name) is not None]
-        if self.told is None:
-            self.told = set(recorded)
+        runs = {run.id: run for run in self.plan.runs(self.store.outcome)}
+        recorded = [name for name in runs if self.store.outcome(name) is not None]
+        if self.printed is None:
+            self.printed = set(recorded)
             if recorded:
-                self._say(f"{len(recorded)} runs are there already")
+                self._print(f"runs recorded before: {len(recorded)}")
         for name in recorded:
-            if name not in self.told:
-                self.told.add(name)
-                self._say(self._line(runs[name]))
+            if name not in self.printed:
+                self.printed.add(name)
+                self._print(self._line(runs[name]))
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _line(self, run: Run) -> str:
-        record = self.shelf.outcome(run.id) or {}
-        what = f"{run.row}, {'trial, ' if run.stage == 'trial' else ''}seed {run.seed}"
+        record = self.store.outcome(run.id) or {}
+        name = f"{run.row}, {'trial, ' if run.stage == 'trial' else ''}seed {run.seed}"
         if not done_in(record):
-            return f"{what}: failed: {record.get('error')}"
+            return f"{name}: failed: {record.get('error')}"
         result = record["result"]
         test = "" if result.get("test_map") is None else f", test mAP {result['test_map']:.2f}"
-        return f"{what}: validation {result['val_map']:.2f}{test}"
+        return f"{name}: validation {result['val_map']:.2f}{test}"
 
     def __rich__(self) -> Table:
         table = Table(
             "row", box=SIMPLE_HEAD, pad_edge=False, title=self.plan.table, title_justify="left"
         )
-        finals = [
-            run.id for case in self.plan.cases for run in self.plan.finals(case, self.shelf.outcome)
-        ]
-        done = [
-            record["result"] for name in finals if done_in(record := self.shelf.outcome(name) or {})
-        ]
-        figure = shown_figure(done)
-        for name in (
-            "trials",
-            "runs",
-            {"test_map": "test mAP", "val_map": "validation"}[figure],
-            "now",
-        ):
+        outcomes = self.store.outcome
+        finals = [run for case in self.plan.cases for run in self.plan.finals(case, outcomes)]
+        records = [outcomes(run.id) or {} for run in finals]
+        figure = shown_figure([record["result"] for record in records if done_in(record)])
+        title = {"test_map": "test mAP", "val_map": "validation"}[figure]
+        for name in ("trials", "runs", title, "now"):
             table.add_column(name, justify="left" if name == "now" else "right")
         for case in self.plan.cases:
             table.add_row(*(Text(cell) for cell in self._cells(case, figure)))
         return table
 
     def _cells(self, case: Case, figure: str) -> list[str]:
-        outcomes = self.shelf.outcome
+        outcomes = self.store.outcome
         trials, finals = self.plan.trials(case, outcomes), self.plan.finals(case, outcomes)
-        states = {run.id: self.shelf.state(run.id) for run in trials + finals}
+        states = {run.id: self.store.state(run.id) for run in trials + finals}
         done = [outcomes(run.id) or {} for run in finals if states[run.id] == "done"]
         figures = Summary.of([record["result"].get(figure) for record in done])
         failed = sum(state == "failed" for state in states.values())
@@ -114,14 +106,14 @@ class Watch:
         ]
 
     def _now(self, run: Run) -> str:
-        return f"{run.stage} seed {run.seed}, epoch {_epochs(self.shelf.run_folder(run.id))}"
+        return f"{run.stage} seed {run.seed}, epoch {_epoch(self.store.run_folder(run))}"
 
 
-def _epochs(folder: Path) -> int:
-    """The epoch that a run is in, by its history; the last while it is tested."""
+def _epoch(folder: Path) -> int:
+    """Return the current epoch of a run; the last epoch while the run is tested."""
     try:
         run = run_folder.Run(folder)
-        lines = len(run.history)  # the first is of before training
+        lines = len(run.history)  # the first line is the state before training
         last = run.config.get("epochs") or lines
     except UserError:
         return 1

@@ -1,4 +1,4 @@
-"""The rows of a bench: methods, with what may be searched over in them."""
+"""The rows of a bench: methods and their search spaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spml.bench.plan import Case
 
 
 def paper_methods() -> list[str]:
-    """The methods of the paper's Table 2, in its order."""
+    """Return the methods of the paper's Table 2, in its order."""
     from spml import losses
 
     rows = {name: losses.about(name).table2 for name in losses.names()}
@@ -19,17 +19,19 @@ def paper_methods() -> list[str]:
 def method_cases(
     methods: Sequence[str], options: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Case, ...]:
-    """A row for each method.
+    """Return a row for each method.
 
     Args:
-        methods: by name.
-        options: of each method, where they are not the published ones; a search leaves them as they are.
+        methods: names of methods.
+        options: fixed options of each method; a search does not vary them. Other options have
+            their published values.
     """
     from spml import losses
 
     for name in methods:
         losses.check_options(name, options.get(name, {}))
-    given = {name: dict(options.get(name, {})) for name in methods}
-    return tuple(
-        Case(name, name, own, space=losses.space(name).without(own)) for name, own in given.items()
-    )
+    cases = []
+    for name in methods:
+        fixed = dict(options.get(name, {}))
+        cases.append(Case(name, name, fixed, space=losses.space(name).without(fixed)))
+    return tuple(cases)

@@ -1,0 +1,86 @@
+"""Commands that train many runs, without any run."""
+
+import itertools
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from spml.cli.many_runs import ManyRuns
+from spml.cli.options import parse_options
+from spml.errors import UserError
+
+
+def test_only_what_was_given_is_of_the_run_and_not_how_or_where_it_is_made():
+    given, making = ManyRuns(
+        data="digits", lr=0.1, classes=Path("c.txt"), root=Path("x"), accelerator="cpu"
+    ).changed_settings()
+    assert given == {"lr": 0.1, "classes": "c.txt"} and making == {"accelerator": "cpu"}
+    assert ManyRuns(data="digits", seed=3, jobs=2, resamples=5).changed_settings() == ({}, {})
+
+
+def test_pending_and_failed_runs_are_reported(capsys):
+    command, store = ManyRuns(data="digits"), SimpleNamespace(path=Path("b"))
+    command.report_open({"pending": 0, "running": 0, "failed": 0}, store)
+    assert capsys.readouterr().err == ""
+    command.report_open({"pending": 2, "running": 1, "failed": 0}, store)
+    assert capsys.readouterr().err.startswith("spml: runs pending or owned by other processes: 3;")
+    with pytest.raises(SystemExit) as ended:
+        command.report_open({"pending": 0, "running": 0, "failed": 2}, store)
+    assert (
+        ended.value.code == 1
+        and "runs that failed: 2, see b/plan.json; --retry" in capsys.readouterr().err
+    )
+
+
+def test_counts_are_at_least_one_and_resamples_may_be_none():
+    ManyRuns(data="digits", jobs=1, resamples=0)._check_counts(["jobs"])
+    for words in ({"jobs": 0}, {"resamples": -1}):
+        with pytest.raises(UserError, match=f"--{next(iter(words))} must be at least"):
+            ManyRuns(data="digits", **words)._check_counts(["jobs"])
+
+
+def test_a_path_is_not_taken_for_a_version_of_a_benchmark():
+    for data in ("voc", "digits", "mine@home.npz", "./coco@small.npz", "/data/coco@small.npz"):
+        ManyRuns(data=data)._check_name()
+    with pytest.raises(
+        UserError,
+        match=r"coco@small.npz would be taken for a version of coco; write ./coco@small.npz",
+    ):
+        ManyRuns(data="coco@small.npz")._check_name()
+
+
+def test_runs_side_by_side_share_the_cores(monkeypatch):
+    monkeypatch.setattr("spml.cli.many_runs.cores", lambda: 8)
+    threads = [
+        ManyRuns(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)
+    ]
+    assert threads == [None, 4, 2, 1]
+
+
+def test_workers_are_looked_at_until_all_have_ended_and_stopped_in_any_case(monkeypatch):
+    monkeypatch.setattr("spml.cli.many_runs.LOOK", 0)
+    seen, alive = [], [True, True, False]
+    told = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
+    workers = SimpleNamespace(alive=lambda: alive.pop(0), **told)
+    ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
+    assert seen == ["look", "look", "look", "check", "stop"]  # once more for what was done last
+
+
+def test_a_run_names_the_command_that_repeats_it(tmp_path):
+    from spml.bench.plan import Run
+    from spml.bench.store import RunStore
+
+    command = ManyRuns(data="mine.csv", root=Path("photos"), accelerator="cpu")
+    options = {"q3": 1.5, "w": [0, 10], "variant": "paper", "eps": None}
+    run = Run("bench", "gr", "final", "mine.csv", "gr", options, {"lr": 0.01}, 2)
+    details = command._details(RunStore(tmp_path), run)
+    words = shlex.split(details["command"])
+    assert words[:3] == ["spml", "train", "mine.csv"] and details["root"] == "photos"
+    pairs = list(itertools.pairwise(words[3:]))
+    for pair in (("--seed", "2"), ("--lr", "0.01"), ("--accelerator", "cpu"), ("--root", "photos")):
+        assert pair in pairs
+    assert ("--out", str(tmp_path / "runs" / run.id)) in pairs
+    given = [value for flag, value in pairs if flag == "--set"]
+    assert parse_options("gr", given) == options
