@@ -9,10 +9,10 @@ from sklearn.metrics import average_precision_score
 from spml.metrics import (
     average_precision,
     estimated_map,
-    inputs,
     mean_average_precision,
     observed_average_precision,
 )
+from spml.metrics import scores as metrics_scores
 
 
 def oracle(logits, truth):
@@ -55,7 +55,7 @@ def test_equals_scikit_learn_at_some_size(random_table, decimals, unknown):
 def test_blocks_of_classes_change_nothing(random_table, monkeypatch, block, items, unknown):
     logits, truth = random_table(items, 9, unknown=unknown)
     whole = average_precision(logits, truth)
-    monkeypatch.setattr(inputs, "BLOCK", block)
+    monkeypatch.setattr(metrics_scores, "BLOCK", block)
     np.testing.assert_array_equal(average_precision(logits, truth), whole)
 
 

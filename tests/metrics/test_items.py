@@ -7,7 +7,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import coverage_error, label_ranking_loss
 
 from spml.errors import UserError
-from spml.metrics import coverage, inputs, precision_at_k, ranking_loss, recall_at_k
+from spml.metrics import coverage, precision_at_k, ranking_loss, recall_at_k
+from spml.metrics import scores as metrics_scores
 from spml.metrics.items import top_k
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(2, 6))
@@ -103,7 +104,7 @@ def test_equals_scikit_learn_where_all_is_known(case):
 @pytest.mark.parametrize("kind", [np.float16, torch.float16, torch.bfloat16, torch.float64])
 def test_any_precision_and_blocks_of_items(random_table, monkeypatch, pair, kind):
     metric, looped = pair
-    monkeypatch.setattr(inputs, "BLOCK", 50)
+    monkeypatch.setattr(metrics_scores, "BLOCK", 50)
     logits, truth = random_table(60, 7, unknown=0.3, decimals=0)
     scores = (
         torch.from_numpy(logits).to(kind) if isinstance(kind, torch.dtype) else logits.astype(kind)

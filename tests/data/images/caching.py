@@ -5,12 +5,12 @@ import os
 
 import numpy as np
 import torch
-from spml.data.places import Places
 
 from spml.data import LabelTable
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import decode
 from spml.data.images.loader import Feed
+from spml.data.table import Places
 from tests.data.images.test_decode import scene
 
 SIZE = 24
