@@ -17,8 +17,8 @@ HOMES = {
     ("ThreadPoolExecutor",): {
         "data/images/loader.py": "prepares batches",
         "data/check/files.py": "looks at files one by one and makes no batches",
-        "metrics/precision.py": "sorts scores",
-        "train/writer.py": "writes files",
+        "metrics/scores.py": "sorts scores",
+        "train/state.py": "writes files",
     },
     ("CUDAGraph", "cuda.graph", "make_graphed_callables"): {
         "model/graphs.py": "records every graph",
@@ -26,7 +26,7 @@ HOMES = {
     ("inference_mode",): {
         "model/scoring.py": "the scoring loop",
         "model/graphs.py": "records the scoring function",
-        "train/checks.py": "tries the model on one example before training",
+        "train/resolve.py": "tries the model on one example before training",
         "train/linear_init.py": "trains the head on features in Fabric's precision",
         "use/export/verify.py": "compares an exported model on generated inputs",
     },

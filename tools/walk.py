@@ -20,7 +20,7 @@ import threading
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -57,13 +57,27 @@ class Recorder:
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
         """Note a call; the signature is that of `sys.setprofile`."""
-        if event == "call" and frame.f_code not in self.seen:
-            code = frame.f_code
-            file = code.co_filename
-            # Module bodies, class bodies and comprehensions are not steps of a walk.
-            function = code.co_flags & inspect.CO_NEWLOCALS and not code.co_name.startswith("<")
-            if function and file.startswith(self.prefix) and file.endswith(".py"):
-                self.seen[code] = file[len(self.prefix) :]
+        code = frame.f_code
+        if event != "call" or code in self.seen or not self._is_step(code):
+            return
+        if not self._importing(frame):
+            self.seen[code] = code.co_filename[len(self.prefix) :]
+
+    def _is_step(self, code: CodeType) -> bool:
+        """Whether the code is a function of ours; module and class bodies are not."""
+        function = code.co_flags & inspect.CO_NEWLOCALS and not code.co_name.startswith("<")
+        ours = code.co_filename.startswith(self.prefix) and code.co_filename.endswith(".py")
+        return bool(function and ours)
+
+    def _importing(self, frame: FrameType) -> bool:
+        """Whether a module of ours is being imported: its decorators are declarations, not steps."""
+        caller = frame.f_back
+        while caller is not None:
+            code = caller.f_code
+            if code.co_name == "<module>" and code.co_filename.startswith(self.prefix):
+                return True
+            caller = caller.f_back
+        return False
 
     def walk(self) -> Walk:
         """The counts of what was recorded."""

@@ -29,7 +29,9 @@ def test_on_a_terminal_the_table_fills(plan, tmp_path):
     (store.run_folder(second)).mkdir(parents=True)
     (store.run_folder(second) / "config.json").write_text('{"epochs": 3}')
     for lines, epoch in ((0, 1), (2, 2), (4, 3)):  # the first line is of before training
-        (store.run_folder(second) / "history.jsonl").write_text("{}\n" * lines)
+        (store.run_folder(second) / "history.jsonl").write_text(
+            "".join(f'{{"epoch": {number}}}\n' for number in range(lines))
+        )
         table.console.print(table)
         shown = out.getvalue()
         assert "1/2" in shown and "0/2" in shown and f"trial seed 0, epoch {epoch}" in shown

@@ -56,8 +56,8 @@ def test_the_printed_commands_are_the_runs(reproduction):
     import recorded
 
     from spml.bench.plan import Case, Plan
+    from spml.cli import parse_options
     from spml.cli.commands.train import Train
-    from spml.cli.options import parse_options
 
     known = recorded.Recorded.read()
     common = shlex.split(recorded.shell_function().split('"$VOC"')[1].split('"$@"')[0])

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from spml.cli import parse_options
 from spml.cli.many_runs import ManyRuns
-from spml.cli.options import parse_options
 from spml.errors import UserError
 
 

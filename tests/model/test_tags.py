@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import spml
-from spml.model.tags import SURE, TagRule, tagged
+from spml.model.store import SURE, TagRule, tagged
 
 SOURCE = Path(spml.__file__).parent
 SCORES = re.compile(r"threshold|^cuts?$|probabilit|^logits?$|^scores$|sigmoid|^calibrated$")

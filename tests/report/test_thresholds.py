@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from spml.model.calibration import Knots
-from spml.model.tags import TagRule
+from spml.model.store import TagRule
 from spml.report.figures import COLOURS
 from spml.report.measures import most_missed, threshold_effects
 from spml.report.probabilities import Model, read_model

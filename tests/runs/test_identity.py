@@ -9,10 +9,14 @@ import pytest
 from spml.analysis.archive import Made
 from spml.cli.many_runs import ManyRuns
 from spml.report.groups import group_runs
-from spml.runs.identity import (
+from spml.runs.run import Run
+from spml.runs.settings import (
     INTRODUCED,
     PARTS,
     SEEDS,
+    Part,
+    Role,
+    Settings,
     group_key,
     mismatch,
     part,
@@ -23,8 +27,6 @@ from spml.runs.identity import (
     study_key,
     upgrade,
 )
-from spml.runs.run import Run
-from spml.runs.settings import Part, Role, Settings
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "results" / "voc2012-lite0"
 SETTINGS = {item.name: part(item.name) for item in fields(Settings)}

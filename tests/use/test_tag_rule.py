@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,9 @@ import torch
 from PIL import Image
 
 from spml import SinglePositiveClassifier
-from spml.metrics.thresholds import threshold_logits
+from spml.metrics.scores import threshold_logits
 from spml.model import Classifier, ModelInfo, load_model, save_model
+from spml.runs.run import Run
 from spml.use.calibrate.estimates import Evidence, Measure, intervals
 from spml.use.calibrate.report import CalibrationResult, calibration_report
 from spml.use.calibrate.targets import Target
@@ -23,6 +23,7 @@ from spml.use.explain.explain import explain
 from spml.use.export.export import OUTPUTS, export
 from spml.use.predict.predict import Options, predict
 from spml.use.serve.tagger import Limits, Tagger
+from tests.report.conftest import with_values
 from tests.use.conftest import PICTURES
 
 LINE = [[0.0, 1.0], [1.0, 3.0]]  # calibrated logits are 2 * logit + 1
@@ -118,11 +119,11 @@ def test_eval_calibrate_and_report_agree_with_predict(case, run):
     record = calibration_report(items, result, case.info, Target(), None)
     assert set(case.info.classes) - set(record["untagged"]) == case.names
     assert record["overall"]["micro_f1"]["value"] == record["overall_before"]["micro_f1"] == 1
-    shown = read_model(SimpleNamespace(folder=run.parent / "run", classes=case.info.classes))
+    shown = read_model(with_values(Run(run.parent / "run"), classes=case.info.classes))
     assert shown.thresholds.tolist() == [0.5] * len(case.tags)  # nothing is stored there
     run.parent.joinpath("run").mkdir()
     run.rename(run.parent / "run" / "best")
-    shown = read_model(SimpleNamespace(folder=run.parent / "run", classes=case.info.classes))
+    shown = read_model(with_values(Run(run.parent / "run"), classes=case.info.classes))
     assert (shown.rule.tagged(case.logits)[0] == case.tags).all()
 
 

@@ -13,9 +13,9 @@ from spml.bench.record import check_result
 from spml.bench.store import SCORED
 from spml.errors import UserError
 from spml.files import demand, read_json
-from spml.runs.identity import study_key, upgrade
 from spml.runs.names import RESULT, SCORES
 from spml.runs.run import Run
+from spml.runs.settings import study_key, upgrade
 
 RECORDS = ("", "records")  # folders of records
 RUNS = ("", "runs", SCORED)  # folders of run folders

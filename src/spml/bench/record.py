@@ -11,8 +11,8 @@ from spml.bench.plan import Record
 from spml.errors import DAMAGED, UserError
 from spml.files import read_json
 from spml.metrics.bootstrap import RESAMPLES, SEED, resampled_map
-from spml.runs.identity import portable
 from spml.runs.run import Run
+from spml.runs.settings import portable
 
 # entries that tables and figures read, and their permitted types
 Kinds = dict[str, tuple[type, ...]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from spml.cli.options import DataOptions, option_text
+from spml.cli import DataOptions, option_text
 from spml.machine import cores
 from spml.runs.settings import Settings
 
@@ -162,7 +162,7 @@ class ManyRuns(DataOptions, Settings):
 
     def changed_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the settings that differ from their defaults: those that define a run, and others."""
-        from spml.runs.identity import defines_run
+        from spml.runs.settings import defines_run
 
         every = [item for kind in (Settings, DataOptions) for item in fields(kind)]
         changed = {

@@ -1,17 +1,14 @@
-"""Compare scores with thresholds, and measure precision, recall and F1 of the tags."""
+"""Precision, recall and F1 of tags, predicted by thresholds or decided before."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.items import top_k as highest
-from spml.metrics.scores import Labels, Mask, Values, as_numpy, scores_and_labels
-
-PerClass = npt.NDArray[np.float64]
+from spml.metrics.scores import Labels, Mask, Values, ratio, reaches, scores_and_labels
 
 
 @dataclass(frozen=True)
@@ -73,51 +70,6 @@ def tag_metrics(tags: Mask, labels: Labels) -> ThresholdMetrics:
         OP=overall[0],
         OR=overall[1],
         OF1=_harmonic(*overall),
-    )
-
-
-def reaches(logits: Values, thresholds: npt.ArrayLike) -> Mask:
-    """Whether the probability of each logit (..., classes) reaches its class's threshold.
-
-    This is the only comparison of scores with thresholds. It compares logits in float64, because a float32 sigmoid
-    merges high scores. Every logit reaches threshold 0, and only an infinite one reaches 1.
-
-    Args:
-        logits: scores, calibrated if the thresholds are for calibrated probabilities.
-        thresholds: probabilities from 0 to 1, one for all classes or one per class.
-    """
-    scores = as_numpy(logits).astype(np.float64, copy=False)
-    cuts = threshold_logits(thresholds)
-    if cuts.shape not in ((), scores.shape[-1:]):
-        classes = scores.shape[-1]
-        raise UserError(
-            f"thresholds have shape {cuts.shape}; give one number or one for each of {classes} classes"
-        )
-    return np.asarray(scores >= cuts)
-
-
-def num_reached(logits: Values, thresholds: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """How many of the rising thresholds each logit reaches: `reaches` for a whole grid at once."""
-    scores = as_numpy(logits).astype(np.float64, copy=False)
-    return np.searchsorted(threshold_logits(thresholds), scores, side="right")
-
-
-def threshold_logits(thresholds: npt.ArrayLike) -> PerClass:
-    """Logits of probabilities from 0 to 1, in float64; infinite at both ends."""
-    p = np.asarray(thresholds, np.float64)
-    if not ((p >= 0) & (p <= 1)).all():
-        raise UserError(
-            f"thresholds are probabilities from 0 to 1; got {p[~((p >= 0) & (p <= 1))].flat[0]}"
-        )
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(p) - np.log1p(-p), np.float64)
-
-
-def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
-    """Part / whole, 0 if whole is 0."""
-    below = np.asarray(whole, np.float64)
-    return np.asarray(
-        np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64
     )
 
 

@@ -1,4 +1,8 @@
-"""A trained model on disk: model.safetensors beside a model.json that says all that is needed to use it."""
+"""A trained model on disk, and the rule that turns its logits into tags.
+
+Every command decides tags by `TagRule`, from the model's own logits and in float64, so that all of
+them agree on an item whose probability is exactly at its threshold or too close to 1 for float32.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,72 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from spml.errors import DAMAGED, UserError
 from spml.files import replacing, write_json
-from spml.metrics.thresholds import threshold_logits
+from spml.metrics.scores import (
+    HIGHEST,
+    Mask,
+    Values,
+    as_numpy,
+    reaches,
+    sigmoid,
+    threshold_logits,
+)
 from spml.model.backbones import read_tensors
-from spml.model.calibration import Calibration, Knots, calibration_problem
+from spml.model.calibration import Calibration, Knots, Lines, calibration_problem
 from spml.model.classifier import Classifier
-from spml.model.tags import SURE, TagRule
 
 BEST = "best"  # folder of the chosen model in a run folder
 WEIGHTS, INFO, CARD = "model.safetensors", "model.json", "README.md"
 FORMAT = 1
 LOWEST = 1e-12  # threshold with a finite logit of its own
 CHECKSUM = "sha256"  # in the file of weights, so that one file is moved into place, not two
+SURE = 1 - 2**-25
+"""Probabilities from here on are 1 in float32, the precision in which they are written."""
+
+Array = npt.NDArray[np.float64]
+
+
+def tagged(logits: Values, thresholds: npt.ArrayLike) -> Mask:
+    """Whether each calibrated logit (..., classes) is a tag.
+
+    A threshold above `SURE` counts as `SURE`: a probability that is written as 1 reaches every threshold.
+    """
+    return reaches(logits, np.minimum(np.asarray(thresholds, np.float64), SURE))
+
+
+@dataclass(frozen=True, eq=False)
+class TagRule:
+    """The tag rule of one model.
+
+    Attributes:
+        thresholds: one per class, on the calibrated probability.
+        knots: of the calibration; None if the model is not calibrated.
+    """
+
+    thresholds: Array
+    knots: Knots | None = None
+
+    @cached_property
+    def _lines(self) -> Lines | None:
+        return None if self.knots is None else Lines(self.knots)
+
+    def logits(self, logits: Values) -> Array:
+        """Calibrated logits in float64; infinite ones, as half precision stores them, become finite."""
+        inside = np.clip(as_numpy(logits).astype(np.float64), -HIGHEST, HIGHEST)
+        return inside if self._lines is None else self._lines(inside)
+
+    def probabilities(self, logits: Values) -> Array:
+        """Calibrated probabilities in float64."""
+        return sigmoid(self.logits(logits))
+
+    def tagged(self, logits: Values) -> Mask:
+        """Which classes the model tags, from its own logits (..., classes)."""
+        return tagged(self.logits(logits), self.thresholds)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from spml.report.format import setting
-from spml.runs.identity import DATA_HASH, SEEDS, group_key
 from spml.runs.run import Run
+from spml.runs.settings import DATA_HASH, SEEDS, group_key
 
 _FIRST = ("method", "data", "backbone", "selection")  # the first settings of a group's label
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from spml.errors import UserError
-from spml.metrics.scores import sigmoid
-from spml.metrics.thresholds import num_reached, ratio
+from spml.metrics.scores import num_reached, ratio, sigmoid
 from spml.report.figures import COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model

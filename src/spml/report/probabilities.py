@@ -23,7 +23,7 @@ from spml.runs.run import Run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from spml.model.tags import TagRule
+    from spml.model.store import TagRule
 
 Array = npt.NDArray[np.float64]
 RAW, CALIBRATED = "as the network gives them", "calibrated"
@@ -68,8 +68,7 @@ class Model:
 def read_model(run: Run) -> Model:
     """The stored model of a run, or a rule with threshold 0.5 if none is stored."""
     # torch is imported here, so that commands which only format tables start fast
-    from spml.model.store import read_info
-    from spml.model.tags import TagRule
+    from spml.model.store import TagRule, read_info
 
     if not run.model_info.is_file():
         return Model(TagRule(np.full(len(run.classes), 0.5)))

@@ -23,7 +23,7 @@ from spml.data import Experiment
 from spml.errors import UserError
 from spml.files import Record, read_json, replacing, write_error, write_json, write_text
 from spml.model.store import BEST
-from spml.runs import identity, names
+from spml.runs import names, settings
 from spml.runs.run import Run, Split
 
 MARK = b"spml1\n"  # precedes the SHA-256 at the end of a checkpoint; torch.load ignores both
@@ -260,7 +260,7 @@ class RunFolder:
         return [path for path in named if path.exists()] + sorted(self.path.glob(names.EVALUATIONS))
 
     def _check_same(self, config: Record) -> None:
-        if other := identity.mismatch(read_json(self.path / names.CONFIG), config):
+        if other := settings.mismatch(read_json(self.path / names.CONFIG), config):
             raise self._begun_with(other)
 
     def _begun_with(self, other: str) -> UserError:
@@ -271,7 +271,7 @@ class RunFolder:
 
     def _note_places(self, config: Record) -> None:
         """Store where the data lie now; UserError if different data lie there."""
-        stored, now = read_json(self.path / names.CONFIG), identity.places(config)
+        stored, now = read_json(self.path / names.CONFIG), settings.places(config)
         if all(stored.get(name) == place for name, place in now.items()):
             return
         if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
@@ -281,7 +281,7 @@ class RunFolder:
 
     def _identity(self) -> str:
         """Return the SHA-256 of what a checkpoint of this run must resume with."""
-        key = identity.resume_key(read_json(self.path / names.CONFIG))
+        key = settings.resume_key(read_json(self.path / names.CONFIG))
         return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:

@@ -16,8 +16,7 @@ from spml.errors import DataError
 from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
-from spml.runs.identity import DATA_HASH, recorded
-from spml.runs.settings import Resolved
+from spml.runs.settings import DATA_HASH, Resolved, recorded
 
 # Options whose values come from complete labels.
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")

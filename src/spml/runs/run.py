@@ -15,7 +15,7 @@ from spml.errors import DAMAGED, UserError
 from spml.files import Record, number, parse_object, read_arrays, read_json, read_text
 from spml.model.store import BEST, CARD, INFO
 from spml.runs import names
-from spml.runs.identity import upgrade
+from spml.runs.settings import upgrade
 
 Split = Literal["val", "test"]
 Array = npt.NDArray[Any]

@@ -21,7 +21,6 @@ from spml.data.images.loader import Feed, Rows
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
-from spml.model.classifier import Forward
 from spml.model.scoring import score_batches, validation_map
 from spml.runs import record
 from spml.runs.folder import RunFolder
@@ -31,7 +30,7 @@ from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
 from spml.train.display import Display, epoch_text, headline, result_lines
 from spml.train.state import Checkpoints, Parts, Progress, Writer, seed_all
-from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
+from spml.train.step import ADVICE, Step, Updater, make_forward, optimizer_for, set_rates
 
 if TYPE_CHECKING:
     from spml.train.tensorboard import TensorBoard
@@ -111,7 +110,15 @@ class Training:
         self.val = Feed(val, settings.size, cache=cache)
 
         self.precision = str(plugin.precision)
-        self.step = Step(self._forward(), self.method, settings, processes)
+        forward = make_forward(
+            self.model,
+            self.classifier,
+            settings,
+            precision=self.precision,
+            detailed="features" in self.method.needs,
+            report=display.line,
+        )
+        self.step = Step(forward, self.method, settings, processes)
         self.best_weights: dict[str, Tensor] = {}  # as written last
         self.scored = 0  # batches
 
@@ -221,23 +228,6 @@ class Training:
         within["line"] = {"loss": float(within["total"]) / counted}
         if within["skipped"]:
             within["line"]["skipped"] = within["skipped"]
-
-    def _forward(self) -> Forward:
-        """Return the forward pass of a step: as it is, or recorded or compiled on a GPU."""
-        settings, detailed = self.settings, "features" in self.method.needs
-        if settings.compile == "none":
-            return Forward(self.model, detailed=detailed)
-        from spml.model.graphs import FastForward
-
-        return FastForward(
-            self.model,
-            self.classifier,
-            settings.compile,
-            self.precision,
-            detailed=detailed,
-            report=self.display.line,
-            fused=settings.fused_norm,
-        )
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         """Score the validation rows, and write and print the epoch's line of the history."""

@@ -26,6 +26,35 @@ IN_FLIGHT = 8  # steps whose loss may still be on its way from the GPU
 ADVICE = "try a lower --lr, --precision 32-true, or --on-nan skip to leave such batches out"
 
 
+def make_forward(
+    wrapped: Any,
+    classifier: Classifier,
+    settings: Resolved,
+    *,
+    precision: str,
+    detailed: bool,
+    report: Callable[[str], None],
+) -> Forward:
+    """Return the forward pass of a step: as it is, or on a GPU recorded or compiled.
+
+    Args:
+        wrapped: the classifier as Fabric wraps it.
+        classifier: the classifier itself.
+        settings: of the run.
+        precision: Fabric's name of it.
+        detailed: also return features.
+        report: receives lines on recording.
+    """
+    if settings.compile == "none":
+        return Forward(wrapped, detailed=detailed)
+    from spml.model.graphs import FastForward
+
+    how, fused = settings.compile, settings.fused_norm
+    return FastForward(
+        wrapped, classifier, how, precision, detailed=detailed, report=report, fused=fused
+    )
+
+
 class Step:
     """Compute the loss of a batch, augmented as the settings say, with the inputs the method needs.
 

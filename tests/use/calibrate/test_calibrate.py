@@ -167,7 +167,7 @@ def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
     out = capsys.readouterr().out
     assert "no other label was read" in out and "nine" in out and "macro-F1" in out and "±" in out
     assert "these classes miss" not in out and "reaches the threshold" not in out
-    assert "give --positives-per-item if you know them" in out
+    assert "give --positives-per-item if you know it" in out
     assert main(["calibrate", str(run), "--labels", "observed", "--positives-per-item", "1.5"]) == 0
     assert "(as given)" in (out := capsys.readouterr().out) and "if you know them" not in out
     for aim, words in (

@@ -69,7 +69,7 @@ class Bench(TableOfRuns):
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
         """Return the options of each method from --set; wrong ones are an error before any run."""
-        from spml.cli.options import parse_options
+        from spml.cli import parse_options
         from spml.errors import UserError
         from spml.train.fitting import make_method
         from spml.train.resolve import method_options

@@ -37,6 +37,7 @@ class Demo:
         from spml.cli.commands.bench import Bench
         from spml.machine import cores
         from spml.report import write_report
+        from spml.runs.names import REPORT
 
         bench = Bench(
             data=self.data,
@@ -50,6 +51,6 @@ class Demo:
         plan, counts = bench.fill(store)
         runs = [run for run in plan.runs(store.outcome) if store.state(run.id) == "done"]
         if runs:
-            page = write_report([store.run_folder(run) for run in runs], self.out / "report.html")
+            page = write_report([store.run_folder(run) for run in runs], self.out / REPORT)
             print(f"report: {page}")
         bench.report_open(counts, store)

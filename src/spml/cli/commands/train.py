@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from spml.cli.options import DataOptions, parse_options, print_options
+from spml.cli import DataOptions, parse_options, print_options
 from spml.runs.settings import Settings
 
 

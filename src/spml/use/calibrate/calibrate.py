@@ -12,8 +12,7 @@ import numpy as np
 from spml.errors import UserError
 from spml.metrics.scores import sigmoid
 from spml.model.calibration import apply_lines
-from spml.model.store import ModelInfo, read_info, write_info
-from spml.model.tags import TagRule
+from spml.model.store import ModelInfo, TagRule, read_info, write_info
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.train.card import write_card

@@ -12,7 +12,7 @@ from spml.metrics.reliability import Reliability, reliability
 from spml.metrics.scores import sigmoid
 from spml.model import ModelInfo
 from spml.model.calibration import Knots, apply_lines
-from spml.model.tags import TagRule
+from spml.model.store import TagRule
 from spml.use.calibrate.estimates import Array, Evidence, Figures, Measure
 from spml.use.calibrate.targets import Target
 from spml.use.calibrate.validation import Validation

@@ -21,8 +21,7 @@ from spml import metrics
 from spml.data import Experiment, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
 from spml.model import load_model
-from spml.model.store import write_info
-from spml.model.tags import TagRule
+from spml.model.store import TagRule, write_info
 from spml.runs.run import Run
 from spml.train import Settings, fit, predict_logits
 from spml.train.card import write_card

@@ -16,8 +16,7 @@ from spml.data.names import class_list, suggestion
 from spml.errors import UserError
 from spml.files import opening
 from spml.model import ModelInfo
-from spml.model.store import read_info
-from spml.model.tags import tagged
+from spml.model.store import read_info, tagged
 
 Logits = npt.NDArray[np.float32]
 Thresholds = dict[int, float]

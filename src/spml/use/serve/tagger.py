@@ -20,8 +20,7 @@ from spml.data.images.decode import count_pixels, decode_bytes, resize
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.scoring import infer
-from spml.model.store import BEST
-from spml.model.tags import tagged
+from spml.model.store import BEST, tagged
 from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
 from spml.use.explain.overlay import overlay, plain, rounded, shown
 from spml.use.stored_model import NOT_NUMBERS, own_device
