@@ -50,7 +50,7 @@ def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault,
     stopped = spml(*words, faults=(count, fault, *more))
     stopped.interrupted()
     assert steps(log) == in_peace[:done] and not (tmp_path / "run/result.json").exists()
-    command = stopped.err.partition("go on with: spml ")[2]
+    command = stopped.err.partition("resume with: spml ")[2]
     resumed = spml(*shlex.split(command), faults=(count,))
     assert resumed.code == 0, resumed
     batch = f", batch {done % 5 or 5} of the next" if done < 15 else ""
@@ -79,7 +79,7 @@ def test_where_nothing_is_done_nothing_is_left(training, undisturbed, tmp_path, 
     words = (*training("em_apl", tmp_path), *more)
     stopped = spml(*words, faults=(fault,))
     stopped.interrupted()
-    assert "go on with" not in stopped.err and not (tmp_path / "run").exists()
+    assert "resume with" not in stopped.err and not (tmp_path / "run").exists()
     if not more:
         assert spml(*words, "--resume").code == 0
         same(tmp_path / "run", undisturbed("em_apl"))
@@ -118,4 +118,4 @@ def test_the_command_to_go_on_is_not_told_of_a_run_that_is_gone(training, tmp_pa
         *training("em_apl", tmp_path), "--overwrite", faults=(Fault("interrupt", SCORED, 1),)
     )
     stopped.interrupted()
-    assert "go on with" not in stopped.err and contents(tmp_path / "run", without=()) == before
+    assert "resume with" not in stopped.err and contents(tmp_path / "run", without=()) == before

@@ -35,7 +35,7 @@ FULL = {  # what fails, and the file that is named
         Fault("limit", "spml.runs.folder:RunFolder.write_result", 1, "100"),
         "result.json",
     ),
-    "the report": (Fault("limit", "spml.report:write_report", 1, LITTLE), "report.html"),
+    "the report": (Fault("limit", "spml.report.run_page:write_report", 1, LITTLE), "report.html"),
 }
 
 

@@ -17,7 +17,7 @@ ALLOWED = {  # comparisons of scores with something else than a tag's threshold
     "methods/mime.py: logits.float().sigmoid() > self.theta",  # the method's own pseudo-labels
     "metrics/items.py: scores >= lowest",  # coverage: down to an item's lowest positive
     "model/calibration.py: logits >= bend",  # the segment of a broken line
-    "metrics/thresholds.py: scores >= cuts",  # the one comparison
+    "metrics/scores.py: scores >= cuts",  # the one comparison
 }
 
 
