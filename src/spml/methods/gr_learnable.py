@@ -80,8 +80,8 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         q3: robustness of the loss of labels taken as negative.
         w: initial slope of the pseudo-label; a number, or one per class.
         b: initial offset of the pseudo-label; a number, or one per class.
-        mu: probability at which an unknown label counts most; (start, end), of which a learned mu
-            uses the start.
+        mu: probability at which an unknown label counts most; (start, end): a learned mu begins at
+            the start.
         sigma: width of the weight around mu; as mu.
         sigma_min: lower bound of a learned sigma; the smallest sigma that the paper tried.
         own_lr: learning rate of the learned parameters, which have their own SGD optimiser.
