@@ -44,7 +44,7 @@ MOMENTS = {  # with the steps done by then; 40 items are scored in 2 batches, 12
     "more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"]
 )
 @pytest.mark.parametrize("fault,done", MOMENTS.values(), ids=MOMENTS)
-def test_an_interrupted_run_is_saved_and_repeats_no_step(
+def test_a_stopped_run_is_saved_and_repeats_no_step(
     training, undisturbed, in_peace, tmp_path, fault, done, more
 ):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"

@@ -123,11 +123,12 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
                 "gr_learnable needs items, classes and observed: it has parameters for each class"
             )
         official = variant == "official"
+        default_q1 = 0.0 if official else 0.01
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
         super().__init__(
             khat=LearnedLogistic(w, b, classes),
             weight=learned or Gaussian(mu, sigma),
-            l1=GCE((0.0 if official else 0.01) if q1 is None else q1, eps),
+            l1=GCE(default_q1 if q1 is None else q1, eps),
             l2=GCE(q2),
             l3=Absent(GCE(q3)),
             reduction=reduction or ("mean" if official else "sum_classes"),
