@@ -1,10 +1,10 @@
-"""Whether what makes training fast leaves its results alone: real pictures, one thing changed at a time.
+"""Check that fast training keeps its results: real pictures, one setting changed at a time.
 
 python benchmarks/agreement.py --data DIR --weights FILE [--jobs 8] [--json results.json]
 
-DIR holds VOCdevkit, FILE the ImageNet weights of tf_efficientnet_lite0. The defaults on a GPU are run with several
-seeds, each other way with the first of them; what counts is how far that is from the seeds' own spread. Runs that the
-file of figures has already are not made again.
+DIR holds VOCdevkit, FILE the ImageNet weights of tf_efficientnet_lite0. The defaults on a GPU are
+run with several seeds, every other setting with the first seed. Its difference is compared with the
+deviation over seeds. Runs that are already in the file of figures are not repeated.
 """
 
 from __future__ import annotations
@@ -37,23 +37,29 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def one(
-    given: argparse.Namespace, method: str, way: str, seed: int, folder: Path
+    options: argparse.Namespace, method: str, way: str, seed: int, folder: Path
 ) -> dict[str, Any]:
     torch.set_num_threads(1)
     changed = WAYS.get(way, {})
-    own = {"weights": str(given.weights), "epochs": given.epochs, "accelerator": given.accelerator}
-    settings = Settings(method=method, seed=seed, cache_dir=given.cache, **COMMON, **own, **changed)
-    experiment = load("voc", given.data)
+    own = {
+        "weights": str(options.weights),
+        "epochs": options.epochs,
+        "accelerator": options.accelerator,
+    }
+    settings = Settings(
+        method=method, seed=seed, cache_dir=options.cache, **COMMON, **own, **changed
+    )
+    experiment = load("voc", options.data)
     out = folder / f"{method}-{'-'.join(way.split())}-{seed}"
     result = fit(experiment, settings, out, quiet=True)
-    kept = {
+    figures = {
         name: result[name] for name in ("best_epoch", "val_map", "test_map", "images_per_second")
     }
-    return {"method": method, "way": way, "seed": seed, **kept}
+    return {"method": method, "way": way, "seed": seed, **figures}
 
 
 def show(rows: list[dict[str, Any]]) -> str:
-    """A table: the defaults' mean and deviation, and how far each way is from the default of its seed."""
+    """A table: mean and deviation of the defaults, and the difference of each way, same seed."""
     lines = [
         "| method | run as | test mAP | against the defaults, same seed | deviation over seeds |",
         "|---|---|---|---|---|",
@@ -91,32 +97,32 @@ def main() -> None:
     parser.add_argument("--accelerator", default="cuda")
     parser.add_argument("--ways", default=",".join(WAYS), help="some of them, separated by commas")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    given = parser.parse_args()
-    jobs = [(given, method, "defaults", seed) for seed in SEEDS for method in METHODS]
+    options = parser.parse_args()
+    jobs = [(options, method, "defaults", seed) for seed in SEEDS for method in METHODS]
     jobs += [
-        (given, method, way, SEEDS[0])
+        (options, method, way, SEEDS[0])
         for way in WAYS
-        if way in given.ways.split(",")
+        if way in options.ways.split(",")
         for method in METHODS
     ]
-    settings = {**COMMON, "epochs": given.epochs}
+    settings = {**COMMON, "epochs": options.epochs}
     there: dict[str, Any] = {"settings": settings, "runs": []}
-    if given.json and given.json.exists():
-        there = json.loads(given.json.read_text())
+    if options.json and options.json.exists():
+        there = json.loads(options.json.read_text())
     if there["settings"] != settings:
-        parser.error(f"{given.json} was made with {there['settings']}")
+        parser.error(f"{options.json} was made with {there['settings']}")
     rows: list[dict[str, Any]] = there["runs"]
     done = {(row["method"], row["way"], row["seed"]) for row in rows}
 
     def keep(row: dict[str, Any]) -> None:
         rows.append(row)
         print(f"{row['method']} {row['way']} {row['seed']}: {row['test_map']:.2f}", flush=True)
-        if given.json:
+        if options.json:
             ordered = sorted(rows, key=lambda row: (row["method"], row["way"], row["seed"]))
-            kept = {"environment": environment(), "settings": settings, "runs": ordered}
-            given.json.write_text(json.dumps(kept, indent=1) + "\n")
+            content = {"environment": environment(), "settings": settings, "runs": ordered}
+            options.json.write_text(json.dumps(content, indent=1) + "\n")
 
-    run_all(one, [job for job in jobs if job[1:] not in done], given.jobs, keep)
+    run_all(one, [job for job in jobs if job[1:] not in done], options.jobs, keep)
     print(show(rows))
 
 

@@ -42,18 +42,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    given = parser.parse_args()
+    options = parser.parse_args()
     rows = []
     for name, size in SIZES.items():
         data = table(*size)
         difference = np.abs(average_precision(*data) - scikit_learn(*data)).max()
         times = [
             (seconds(scikit_learn, *data), seconds(average_precision, *data))
-            for _ in range(given.repeats)
+            for _ in range(options.repeats)
         ]
         theirs, ours = (statistics.median(column) for column in zip(*times, strict=True))
         print(
-            f"{name} {size[0]}x{size[1]}: scikit-learn {theirs * 1e3:.1f} ms, spml {ours * 1e3:.1f} ms, "
+            f"{name} {size[0]}x{size[1]}: "
+            f"scikit-learn {theirs * 1e3:.1f} ms, spml {ours * 1e3:.1f} ms, "
             f"{theirs / ours:.1f} times as fast, largest difference {difference:.1e}"
         )
         rows.append(
@@ -65,8 +66,8 @@ def main() -> None:
                 "difference": difference,
             }
         )
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""How far calibration from single positives is from calibration with complete labels, on runs whose truth is known.
+"""Compare calibration from single positives with calibration from complete labels.
 
-python benchmarks/calibration.py --make runs/calibration --seeds 3       # digits runs; those that are there are kept
-python benchmarks/calibration.py --scores voc=FOLDER --out FILE          # any runs; FOLDER holds run folders
-python benchmarks/calibration.py --docs docs/calibration.md              # writes the page's tables from the records
+python benchmarks/calibration.py --make runs/calibration --seeds 3    # keeps existing runs
+python benchmarks/calibration.py --scores voc=FOLDER --out FILE       # FOLDER holds run folders
+python benchmarks/calibration.py --docs docs/calibration.md           # write the tables of the page
 
-Thresholds and lines come from validation items and are judged on the test split. Each run is calibrated with its own
-observed labels and with further draws of one positive per validation item, on which nothing was trained.
+Thresholds and lines come from validation items and are measured on the test split. Each run is
+calibrated with its own observed labels, and with more draws of one positive per validation item
+that were not used in training.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Map = Callable[[Array], Array]
 
 
 def make(data: str, method: str, seed: int, out: Path, folder: Path) -> Path:
-    """One run; the labels that are observed differ with the seed."""
+    """Train one run; the observed labels depend on the seed."""
     import torch
 
     from spml.data import load
@@ -71,11 +72,13 @@ def by_isotonic(z: Array, targets: Array) -> Map:
 
 
 def from_observed(z: Array, observed: Array, k: float) -> dict[str, tuple[Map, Array]]:
-    """Ways to calibrate from observed labels: probabilities, and the priors that they take the classes to have."""
-    evidence, given = Evidence.of_observed(z, observed), Evidence.of_observed(z, observed, k)
-    assert evidence.fit is not None
-    present = draw(evidence.fit.logits(z), observed).present
-    # propensity of the observed class of an item: one in as many positives as it is expected to have
+    """Ways to calibrate from observed labels: the probabilities and class priors of each."""
+    evidence = Evidence.of_observed(z, observed)
+    with_k = Evidence.of_observed(z, observed, k)
+    fit = evidence.fit
+    assert fit is not None
+    present = draw(fit.logits(z), observed).present
+    # the propensity of an observed class is 1 / the expected number of positives of its item
     weights = (observed == 1) * evidence.chances.sum(axis=1, keepdims=True)
     crisp = np.nan_to_num(estimate_priors(z, observed).numpy(), nan=1 / len(z))
     share = np.maximum((observed == 1).mean(axis=0), 1e-9)
@@ -88,8 +91,8 @@ def from_observed(z: Array, observed: Array, k: float) -> dict[str, tuple[Map, A
             by_lines(z, evidence.chances, "isotonic"),
             evidence.chances.mean(axis=0),
         ),
-        "draw, k given": (by_lines(z, given.chances, "temperature"), given.chances.mean(axis=0)),
-        "draw alone": (lambda new: sigmoid(evidence.fit.logits(new)), present.mean(axis=0)),  # type: ignore[union-attr]
+        "draw, k given": (by_lines(z, with_k.chances, "temperature"), with_k.chances.mean(axis=0)),
+        "draw alone": (lambda new: sigmoid(fit.logits(new)), present.mean(axis=0)),
         "inverse propensity": (by_isotonic(z, weights), weights.mean(axis=0)),
         "CRISP priors": (by_isotonic(z, (observed == 1) * crisp / share), crisp),
     }
@@ -110,7 +113,7 @@ def judged(predicted: Array, truth: Array, p: Array | None) -> dict[str, float |
 def compared(
     z: Array, observed: Array, truth: Array, new: Array, new_truth: Array
 ) -> dict[str, dict[str, Any]]:
-    """Every way's figures on new items, with thresholds for F1 from the old ones."""
+    """Figures of every way on new items, with F1 thresholds from the old items."""
     complete = (truth == 1).astype(np.float64)
     k, prior = float(complete.sum(axis=1).mean()), complete.mean(axis=0)
     ways: dict[str, tuple[Map, Array]] = {
@@ -142,7 +145,7 @@ def compared(
 
 
 def _cuts(z: Array, complete: Array) -> Array:
-    """The cut of each class with the best F1 on the items themselves."""
+    """The threshold of each class with the best F1 on these items."""
     order = np.argsort(-z, axis=0)
     right = np.cumsum(np.take_along_axis(complete, order, axis=0), axis=0)
     f1 = 2 * right / (np.arange(1, len(z) + 1)[:, None] + complete.sum(axis=0))
@@ -152,7 +155,7 @@ def _cuts(z: Array, complete: Array) -> Array:
 
 
 def halves(z: Array, observed: Array, truth: Array) -> dict[str, float]:
-    """Macro-F1 of each way on the half of the validation items that it was not fitted to: what the choice rests on."""
+    """Macro-F1 of each way on the half of the validation items that it was not fitted to."""
     half = np.random.default_rng(0).permutation(len(z)) < len(z) // 2
     parts = [
         compared(*(a[side] for a in (z, observed, truth)), z[~side], truth[~side])
@@ -162,13 +165,16 @@ def halves(z: Array, observed: Array, truth: Array) -> dict[str, float]:
 
 
 def estimated(z: Array, observed: Array, truth: Array) -> dict[str, Any]:
-    """Estimates on the validation items at the thresholds of `draw, temperature`, with what is true of the items."""
+    """Estimated and true figures of validation items at the thresholds of `draw, temperature`."""
     evidence = Evidence.of_observed(z, observed)
     probability = by_lines(z, evidence.chances, "temperature")
     tags = probability(z) >= thresholds(probability(z), Target())
-    found = estimate(z, observed, tags)
+    estimates = estimate(z, observed, tags)
     true = Measure(z, tags)((truth == 1).astype(float), np.ones(len(z)))
-    return {name: {"true": float(true[name]), "told": list(told)} for name, told in found.items()}
+    return {
+        name: {"true": float(true[name]), "told": list(values)}
+        for name, values in estimates.items()
+    }
 
 
 def epochs(scores: list[Array], observed: Array, truth: Array) -> dict[str, list[float]]:
@@ -256,29 +262,31 @@ def main() -> None:
     parser.add_argument(
         "--docs", type=Path, metavar="PAGE", help="write the tables there instead of running"
     )
-    given = parser.parse_args()
-    if given.docs is not None:
-        put_tables(given.docs, RESULTS)
+    options = parser.parse_args()
+    if options.docs is not None:
+        put_tables(options.docs, RESULTS)
         return
     runs: list[tuple[str, Path]] = []
-    if given.make is not None:
+    if options.make is not None:
         wanted = [
-            (d, m, s, given.make / f"{d}-{m}-{s}")
+            (d, m, s, options.make / f"{d}-{m}-{s}")
             for d in DATA
             for m in METHODS
-            for s in range(given.seeds)
+            for s in range(options.seeds)
         ]
         missing = [job for job in wanted if not (job[3] / "result.json").exists()]
-        run_all(make, missing, given.jobs, lambda done: print("trained", done.name, flush=True))
+        run_all(make, missing, options.jobs, lambda done: print("trained", done.name, flush=True))
         runs += [(data, out) for data, _, _, out in wanted]
-    for pair in given.scores:
+    for pair in options.scores:
         name, _, folder = pair.partition("=")
         runs += [(name, run.parent) for run in sorted(Path(folder).glob("*/result.json"))]
     records: list[dict[str, Any]] = []
-    run_all(examined, [(data, run, given.draws) for data, run in runs], given.jobs, records.extend)
+    run_all(
+        examined, [(data, run, options.draws) for data, run in runs], options.jobs, records.extend
+    )
     records.sort(key=lambda r: (r["data"], r["method"], r["seed"], r["draw"]))
     write_json(
-        given.out, json.loads(json.dumps(records), parse_float=lambda text: round(float(text), 4))
+        options.out, json.loads(json.dumps(records), parse_float=lambda text: round(float(text), 4))
     )
 
 

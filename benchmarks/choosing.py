@@ -1,4 +1,7 @@
-"""Writes the table of docs/choosing.md from the recorded runs: python benchmarks/choosing.py docs/choosing.md."""
+"""Write the table of docs/choosing.md from the recorded runs.
+
+python benchmarks/choosing.py docs/choosing.md
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PIXELS = "jpeg88-448"  # the copy of the pictures that nearly all runs read
 
 
 def choosing() -> str:
-    """Every method with its published or default options: test mAP on VOC2012 and digits, and what a step costs."""
+    """Every method with published or default options: test mAP and the cost of a step."""
     voc, digits = voc_maps(), digits_maps()
     costs = {
         (row["data"], row["row"]): row["step_seconds"]["ratio"]
@@ -42,36 +45,32 @@ def choosing() -> str:
 
 
 def voc_maps() -> dict[str, list[float]]:
-    """Test mAP by method of runs on EfficientNet-Lite0 with published options, at one learning rate.
+    """Test mAP of runs on EfficientNet-Lite0 with published options and one rate, by method.
 
-    Table A says which options those are; a method that is not in it has none besides its preset. A first trial is such
-    a run too, as nothing was chosen by it.
+    Table A lists these options; a method outside it has only its preset. A first trial counts too,
+    because nothing was chosen by it.
     """
-    found: dict[str, list[float]] = defaultdict(list)
+    maps: dict[str, list[float]] = defaultdict(list)
     runs = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((RESULTS / "voc2012-lite0").glob("*.json"))
     ]
     published = {run["method"]: run["options"] for run in runs if run["table"] == "Table A"}
     for run in (run for run in runs if "result" in run and run["config"]["pixels"] == PIXELS):
-        as_own = (
-            1.0 if run["config"].get("head", "").startswith("query") else 10.0
-        )  # as pictures of one's own
-        settings = {
-            **AT_LR,
-            "head_lr": as_own,
-        }  # and no others: a head that is asked for is not the method's own
+        # the default of pictures of a user; any other setting would not be the method's default
+        query = run["config"].get("head", "").startswith("query")
+        settings = {**AT_LR, "head_lr": 1.0 if query else 10.0}
         if run["options"] == published.get(run["method"], {}) and run["settings"] == settings:
-            found[run["method"]].append(run["result"]["test_map"])
-    return found
+            maps[run["method"]].append(run["result"]["test_map"])
+    return maps
 
 
 def digits_maps() -> dict[str, list[float]]:
-    found: dict[str, list[float]] = defaultdict(list)
+    maps: dict[str, list[float]] = defaultdict(list)
     for run in load("digits-methods.json")["runs"]:
         if run["row"] == run["method"]:
-            found[run["method"]].append(run["test_map"])
-    return found
+            maps[run["method"]].append(run["test_map"])
+    return maps
 
 
 def load(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the paper says of VOC, and whether the recorded runs bear it out: every sentence is computed."""
+"""The paper's claims on VOC, and whether the recorded runs support them; all text is computed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE, LEARNED = "k̂ ✓, v ✓, L ✓", "k̂ ○, v ○, L ✓"
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, what the runs say, and how the two go together."""
+    """A claim of the paper, the result of the runs, and the verdict."""
 
     paper: str
     here: str
@@ -34,8 +34,15 @@ class Claim:
 
 
 def studies(known: Recorded) -> list[Sensitivity]:
-    """The grids of hyper-parameters with what their runs came to."""
+    """The grids of hyper-parameters with the figures of their runs."""
     return sensitivity(comparable(find(known.store.home)[0], study_cases(STUDIES), STUDIED))
+
+
+def _decided(agrees: bool, disagrees: bool) -> str:
+    """The verdict from two tests; at most one of them holds."""
+    if agrees:
+        return YES
+    return NO if disagrees else EITHER
 
 
 def waiting(paper: str, done: int, every: int) -> Claim:
@@ -68,18 +75,18 @@ def claims(
 
 
 def _over_an(known: Recorded) -> Claim:
-    """From Table B where it has both, else from Table A."""
+    """From Table B if it has both methods, else from Table A."""
     paper = "GR is above AN: 89.83 against 85.89, with ResNet-50."
     for name in ("Table B", "Table A"):
         v = known.row(name, "an").versus
         if v is not None:
             here = f"{name}: GR − AN is {interval(v, -1)}, seeds: {v.seeds}."
-            return Claim(paper, here, YES if v.high < 0 else NO if v.low > 0 else EITHER)
+            return Claim(paper, here, _decided(v.high < 0, v.low > 0))
     return waiting(paper, *known.done(known.plan("Table A")))
 
 
 def _best(known: Recorded) -> Claim:
-    """From Table B where it is done, else from Table A; methods with a transformer as head at its own rate."""
+    """From Table B if it is complete, else from Table A; query heads at one learning rate."""
     other = {row.label: row for row in known.table(known.plan("query heads")).rows}
     own = {method: other[label] for method, label in ONE_RATE.items() if other[label].seeds}
     paper = "GR is the best of the methods that see single positives."
@@ -102,21 +109,21 @@ def _compared(paper: str, rows: list[Row], name: str) -> Claim:
     parts = {
         f"below GR with p < {SURE}": below,
         "above likewise": above,
-        "not told apart from it": open_,
+        "not distinguishable from it": open_,
     }
-    said = "; ".join(
+    text = "; ".join(
         f"{what}: {', '.join(map(_seeded, some))}" for what, some in parts.items() if some
     )
-    return Claim(paper, f"{name}: {said}.", NO if above else EITHER if open_ else YES)
+    return Claim(paper, f"{name}: {text}.", _decided(not (above or open_), bool(above)))
 
 
 def _seeded(row: Row) -> str:
-    """A row's label, and that it is not of several seeds."""
+    """The label of a row, marked if it has only one seed."""
     return row.label + " (one seed)" * (row.seeds == 1)
 
 
 def _between_classes(known: Recorded) -> Claim:
-    """By the thirds of classes, seed by seed, beside what all labels gain there."""
+    """By thirds of the classes and by seed, next to the gain of complete labels."""
     paper = "GR deals with imbalance between classes, Focal does not."
     plan = known.plan("Table B")
     runs = {
@@ -133,18 +140,17 @@ def _between_classes(known: Recorded) -> Claim:
         )
         for label, some in done.items()
     }
-    gains = {
-        label: thirds[label] - thirds["an"] for label in ("gr", "focal", "full")
-    }  # a row a seed
+    # one row per seed
+    gains = {label: thirds[label] - thirds["an"] for label in ("gr", "focal", "full")}
     means = {label: gain.mean(axis=0) for label, gain in gains.items()}
     more = {label: int((gain[:, -1] > gain[:, 0]).sum()) for label, gain in gains.items()}
-    said = "; ".join(
+    text = "; ".join(
         f"{name} − AN {', '.join(map(signed, means[label]))}, "
         f"more in the tail with {more[label]} of {len(plan.seeds)} seeds"
         for label, name in (("gr", "GR"), ("focal", "Focal"), ("full", "all labels"))
     )
     share = means["gr"] / means["full"]
-    here = f"AP of the head, middle and tail third: {said}. "
+    here = f"AP of the head, middle and tail third: {text}. "
     here += (
         f"Of what all labels gain, GR has {share[0]:.0%} in the head, {share[-1]:.0%} in the tail."
     )
@@ -157,7 +163,7 @@ def _parts(known: Recorded) -> Claim:
     paper = "Of the three parts alone, k̂ gives most; all three together give more than any less."
     plan = known.plan("Table 3")
     rows = {row.label: row for row in known.table(plan).rows}
-    gr = [row for label, row in rows.items() if label.startswith("k̂ ✓") or label.startswith("k̂ ✗")]
+    gr = [row for label, row in rows.items() if label.startswith(("k̂ ✓", "k̂ ✗"))]
     if any(row.seeds < row.wanted for row in gr):
         return waiting(paper, *known.done(plan))
     means = {row.label: row.test.mean or 0.0 for row in gr}
@@ -169,9 +175,10 @@ def _parts(known: Recorded) -> Claim:
     here = f"By means over seeds, {alone} gives most alone ({means[alone]:.2f}); "
     here += f"the best of all is {best} ({means[best]:.2f})."
     if alike:
-        here += f" Not told apart from {WHOLE}: {'; '.join(alike)}."
-    as_said = (alone, best) == (PARTS[0], WHOLE)
-    return Claim(paper, here, NO if not as_said else PARTLY if alike else YES)
+        here += f" Not distinguishable from {WHOLE}: {'; '.join(alike)}."
+    if (alone, best) != (PARTS[0], WHOLE):
+        return Claim(paper, here, NO)
+    return Claim(paper, here, PARTLY if alike else YES)
 
 
 def _learned(known: Recorded) -> Claim:
@@ -181,7 +188,7 @@ def _learned(known: Recorded) -> Claim:
         return waiting(paper, learned.seeds, learned.wanted)
     v = learned.versus
     here = f"Learned − scheduled is {interval(v)}."
-    return Claim(paper, here, YES if v.high < 0 else NO if v.low > 0 else EITHER)
+    return Claim(paper, here, _decided(v.high < 0, v.low > 0))
 
 
 def _grid(study: Sensitivity, paper: str, look: Callable[[Sensitivity], tuple[str, bool]]) -> Claim:
@@ -229,21 +236,27 @@ def _best_q(study: Sensitivity) -> tuple[str, bool]:
 
 
 def _moving(known: Recorded) -> Claim:
-    paper = "A q that moves over training would be better than a fixed one (named as a limitation, not tried)."
+    paper = (
+        "A q that moves over training would be better than a fixed one "
+        "(named as a limitation, not tried)."
+    )
     plan = known.plan(f"sensitivity, {MOVES}")
     fixed, *_, up, down = known.table(plan, plan.cases[0].label).rows
     if up.versus is None or down.versus is None or fixed.test.mean is None:
         return waiting(paper, *known.done(plan))
     rows = (up, down)
-    said = [f"{row.label}: {interval(v)}" for row in rows if (v := row.versus)]
+    changes = [f"{row.label}: {interval(v)}" for row in rows if (v := row.versus)]
     better = any(row.versus is not None and row.versus.low > 0 for row in rows)
     worse = all(row.versus is not None and row.versus.high < 0 for row in rows)
-    here = f"Against {fixed.label} ({fixed.test.mean:.2f}), {'; '.join(said)}. One seed."
-    return Claim(paper, here, YES if better else NO if worse else EITHER)
+    here = f"Against {fixed.label} ({fixed.test.mean:.2f}), {'; '.join(changes)}. One seed."
+    return Claim(paper, here, _decided(better, worse))
 
 
 def _apart(apart: list[Distinguishability]) -> Claim:
-    paper = "The Wasserstein distance between positives and negatives is greater for GR than for AN in every epoch."
+    paper = (
+        "The Wasserstein distance between positives and negatives is greater for GR than for AN "
+        "in every epoch."
+    )
     if not apart:
         return waiting(paper, 0, 2)
     gr, an = apart
@@ -263,13 +276,16 @@ def _assumed(ends: list[Assumptions]) -> Iterator[Claim]:
     gr = ends[0]
     before, after = gr.before, gr.after
     here = f"{before.share:.4f} of all; χ² over bins p = {before.constant_p:.2f}; "
-    here += f"a positive has the higher confidence in {before.higher:.1%} of pairs (half if it says nothing)."
+    here += f"a positive has the higher confidence in {before.higher:.1%} of pairs "
+    here += "(half if it says nothing)."
     yield Claim(first, here, YES if before.constant_p > SURE else NO)
     ranks = ", ".join(
         f"{one.after.rank_correlation or 0.0:.2f} for {one.method.upper()}" for one in ends
     )
     shares = ", ".join(f"{one.after.within:.0%} of {one.method.upper()}'s" for one in ends)
-    here = f"Rank correlation of confidence and ratio: {ranks}. A bin's 95 % interval holds k̂ in {shares} bins."
+    here = f"Rank correlation of confidence and ratio: {ranks}. "
+    here += f"A bin's 95 % interval holds k̂ in {shares} bins."
     rises = (after.rank_correlation or 0.0) > 0.8
     close = after.within > 0.9
-    yield Claim(second, here, YES if rises and close else PARTLY if rises else NO)
+    verdict = PARTLY if rises else NO
+    yield Claim(second, here, YES if rises and close else verdict)

@@ -1,4 +1,4 @@
-"""What benchmarks share: runs in processes of their own, tables in pages, and medians of things timed in turn."""
+"""Helpers of the benchmarks: runs in several processes, tables in pages, and timings."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def run_all(
     processes: int,
     keep: Callable[[Any], None],
 ) -> None:
-    """Each job in one of so many processes; `keep` is given each result as it comes. A job that fails stops no other.
+    """Run jobs in parallel processes; a failed job does not stop the others.
 
     Args:
-        function: takes a job's values, and a folder to work in.
-        jobs: what to call it with.
-        processes: at once.
-        keep: is told of each result.
+        function: called with the values of a job and a working folder.
+        jobs: the values of each job.
+        processes: number of jobs at a time.
+        keep: called with each result as it arrives.
     """
     failed = []
     context = multiprocessing.get_context("spawn")
@@ -50,22 +50,22 @@ def run_all(
 
 
 def with_table(text: str, name: str, table: str) -> str:
-    """The page with the table of that name put between its markers."""
+    """Return the page with the table between the markers of its name."""
     place = re.compile(rf"(<!-- generated: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not place.search(text):
         raise SystemExit(
             f"the page has no place for a table: <!-- generated: {name} --> … <!-- end -->"
         )
-    return place.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
+    return place.sub(lambda match: f"{match[1]}{table}\n{match[2]}", text)
 
 
 def put_table(page: Path, name: str, table: str) -> None:
-    """The same in a file."""
+    """Write the table into a page."""
     write_text(page, with_table(page.read_text(encoding="utf-8"), name, table))
 
 
 def seconds(step: Step, device: str) -> float:
-    """That a step takes: by events on a GPU, by a clock elsewhere."""
+    """Seconds of a step, by events on a GPU and by a clock elsewhere."""
     if device != "cuda":
         begin = time.perf_counter()
         step()
@@ -81,7 +81,7 @@ def seconds(step: Step, device: str) -> float:
 
 
 def turns(steps: dict[str, Step], device: str, budget: float) -> dict[str, list[float]]:
-    """Seconds of each step, the steps taken in turn for about `budget` seconds."""
+    """Seconds of each step; the steps alternate for about `budget` seconds."""
     for step in steps.values():
         for _ in range(3):
             step()
@@ -95,14 +95,14 @@ def turns(steps: dict[str, Step], device: str, budget: float) -> dict[str, list[
 
 
 def medians(steps: dict[str, Step], device: str, budget: float) -> dict[str, float]:
-    """Median seconds of each step, the steps taken in turn for about `budget` seconds."""
+    """Median seconds of each step; the steps alternate for about `budget` seconds."""
     return {
         name: statistics.median(values) for name, values in turns(steps, device, budget).items()
     }
 
 
 def environment() -> dict[str, object]:
-    """What timings depend on."""
+    """Versions and hardware that timings depend on."""
     import torch
 
     return {

@@ -2,9 +2,10 @@
 
 python benchmarks/decoding.py --root FOLDER [--count 300] [--size 448] [--json results.json]
 
-The worker does to a picture what the reference's DataLoader workers do: open, convert, resize, to a float tensor,
-normalise. All run in this process with one thread each, in turn; a figure is the best of several rounds in CPU time,
-so that other programs on the machine count little. Also counted: pixels that differ from the protocol's resize.
+The worker processes a picture like the DataLoader workers of the reference: open, convert, resize,
+convert to a float tensor, normalise. All run in turn in this process with one thread each. A figure
+is the best of several rounds in CPU time, so that other programs hardly matter. Pixels that differ
+from the resize of the protocol are counted too.
 """
 
 import argparse
@@ -33,7 +34,7 @@ TARGETS = {"decode / PIL worker": 2, "epoch from the warm cache / epoch by decod
 
 
 def rounds(named: dict[str, Callable[[], object]], count: int, repeats: int) -> dict[str, float]:
-    """Pictures a second of CPU time, the best round of each; what is compared runs in turn."""
+    """Pictures per second of CPU time in the best round of each; the rounds alternate."""
     best = dict.fromkeys(named, float("inf"))
     for _ in range(repeats):
         for name, work in named.items():
@@ -100,17 +101,19 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    torch.set_num_threads(1)  # of resizing and stacking, where this process runs them
-    files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in PICTURES)
-    files = random.Random(0).sample(files, min(given.count, len(files)))
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # for resizing and stacking in this process
+    files = sorted(file for file in options.root.rglob("*") if file.suffix.lower() in PICTURES)
+    files = random.Random(0).sample(files, min(options.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(files, given.size, given.repeats, Path(folder))
+        figures = measure(files, options.size, options.repeats, Path(folder))
     print(
-        f"{len(files)} pictures at {given.size} px, {platform.machine()}, torch {torch.__version__}"
+        f"{len(files)} pictures at {options.size} px, {platform.machine()}, "
+        f"torch {torch.__version__}"
     )
     print(
-        f"torchvision {torchvision.__version__}, Pillow {__version__}; pictures a second of one core:"
+        f"torchvision {torchvision.__version__}, Pillow {__version__}; "
+        "pictures a second of one core:"
     )
     for name, figure in figures.items():
         print(f"  {name:<34}{figure:>10,.0f}")
@@ -120,13 +123,13 @@ def main() -> None:
     for pair, ratio in ratios.items():
         reached = "" if ratio >= TARGETS[pair] else "  NOT REACHED"
         print(f"  {pair}: {ratio:.1f} (target {TARGETS[pair]}){reached}")
-    off = differences(files, given.size)
+    off = differences(files, options.size)
     print(
         "  values 0, 1, 2, more grey levels from the protocol's: "
         + ", ".join(f"{share:.2e}" for share in off)
     )
-    if given.json:
-        given.json.write_text(
+    if options.json:
+        options.json.write_text(
             json.dumps({"figures": figures, "ratios": ratios, "differences": off}, indent=2) + "\n"
         )
 

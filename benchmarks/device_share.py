@@ -1,4 +1,4 @@
-"""What a training step makes of its device: the share of the peak that it reaches, and where the rest goes."""
+"""How a training step uses its device: its share of the peak, and its time by operation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from common import Step, seconds
@@ -15,7 +16,7 @@ from torch import Tensor
 
 STEPS = 10
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
-KINDS = {  # the first that a kernel's name has a part of
+KINDS = {  # the first kind with a part of the kernel's name
     "optimiser": ("adam", "multi_tensor"),
     "copies and casts": (
         "memcpy",
@@ -75,7 +76,7 @@ def peak(device: torch.device, size: int | None = None) -> float:
 
 
 def flops(model: Callable[[Tensor], Tensor], x: Tensor) -> int:
-    """Of forward and backward of a batch."""
+    """Floating point operations of forward and backward of a batch."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -84,7 +85,7 @@ def flops(model: Callable[[Tensor], Tensor], x: Tensor) -> int:
 
 
 def kind(name: str) -> str:
-    """What a kernel does, by its name."""
+    """The kind of a kernel, by its name."""
     lower = name.lower()
     return next(
         (title for title, parts in KINDS.items() if any(part in lower for part in parts)), "others"
@@ -92,7 +93,7 @@ def kind(name: str) -> str:
 
 
 def busy(spans: list[tuple[float, float]]) -> float:
-    """Time covered by spans of start and length, those that overlap counted once."""
+    """Time covered by spans of (start, length); overlaps count once."""
     total, end = 0.0, float("-inf")
     for start, length in sorted(spans):
         total += max(start + length - max(start, end), 0.0)
@@ -100,14 +101,17 @@ def busy(spans: list[tuple[float, float]]) -> float:
     return total
 
 
-def by_kind(events: list[dict[str, object]], steps: int, step_seconds: float) -> dict[str, float]:
-    """Seconds of a step by what the device does, from a trace's events; idle is what a step takes without profiler."""
+def by_kind(events: list[dict[str, Any]], steps: int, step_seconds: float) -> dict[str, float]:
+    """Seconds of a step by kind of operation, from the events of a trace.
+
+    The idle time refers to a step without the profiler, which takes `step_seconds`.
+    """
     on_device = [event for event in events if event.get("cat") in ON_DEVICE]
     spent: dict[str, float] = {}
     for event in on_device:
         title = "copies and casts" if event["cat"] != "kernel" else kind(str(event["name"]))
-        spent[title] = spent.get(title, 0.0) + float(event["dur"]) / 1e6 / steps  # type: ignore[arg-type]
-    covered = busy([(float(e["ts"]), float(e["dur"])) for e in on_device]) / 1e6 / steps  # type: ignore[arg-type]
+        spent[title] = spent.get(title, 0.0) + float(event["dur"]) / 1e6 / steps
+    covered = busy([(float(e["ts"]), float(e["dur"])) for e in on_device]) / 1e6 / steps
     return {
         **dict(sorted(spent.items(), key=lambda pair: -pair[1])),
         "idle": max(step_seconds - covered, 0.0),
@@ -115,7 +119,7 @@ def by_kind(events: list[dict[str, object]], steps: int, step_seconds: float) ->
 
 
 def host_seconds(step: Step) -> float:
-    """That it takes to tell the device what to do in a step; below the step's own time, the device never waits."""
+    """Seconds in which the host launches a step; the device waits only if it is faster."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(STEPS):
@@ -126,7 +130,7 @@ def host_seconds(step: Step) -> float:
 
 
 def waits(step: Step) -> list[str]:
-    """Where a step makes the host wait for the device, as far as torch notices."""
+    """Lines of code in which a step makes the host wait for the device, as torch reports them."""
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -140,7 +144,7 @@ def waits(step: Step) -> list[str]:
 def profile(
     step: Step, step_seconds: float, names: int = 12
 ) -> tuple[dict[str, float], list[tuple[str, float]]]:
-    """Seconds of a step by kind, and the kernels that take most; on a GPU."""
+    """Seconds of a step by kind, and the slowest kernels, on a GPU."""
     from torch.profiler import ProfilerActivity
 
     for _ in range(3):

@@ -1,7 +1,7 @@
-"""Assume-negative, EM, GR and the upper bound over a grid of scene settings: where GR wins on digits, and where not.
+"""Compare AN, EM, GR and the upper bound over a grid of scene settings of digits.
 
-python benchmarks/digits_grid.py --out benchmarks/results/digits-grid.json     # runs; finished ones are kept
-python benchmarks/digits_grid.py --docs docs/digits.md                         # writes the tables from the results
+python benchmarks/digits_grid.py --out benchmarks/results/digits-grid.json    # keeps finished runs
+python benchmarks/digits_grid.py --docs docs/digits.md                        # writes the tables
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spml.files import write_json
 
 BASE = SETTINGS["digits"]
 FLAT = (0.1,) * 10
-TWO = (0.30, 0.35, 0.20, 0.10, 0.05)  # 2.25 labels a scene
+TWO = (0.30, 0.35, 0.20, 0.10, 0.05)  # 2.25 labels per scene
 SCENES = {
     "digits": BASE,
     "digits-many": SETTINGS["digits-many"],
@@ -100,8 +100,8 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
     }
 
 
-def go_on(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
-    """Run what is not in the file yet."""
+def run_missing(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
+    """Run the cases that are not in the file yet."""
     done = json.loads(out.read_text()) if out.exists() else []
     have = {(r["setting"], r["method"], r["seed"]) for r in done}
     todo = [
@@ -127,7 +127,7 @@ def go_on(out: Path, seeds: int, jobs: int, only: list[str]) -> None:
 
 
 def tables(results: list[dict[str, object]]) -> str:
-    """Markdown: test mAP of every setting, then what choosing the epoch by single positives costs."""
+    """Markdown: test mAP of every setting, and the cost of choosing epochs by single positives."""
     lines = [
         "| setting | labels per scene | " + " | ".join(METHODS) + " | gr − an | gr − em |",
         "|---" * 8 + "|",
@@ -167,11 +167,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", action="append", default=[], choices=list(GRID))
     parser.add_argument("--docs", type=Path)
-    given = parser.parse_args()
-    if given.docs is None:
-        go_on(given.out, given.seeds, given.jobs, given.only)
+    options = parser.parse_args()
+    if options.docs is None:
+        run_missing(options.out, options.seeds, options.jobs, options.only)
     else:
-        put_table(given.docs, "digits_grid", tables(json.loads(given.out.read_text())))
+        put_table(options.docs, "digits_grid", tables(json.loads(options.out.read_text())))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Every method on digits with its default options, three seeds; searches of six trials; and combinations.
+"""Run every method on digits: default options with three seeds, searches and combinations.
 
-python benchmarks/digits_methods.py --out benchmarks/results/digits-methods.json    # runs; finished ones are kept
-python benchmarks/digits_methods.py --search role                                   # six trials, by validation mAP
-python benchmarks/digits_methods.py --docs docs/methods.md                          # writes the tables from the results
+python benchmarks/digits_methods.py --out FILE              # keeps finished runs
+python benchmarks/digits_methods.py --search role           # six trials, chosen by validation mAP
+python benchmarks/digits_methods.py --docs docs/methods.md  # writes the tables from the results
 
 After a search the runs include a row of the chosen trial, "role, searched".
 """
@@ -30,16 +30,16 @@ Record = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """What a line of the table runs: a method, and what it is given beside the defaults of digits and of its own."""
+    """A row of the table: a method, and its options and settings beside the defaults."""
 
     method: str
     options: dict[str, Any]
     settings: dict[str, Any]
 
 
-# what a method needs on digits beside the defaults, each with a word on how it was chosen
-# query heads fail at the default rate, 10 x 3e-3 in the head (mime had 16 % test mAP); of few pairs tried below it this
-# one was taken by lagc's run with seed 0
+# Settings that a method needs on digits beside the defaults.
+# Query heads fail at the default rate, 10 x 3e-3 in the head (mime had 16 % test mAP). Of the few
+# lower pairs tried, the run of lagc with seed 0 chose this one.
 QUERY: dict[str, Any] = {"lr": 1e-3, "head_lr": 1.0}
 SETTINGS: dict[str, dict[str, Any]] = {"mime": QUERY, "smile": QUERY, "lagc": QUERY}
 COMBINATIONS = {
@@ -55,9 +55,8 @@ COMBINATIONS = {
     "em_apl, base gr": Row("em_apl", {"base": "gr"}, {}),
 }
 RATES = (1e-3, 3e-3, 1e-2)  # the default is 3e-3
-SEARCH: dict[
-    str, dict[str, tuple[Any, ...]]
-] = {  # six trials each: every rate with every value of the other
+# six trials each: every rate with every value of the other option
+SEARCH: dict[str, dict[str, tuple[Any, ...]]] = {
     "an_ls": {"lr": RATES, "smoothing": (0.05, 0.2)},
     "epr": {"lr": RATES, "expected_positives": (1.5, 3.0)},
     "role": {"lr": RATES, "expected_positives": (1.5, 3.0)},
@@ -82,7 +81,7 @@ SEARCH: dict[
     "smile": {"lr": (3e-4, 1e-3), "lam": (0.1, 0.01, 0.001)},
     "lagc": {"lr": (3e-4, 1e-3, 3e-3), "lam": (0.3, 1.0)},
 }
-OTHERS: dict[str, tuple[Any, ...]] = {"lr": RATES, "head_lr": (1.0, 10.0)}  # of methods not named
+OTHERS: dict[str, tuple[Any, ...]] = {"lr": RATES, "head_lr": (1.0, 10.0)}  # for other methods
 
 
 def run(part: str, name: str, row: Row, seed: int, folder: Path) -> tuple[str, Record]:
@@ -114,7 +113,7 @@ def run(part: str, name: str, row: Row, seed: int, folder: Path) -> tuple[str, R
 
 
 def rows(trials: Iterable[Record] = ()) -> dict[str, Row]:
-    """By name: every method, the combinations, and what searches chose."""
+    """Rows by name: every method, the combinations, and the trials chosen by searches."""
     plain = {name: Row(name, {}, SETTINGS.get(name, {})) for name in losses.names()}
     best = {
         f"{r['method']}, searched": Row(r["method"], r["given"], r["settings"])
@@ -127,18 +126,18 @@ def trials_of(method: str) -> list[Row]:
     """The six trials of a method's search."""
     values = SEARCH.get(method, OTHERS)
     options = {option.name for option in losses.options(method)}
-    made = []
+    trials = []
     for combination in itertools.product(*values.values()):
         pairs = dict(zip(values, combination, strict=True))
         own = {key: value for key, value in pairs.items() if key in options}
         training = {key: value for key, value in pairs.items() if key not in options}
-        made.append(Row(method, own, {**SETTINGS.get(method, {}), **training}))
-    assert len(made) == TRIALS
-    return made
+        trials.append(Row(method, own, {**SETTINGS.get(method, {}), **training}))
+    assert len(trials) == TRIALS
+    return trials
 
 
 def chosen(trials: Iterable[Record]) -> list[Record]:
-    """Of each complete search, the trial with the best validation mAP."""
+    """The trial with the best validation mAP of each complete search."""
     by_method: dict[str, list[Record]] = {}
     for record in trials:
         by_method.setdefault(record["method"], []).append(record)
@@ -147,8 +146,11 @@ def chosen(trials: Iterable[Record]) -> list[Record]:
     ]
 
 
-def go_on(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -> None:
-    """Run what is not in the file yet; a record of the same row and seed that was given other values is replaced."""
+def run_missing(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -> None:
+    """Run the jobs that are not in the file yet.
+
+    A record of the same row and seed with other options is replaced.
+    """
     done: dict[str, list[Record]] = (
         json.loads(out.read_text()) if out.exists() else {"runs": [], "trials": []}
     )
@@ -159,8 +161,8 @@ def go_on(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -> None
     done["trials"] = [r for r in done["trials"] if r["row"] in names or r["method"] not in searched]
 
     def known(part: str, name: str, row: Row, seed: int) -> bool:
-        given = json.loads(json.dumps([name, row.options, row.settings, seed]))
-        return given in ([r["row"], r["given"], r["settings"], r["seed"]] for r in done[part])
+        values = json.loads(json.dumps([name, row.options, row.settings, seed]))
+        return values in ([r["row"], r["given"], r["settings"], r["seed"]] for r in done[part])
 
     def keep(result: tuple[str, Record]) -> None:
         part, last = result
@@ -176,17 +178,25 @@ def go_on(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -> None
 
 
 def tables(results: dict[str, list[Record]]) -> str:
-    """Markdown: test mAP of every row, best first, with its gain over assume-negative; then the searches."""
+    """Markdown: test mAP of every row, best first, and its gain over AN; then the searches."""
     maps: dict[str, list[float]] = {}
     for record in results["runs"]:
         maps.setdefault(record["row"], []).append(record["test_map"])
     mean = {name: statistics.mean(values) for name, values in maps.items()}
-    given = {record["row"]: {**record["given"], **record["settings"]} for record in results["runs"]}
+    changes = {
+        record["row"]: {**record["given"], **record["settings"]} for record in results["runs"]
+    }
     lines = ["| method | given | test mAP | gain over an | seeds |", "|---|---|---|---|---|"]
     for name in sorted(maps, key=lambda name: -mean[name]):
         spread = f" ± {statistics.stdev(maps[name]):.2f}" if len(maps[name]) > 1 else ""
         gain = f"{mean[name] - mean['an']:+.2f}" if "an" in mean and name != "an" else ""
-        cells = [name, _words(given[name]), f"{mean[name]:.2f}{spread}", gain, str(len(maps[name]))]
+        cells = [
+            name,
+            _text(changes[name]),
+            f"{mean[name]:.2f}{spread}",
+            gain,
+            str(len(maps[name])),
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     best = chosen(results["trials"])
     for record in best:
@@ -199,14 +209,13 @@ def tables(results: dict[str, list[Record]]) -> str:
         lines += ["| given | val mAP | |", "|---|---|---|"]
         for trial in (r for r in results["trials"] if r["method"] == method):
             mark = f"chosen; test mAP {trial['test_map']:.2f}" if trial is record else ""
-            lines.append(
-                f"| {_words({**trial['given'], **trial['settings']})} | {trial['val_map']:.2f} | {mark} |"
-            )
+            options = _text({**trial["given"], **trial["settings"]})
+            lines.append(f"| {options} | {trial['val_map']:.2f} | {mark} |")
     versions = sorted({record["versions"]["torch"] for record in results["runs"]})
     return "\n".join([*lines, "", f"CPU, one thread each, torch {', '.join(versions)}."])
 
 
-def _words(values: dict[str, Any]) -> str:
+def _text(values: dict[str, Any]) -> str:
     return ", ".join(
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in values.items()
@@ -219,10 +228,10 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, help="other than digits' own")
+    parser.add_argument("--epochs", type=int, help="instead of the default of digits")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--only", action="append", default=[], metavar="ROW", help="of the rows; may be repeated"
+        "--only", action="append", default=[], metavar="ROW", help="a row to run; may be repeated"
     )
     parser.add_argument(
         "--search", action="append", default=[], metavar="METHOD", choices=losses.names()
@@ -230,32 +239,32 @@ def main() -> None:
     parser.add_argument(
         "--docs", type=Path, metavar="PAGE", help="write the tables there instead of running"
     )
-    given = parser.parse_args()
-    if given.docs is not None:
-        put_table(given.docs, "digits_methods", tables(json.loads(given.out.read_text())))
+    arguments = parser.parse_args()
+    if arguments.docs is not None:
+        put_table(arguments.docs, "digits_methods", tables(json.loads(arguments.out.read_text())))
         return
-    shorter = {} if given.epochs is None else {"epochs": given.epochs}
-    there = json.loads(given.out.read_text())["trials"] if given.out.exists() else []
-    if given.search:
-        trials = [(method, row) for method in given.search for row in trials_of(method)]
+    shorter = {} if arguments.epochs is None else {"epochs": arguments.epochs}
+    recorded = json.loads(arguments.out.read_text())["trials"] if arguments.out.exists() else []
+    if arguments.search:
+        trials = [(method, row) for method in arguments.search for row in trials_of(method)]
         jobs = [
-            ("trials", f"{m}: {_words({**row.options, **row.settings})}", row, 0)
+            ("trials", f"{m}: {_text({**row.options, **row.settings})}", row, 0)
             for m, row in trials
         ]
     else:
-        known = rows(there)
-        if unknown := [name for name in given.only if name not in known]:
+        known = rows(recorded)
+        if unknown := [name for name in arguments.only if name not in known]:
             parser.error(f"no row {unknown[0]!r}; there are: {'; '.join(known)}")
         jobs = [
             ("runs", name, known[name], seed)
-            for name in given.only or known
-            for seed in range(given.seeds)
+            for name in arguments.only or known
+            for seed in range(arguments.seeds)
         ]
     changed = [
         (p, name, row._replace(settings={**row.settings, **shorter}), seed)
         for p, name, row, seed in jobs
     ]
-    go_on(given.out, given.jobs, changed)
+    run_missing(arguments.out, arguments.jobs, changed)
 
 
 if __name__ == "__main__":

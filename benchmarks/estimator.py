@@ -1,7 +1,7 @@
-"""SinglePositiveClassifier beside one logistic regression per class, on features with one known positive per item.
+"""Compare SinglePositiveClassifier with one logistic regression per class on single positives.
 
-The features are normal, the true labels thresholded noisy linear scores: what a linear model fits best. With --features
-a file of real ones follows, as benchmarks/voc_features.py makes it.
+The features are normal and the true labels are thresholded noisy linear scores, which favours
+linear models. --features adds a file of real features, as benchmarks/voc_features.py writes it.
 
 Run: python benchmarks/estimator.py [--features FILE.npz] [--json benchmarks/results/estimator.json]
 """
@@ -24,15 +24,15 @@ TEST = 4000
 
 
 def real(path: Path) -> tuple[tuple[int, int, int], np.ndarray, np.ndarray]:
-    """Its size, features and complete labels, the test items last."""
+    """Read size, features and complete labels, the test items last."""
     with np.load(path, allow_pickle=False) as file:
         order = np.argsort(file["split"] == "test", kind="stable")
         x, truth = file["x"][order], (file["labels"][order] == 1).astype(np.int8)
         return (int((file["split"] != "test").sum()), x.shape[1], truth.shape[1]), x, truth
 
 
-def made(items: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features and complete labels, the test items last."""
+def generated(items: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Generate features and complete labels, the test items last."""
     random = np.random.default_rng(0)
     weights = 2 * random.normal(size=(features, classes)) / np.sqrt(features)
     x = random.normal(size=(items + TEST, features)).astype(np.float32)
@@ -48,7 +48,7 @@ def main() -> None:
         "--features", type=Path, help="real features: .npz with x, labels and split"
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    given = parser.parse_args()
+    options = parser.parse_args()
     models: dict[str, Any] = {
         "one logistic regression per class, scikit-learn": OneVsRestClassifier(
             LogisticRegression(max_iter=200)
@@ -61,11 +61,12 @@ def main() -> None:
         ),
     }
     rows = []
-    SinglePositiveClassifier(epochs=1).fit(
-        np.eye(20, dtype=np.float32), np.arange(20) % 2
-    )  # libraries load
-    sets = [("made up", size, *made(*size)) for size in SIZES]
-    sets += [] if given.features is None else [("VOC2012, frozen features", *real(given.features))]
+    # load all libraries before timing
+    SinglePositiveClassifier(epochs=1).fit(np.eye(20, dtype=np.float32), np.arange(20) % 2)
+    sets = [("made up", size, *generated(*size)) for size in SIZES]
+    sets += (
+        [] if options.features is None else [("VOC2012, frozen features", *real(options.features))]
+    )
     for kind, size, x, truth in sets:
         train, test = slice(0, size[0]), slice(size[0], None)
         single = np.where(truth == 1, np.random.default_rng(1).random(truth.shape), -1).argmax(
@@ -93,10 +94,11 @@ def main() -> None:
                 }
             )
             print(
-                f"{kind} {size}: {name}: {seconds:.2f} s, test mAP {100 * figure:.2f}, F1 at 0.5 {100 * f1:.2f}"
+                f"{kind} {size}: {name}: {seconds:.2f} s, "
+                f"test mAP {100 * figure:.2f}, F1 at 0.5 {100 * f1:.2f}"
             )
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The parts of docs/reproduction.md that stand beside its figures."""
+"""The parts of docs/reproduction.md next to its figures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ QUOTED = ("coco", "nuswide", "cub")
 
 
 def sensitivity(known: Recorded) -> str:
-    """How far each grid is, and its settings, folded away."""
+    """Progress of each grid, and its settings in a folded table."""
     lines = [["", "test mAP", "validation mAP", "run", "repeat"], ["---"] * 5]
-    said = []
+    summary = []
     for study in studies(known):
         done = [value for point in study.done if (value := figure_of(point, True)) is not None]
         span = f", test mAP from {min(done):.2f} to {max(done):.2f}" if len(done) > 1 else ""
-        said.append(f"{study.name}: {len(study.done)} of {len(study.points)} settings run{span}.")
+        summary.append(
+            f"{study.name}: {len(study.done)} of {len(study.points)} settings run{span}."
+        )
         plan = known.plan(f"sensitivity, {study.name}")
         for case in plan.cases:
             (run,) = known.finals(plan, case)
@@ -37,11 +39,11 @@ def sensitivity(known: Recorded) -> str:
                 maps = [f"{record['result'][key]:.2f}" for key in ("test_map", "val_map")]
             lines.append([case.label, *maps, run_links(known, [run]), known.repeat([run])])
     folded = ["<details>", "<summary>All settings</summary>", "", markdown(lines), "", "</details>"]
-    return "\n\n".join(["  \n".join(said), "\n".join(folded)])
+    return "\n\n".join(["  \n".join(summary), "\n".join(folded)])
 
 
 def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]) -> str:
-    """Distances by epoch, and what the assumptions come to."""
+    """Distances by epoch, and the tests of the assumptions."""
     if not apart:
         return f"{OPEN} (runs of gr and an with scores: 0 of 2)"
     lines = [
@@ -83,22 +85,24 @@ def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]
 
 
 def classes(path: Path) -> str:
-    """What the figure of the classes counts."""
+    """The counts behind the figure of the classes."""
     stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["study"]
     images = stored["images"]
     counts = sorted((row["seen"], row["name"]) for row in stored["classes"])
     (fewest, rare), (most, common) = counts[0], counts[-1]
     return (
-        f"{images['train']:,} training, {images['val']:,} validation and {images['test']:,} test images, "
-        f"{stored['positives_per_image']:.2f} positives a training image. Observed positives of a class go from "
-        f"{fewest:,} ({rare}) to {most:,} ({common}). {stored['missing_positives']:,} of {stored['unknown_labels']:,} "
-        f"unknown labels are positive: Remark 1's constant is {stored['constant']:.4f}, and b(0) by Assumption 1 "
-        f"{stored['logit']:.2f}."
+        f"{images['train']:,} training, {images['val']:,} validation and "
+        f"{images['test']:,} test images, {stored['positives_per_image']:.2f} positives "
+        "per training image. A class has from "
+        f"{fewest:,} ({rare}) to {most:,} ({common}) observed positives. "
+        f"{stored['missing_positives']:,} of {stored['unknown_labels']:,} "
+        f"unknown labels are positive: Remark 1's constant is {stored['constant']:.4f}, "
+        f"and b(0) by Assumption 1 is {stored['logit']:.2f}."
     )
 
 
 def quoted() -> str:
-    """The paper's columns that are not run."""
+    """The columns of the paper that are not run here."""
     lines = [
         ["method", *(f"{BENCHMARKS[name].title}, quoted, not run" for name in QUOTED)],
         ["---"] * 4,

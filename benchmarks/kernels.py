@@ -1,9 +1,10 @@
-"""Our kernels against what torch does in their place, on a GPU: each convolution of a backbone, and scoring with it.
+"""Compare our GPU kernels with torch: each convolution of a backbone, and scoring.
 
-python benchmarks/kernels.py [--backbone tf_efficientnet_lite0] [--size 448] [--batch 8] [--json results.json]
+python benchmarks/kernels.py [--backbone tf_efficientnet_lite0] [--size 448] [--batch 8]
+    [--json results.json]
 
-Convolutions are timed as they are trained, in bfloat16 and from a CUDA graph, what torch copies to put zeros around a
-picture included. Their error is measured against torch in float32 from the same rounded values.
+Convolutions are timed as in training, in bfloat16 and from a CUDA graph, including the copies that
+torch makes for padding. Errors are relative to torch in float32 on the same rounded values.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def microseconds(work: Callable[[], object]) -> float:
-    """Of the device for one call, the best of several replays."""
+    """Device time of one call in microseconds, the best of several replays."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -55,23 +56,25 @@ def microseconds(work: Callable[[], object]) -> float:
 
 
 def layers(model: Classifier, size: int) -> list[tuple[nn.Conv2d, tuple[int, ...], int]]:
-    """Convolutions that our kernels can do, the shape of what each is given of one picture, and how many are alike."""
-    found: dict[Any, tuple[nn.Conv2d, tuple[int, ...], int]] = {}
+    """Convolutions that our kernels support, with input shape and number of equal layers."""
+    records: dict[Any, tuple[nn.Conv2d, tuple[int, ...], int]] = {}
 
-    def note(conv: nn.Conv2d, given: tuple[Tensor], _: Tensor) -> None:
-        key = (given[0].shape, conv.weight.shape, conv.stride)
-        found[key] = (conv, tuple(given[0].shape[1:]), found[key][2] + 1 if key in found else 1)
+    def note(conv: nn.Conv2d, inputs: tuple[Tensor], _: Tensor) -> None:
+        shape = inputs[0].shape
+        key = (shape, conv.weight.shape, conv.stride)
+        count = records[key][2] + 1 if key in records else 1
+        records[key] = (conv, tuple(shape[1:]), count)
 
     for module in model.backbone.modules():
         if _is_depthwise(module) or _is_stem(module):
             module.register_forward_hook(note)  # type: ignore[arg-type]
     with torch.inference_mode():
         model(torch.zeros(1, 3, size, size, dtype=torch.uint8, device=model.mean.device))
-    return list(found.values())
+    return list(records.values())
 
 
 def trained(function: Function, x: Tensor, weight: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """What comes out, and the gradients of its product with something fixed."""
+    """The output, and the gradients of its product with a fixed random tensor."""
     y = function(x)
     leaves = [weight, x] if x.requires_grad else [weight]
     torch.manual_seed(1)
@@ -84,7 +87,7 @@ def compared(conv: nn.Conv2d, shape: tuple[int, ...]) -> dict[str, Any]:
     """Error and microseconds of one convolution, forward and with its gradients."""
     torch.manual_seed(0)
     x = torch.randn(shape, device="cuda").to(HALF).to(memory_format=torch.channels_last)
-    x.requires_grad_(shape[1] > 3)  # pictures need none
+    x.requires_grad_(shape[1] > 3)  # pictures need no gradient
     conv = copy.deepcopy(conv)
     conv.weight.data = conv.weight.data.to(HALF).float()
     rounded = copy.deepcopy(conv).to(HALF)
@@ -112,9 +115,9 @@ def compared(conv: nn.Conv2d, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def scoring(model: Classifier, size: int, count: int = 128) -> dict[str, float]:
-    """Pictures a second in bfloat16, without gradient, by torch and with our kernels."""
+    """Pictures per second scored in bfloat16, with torch and with our kernels."""
     x = channels_first(torch.randint(256, (count, size, size, 3), dtype=torch.uint8, device="cuda"))
-    found: dict[str, float] = {}
+    speeds: dict[str, float] = {}
     for name, ways in (("torch", nullcontext()), ("ours", our_kernels(model))):
         with torch.inference_mode(), torch.autocast("cuda", HALF), ways:
             for repeats in (3, 5):
@@ -123,8 +126,8 @@ def scoring(model: Classifier, size: int, count: int = 128) -> dict[str, float]:
                 for _ in range(repeats):
                     model(x)
                 torch.cuda.synchronize()
-        found[name] = 5 * count / (time.perf_counter() - began)
-    return found
+        speeds[name] = 5 * count / (time.perf_counter() - began)
+    return speeds
 
 
 def main() -> None:
@@ -135,29 +138,29 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("our kernels are for a GPU, and there is none")
-    torch.backends.cudnn.allow_tf32 = False  # of what errors are measured against
-    model, rows = Classifier.build(given.backbone, 20).cuda().eval(), []
-    for conv, shape, times in layers(model, given.size):
+    torch.backends.cudnn.allow_tf32 = False  # errors are measured against float32
+    model, rows = Classifier.build(options.backbone, 20).cuda().eval(), []
+    for conv, shape, times in layers(model, options.size):
         what = {
             "shape": shape,
             "side": conv.kernel_size[0],
             "stride": conv.stride[0],
             "times": times,
         }
-        rows.append({**what, **compared(conv, (given.batch, *shape))})
+        rows.append({**what, **compared(conv, (options.batch, *shape))})
         print(rows[-1], flush=True)
     torch.backends.cudnn.allow_tf32 = True
     record = {
-        "settings": {"backbone": given.backbone, "size": given.size, "batch": given.batch},
+        "settings": {"backbone": options.backbone, "size": options.size, "batch": options.batch},
         "rows": rows,
     }
-    record |= {"scoring": scoring(model, given.size), "environment": environment()}
+    record |= {"scoring": scoring(model, options.size), "environment": environment()}
     print(record["scoring"])
-    if given.json:
-        given.json.write_text(json.dumps(record, indent=1) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Labels of many rows and 10,000 classes: time and memory of loading them and of an epoch of dense batches.
+"""Time and memory of loading labels of 10,000 classes, and of an epoch of dense batches.
 
 python benchmarks/labels.py [--rows 10000 100000 1000000] [--json benchmarks/results/labels.json]
 python benchmarks/labels.py --docs docs/data.md [--json benchmarks/results/labels.json]
 
-Each table is loaded in a process of its own, on one core and with one thread. Two in ten rows have a second positive.
-The seconds printed are processor time, so that other programs on the machine count little; the file has both.
-The second form writes the recorded figures into a page, between the lines that say so.
+Each table is loaded in a new process, on one core and with one thread. Two in ten rows have a
+second positive. The printed seconds are processor time, so that other programs hardly matter; the
+file has wall time too. The second form writes the recorded figures between the markers of a page.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MARKS = "<!-- generated: labels -->", "<!-- end -->"
 
 
 def write(path: Path, rows: int) -> None:
-    """A table in long form, of one or two positives a row."""
+    """Write a table in long form with one or two positives per row."""
     import numpy as np
     import pyarrow as pa
     from pyarrow import csv, parquet
@@ -51,7 +51,7 @@ def write(path: Path, rows: int) -> None:
 
 
 def measure(path: Path) -> dict[str, float]:
-    """Figures of this process: what importing took, loading, and an epoch of batches."""
+    """Measure imports, loading and an epoch of batches in this process."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import numpy as np
@@ -63,9 +63,9 @@ def measure(path: Path) -> dict[str, float]:
     experiment = load(path)
     loaded = clocks()
     order = np.random.default_rng(0).permutation(experiment.train_rows)
-    started, made = clocks(), 0
+    started, labels = clocks(), 0
     for start in range(0, len(order), BATCH):
-        made += experiment.observed.rows(order[start : start + BATCH]).size
+        labels += experiment.observed.rows(order[start : start + BATCH]).size
     ended = clocks()
     table = experiment.observed
     return {
@@ -76,44 +76,49 @@ def measure(path: Path) -> dict[str, float]:
         "epoch_rows": len(order),
         "epoch_seconds": ended[0] - started[0],
         "epoch_wall_seconds": ended[1] - started[1],
-        "epoch_labels": made,
+        "epoch_labels": labels,
         "imports_gib": before,
         "peak_gib": peak(),
     }
 
 
 def clocks() -> tuple[float, float]:
-    """Processor time of this process and time on the wall, in seconds."""
+    """Processor time of this process and wall time, in seconds."""
     return time.process_time(), time.perf_counter()
 
 
 def peak() -> float:
-    """The most memory that this process has held, in GiB."""
+    """Peak memory of this process, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
 
 
 def run(rows: list[int]) -> dict[str, object]:
-    found = []
+    records = []
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("csv", "parquet"):
             for count in rows:
                 path = Path(folder) / f"{count}.{kind}"
-                alone(
-                    "--write", str(path), "--rows", str(count)
-                )  # a child's peak begins at its parent's size
+                # in a new process: the peak of a child starts at the size of its parent
+                alone("--write", str(path), "--rows", str(count))
                 figures = json.loads(alone("--measure", str(path)))
-                found.append({"from": kind, "file_mib": path.stat().st_size / 2**20} | figures)
+                records.append({"from": kind, "file_mib": path.stat().st_size / 2**20} | figures)
                 path.unlink()
     about = {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "processor": processor(),
     }
-    return {"classes": CLASSES, "batch": BATCH, "limits": LIMITS, "about": about, "figures": found}
+    return {
+        "classes": CLASSES,
+        "batch": BATCH,
+        "limits": LIMITS,
+        "about": about,
+        "figures": records,
+    }
 
 
 def alone(*arguments: str) -> str:
-    """What this program prints in a process of its own, of one thread."""
+    """Output of this program in a new process with one thread."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "ARROW_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, __file__, *arguments]
     return subprocess.run(
@@ -122,7 +127,7 @@ def alone(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """What the machine calls its processor."""
+    """Name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next(
@@ -139,13 +144,13 @@ def lines(results: dict) -> list[str]:
             1e6 * one["load_seconds"] / one["rows"],
             1e6 * one["epoch_seconds"] / one["epoch_rows"],
         )
-        cells = f"{one['load_seconds']:.2f} | {each[0]:.1f} | {one['epoch_seconds']:.2f} | {each[1]:.1f}"
+        load = f"{one['load_seconds']:.2f} | {each[0]:.1f}"
+        cells = f"{load} | {one['epoch_seconds']:.2f} | {each[1]:.1f}"
         name = {"csv": "CSV", "parquet": "Parquet"}[one["from"]]
         out.append(f"| {one['rows']:,} | {name} | {cells} | {one['peak_gib']:.2f} |")
     limit = results["limits"]
-    out.append(
-        f"| limit | Parquet | {limit['seconds to load, from Parquet']:.0f} | | | | {limit['peak memory in GiB']:.0f} |"
-    )
+    seconds, memory = limit["seconds to load, from Parquet"], limit["peak memory in GiB"]
+    out.append(f"| limit | Parquet | {seconds:.0f} | | | | {memory:.0f} |")
     return out
 
 
@@ -157,10 +162,11 @@ def into_page(page: Path, results: dict) -> None:
     if not start or not end:
         raise SystemExit(f"{page}: no {MARKS[0]} followed by {MARKS[1]}")
     imports = max(one["imports_gib"] for one in results["figures"])
-    said = f"Processor time on one core ({results['about']['processor']}); batches of {results['batch']} rows. "
-    said += f"Of the peak, {imports:.2f} GiB are held before loading."
+    note = f"Processor time on one core ({results['about']['processor']}); "
+    note += f"batches of {results['batch']} rows. "
+    note += f"Of the peak, {imports:.2f} GiB are held before loading."
     page.write_text(
-        "\n".join([before + start, *lines(results), "", said, end]) + after, encoding="utf-8"
+        "\n".join([before + start, *lines(results), "", note, end]) + after, encoding="utf-8"
     )
 
 
@@ -171,18 +177,18 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, help="page to write the recorded table into")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        print(json.dumps(measure(given.measure)))
-    elif given.write:
-        write(given.write, *given.rows)
-    elif given.docs:
-        into_page(given.docs, json.loads((given.json or RESULTS).read_text()))
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure)))
+    elif options.write:
+        write(options.write, *options.rows)
+    elif options.docs:
+        into_page(options.docs, json.loads((options.json or RESULTS).read_text()))
     else:
-        results = run(given.rows)
+        results = run(options.rows)
         print("\n".join(lines(results)))
-        if given.json:
-            given.json.write_text(json.dumps(results, indent=1) + "\n")
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a loss does to labels of each kind, epoch by epoch: for methods that do not beat assume-negative on digits.
+"""Loss and probability of labels of each kind by epoch, for methods below AN on digits.
 
-python benchmarks/loss_parts.py --out benchmarks/results/loss-parts.json   # trains on digits; finished ones stay
-python benchmarks/loss_parts.py --docs docs/methods.md                       # writes the tables from the results
+python benchmarks/loss_parts.py --out benchmarks/results/loss-parts.json  # keeps finished runs
+python benchmarks/loss_parts.py --docs docs/methods.md                    # writes the tables
 
-From the scores that a run keeps of its validation rows: mean probability, and the parts of the loss, of observed
-positives, of positives that were not observed, and of negatives.
+Computed from the stored scores of validation rows: mean probability and loss of observed positives,
+of unobserved positives, and of negatives.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def parts(name: str, logits: Any, observed: Any, truth: Any) -> dict[str, float]
     z, s = torch.from_numpy(logits).float(), torch.from_numpy(observed)
     y = torch.from_numpy(truth)
     kinds = dict(zip(KINDS, (s == 1, (s == 0) & (y == 1), y == -1), strict=True))
-    found = {f"p, {kind}": float(z.sigmoid()[where].mean()) for kind, where in kinds.items()}
+    means = {f"p, {kind}": float(z.sigmoid()[where].mean()) for kind, where in kinds.items()}
     if name != "crisp":
         entries = losses.create(name, reduction="none")(z, s)
         return {
-            **found,
+            **means,
             **{f"loss, {kind}": float(entries[where].mean()) for kind, where in kinds.items()},
         }
     p, priors = z.sigmoid(), estimate_priors(z, s).float()
     positive = torch.stack([(1 - p[s[:, c] == 1, c]).mean() for c in range(p.shape[1])])
     true = (y == 1).float().mean(dim=0)
     return {
-        **found,
+        **means,
         "estimated share": float(priors.mean()),
         "true share": float(true.mean()),
         "2 π mean(1 − p) of observed": float((2 * priors * positive).mean()),
@@ -108,16 +108,16 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, help="write the tables there instead of training")
-    given = parser.parse_args()
-    done = json.loads(given.out.read_text()) if given.out.exists() else []
-    if given.docs is not None:
-        put_table(given.docs, "loss_parts", tables(done))
+    options = parser.parse_args()
+    done = json.loads(options.out.read_text()) if options.out.exists() else []
+    if options.docs is not None:
+        put_table(options.docs, "loss_parts", tables(done))
         return
     with tempfile.TemporaryDirectory() as folder:
         for name in METHODS:
             if name not in {record["method"] for record in done}:
                 done.append(run(name, Path(folder)))
-                write_json(given.out, done)
+                write_json(options.out, done)
                 print(name, f"{done[-1]['test_map']:.2f}", flush=True)
 
 

@@ -2,8 +2,8 @@
 
 python benchmarks/losses.py [--large] [--compile] [--json results.json]
 
-The reference assigns through boolean masks on probabilities, as the published code does. On a GPU times are taken with
-events, on a CPU with a clock, the two implementations in turn; each figure is a median.
+The reference assigns through boolean masks on probabilities, as the published code does. The two
+implementations alternate, timed by events on a GPU and by a clock on a CPU; figures are medians.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def ours(name: str) -> torch.nn.Module:
 
 
 def batch(shape: tuple[int, int], device: str) -> tuple[Tensor, Tensor]:
-    """Logits around the usual starting point, and one known positive a row."""
+    """Logits around the usual starting point, and one known positive per row."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(shape, generator=generator) * 2 - 2
     observed = torch.zeros(shape, dtype=torch.int8)
@@ -119,7 +119,7 @@ def variants(name: str, logits: Tensor, observed: Tensor, compiled: bool) -> dic
 
 
 def check(steps: dict[str, Step], logits: Tensor) -> None:
-    """Stop unless every implementation that writes logits.grad gives the reference's gradient."""
+    """Exit unless every implementation that writes logits.grad has the reference's gradient."""
     steps["reference"]()
     expected = logits.grad
     assert expected is not None
@@ -135,7 +135,7 @@ def check(steps: dict[str, Step], logits: Tensor) -> None:
 
 
 def three_passes(tensor: Tensor) -> tuple[float, float]:
-    """Seconds that three float32 passes over the tensor take at copy bandwidth, and that bandwidth in bytes/s."""
+    """Seconds of three float32 passes over the tensor at copy bandwidth; that bandwidth in B/s."""
     source = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
     target = torch.empty_like(source)
     size = source.numel() * source.element_size()
@@ -152,7 +152,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
                 continue
             for name in REFERENCES:
                 logits, observed = batch(shape, device)
-                torch.compiler.reset()  # each row compiles anew, far from the limit on recompilations
+                torch.compiler.reset()  # stay below the limit on recompilations
                 steps = variants(name, logits, observed, arguments.compile)
                 check(steps, logits)
                 times = medians(steps, device, arguments.budget)

@@ -1,4 +1,4 @@
-"""Pictures with labels that are made up, split as VOC2012 is, for timing where there are no data."""
+"""Generated pictures with random labels, split like VOC2012, for timing without data."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from PIL import Image, ImageDraw
 
 from spml.data import Experiment, LabelTable
 
-VOC = {"train": 4574, "val": 1143, "test": 5823}  # rows, whose shares generated pictures have
+VOC = {"train": 4574, "val": 1143, "test": 5823}  # rows; generated data have the same shares
 CLASSES = 20
 
 
 def generate(path: Path, seed: int) -> None:
-    """A JPEG of 500 x 375: shapes and noise, of about the bytes of a photograph."""
+    """Write a JPEG of 500 x 375 with shapes and noise, about as large as a photograph."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (500, 375), tuple(rng.integers(0, 256, 3).tolist()))
     draw = ImageDraw.Draw(image)
@@ -30,7 +30,7 @@ def generate(path: Path, seed: int) -> None:
 
 
 def fake(folder: Path, count: int) -> Experiment:
-    """Generated pictures with random labels, split as VOC is."""
+    """Generate pictures with random labels, split like VOC."""
     folder.mkdir(parents=True)
     names = [f"{row}.jpg" for row in range(count)]
     with ThreadPoolExecutor() as pool:

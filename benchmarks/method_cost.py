@@ -1,15 +1,16 @@
-"""Time per training step and extra memory of each method, relative to assume-negative in the same process.
+"""Time per training step and extra memory of each method, relative to assume-negative.
 
-python benchmarks/method_cost.py --json benchmarks/results/method-cost.json    # on a GPU: resnet50 at 448 px, bf16
+python benchmarks/method_cost.py --json FILE    # on a GPU: resnet50 at 448 px, bf16
 python benchmarks/method_cost.py --backbone tiny --size 32 --only gr --only role
-python benchmarks/method_cost.py --also en '{"option": "value"}' --large       # rows beside every method's defaults
-python benchmarks/method_cost.py --json FILE --docs docs/methods.md            # writes the table from recorded results
+python benchmarks/method_cost.py --also en '{"option": "value"}' --large    # more rows
+python benchmarks/method_cost.py --json FILE --docs docs/methods.md         # writes the table
 
-The classifier runs as in training, on a GPU from CUDA graphs. The loss alone is forward and backward of the method on
-the logits, features and views that a training step gave it. The whole step adds augmentation, classifier, backward and
-all optimisers. Each is timed in turn with `an`, on a GPU five steps at a time so that the device does not wait for the
-host; ratios are medians of the turns' own. What comes between epochs is begin_epoch, end_epoch and, where a method
-wants a pass, take_scores over all items with random logits; the classifier's own work in a pass is not in it. Options
+The classifier runs as in training, on a GPU from CUDA graphs. "Loss alone" is forward and backward
+of the method on the logits, features and views of a training step. The whole step adds
+augmentation, classifier, backward and all optimisers. Each alternates with `an` in the same
+process, on a GPU five steps at a time so that the device does not wait for the host; ratios are
+medians over the turns. "Between epochs" is begin_epoch, end_epoch and, if a method wants a pass,
+take_scores over all items with random logits, without the classifier's work in the pass. Options
 are those published for the data.
 """
 
@@ -46,7 +47,7 @@ from spml.train.step import Step, make_optimizer
 
 SIZES = {"voc": (8, 20, 4574), "coco": (16, 80, 65665)}  # batch, classes, items to train on
 EPOCH, EPOCHS = 8, 10  # by then every warm-up is over
-LARGE = 2**31  # bytes of state from which --large is asked for
+LARGE = 2**31  # bytes of state above which --large is required
 LR = 1e-5
 AT_ONCE = {"cuda": 5, "cpu": 1}  # steps timed together
 
@@ -73,7 +74,7 @@ def settings_of(row: Row) -> Resolved:
 
 
 class Recorder:
-    """Stands in a method's place and keeps what a step gives it."""
+    """Takes the place of a method and records the inputs of a step."""
 
     def __init__(self, method: losses.Method) -> None:
         self.needs, self.boxes = method.needs, torch.empty(0)
@@ -87,7 +88,7 @@ class Recorder:
 
 
 class Case:
-    """A method with its classifier and optimisers, as training has them."""
+    """A method with its classifier and optimisers, as in training."""
 
     def __init__(self, row: Row, data: str, fabric: Fabric, backbone: str, size: int) -> None:
         self.batch, self.classes, self.items = SIZES[data]
@@ -95,10 +96,10 @@ class Case:
         torch.manual_seed(0)
         table = torch.zeros(self.items, self.classes, dtype=torch.int8)
         table[torch.arange(self.items), torch.randint(self.classes, (self.items,))] = 1
-        told = {"items": self.items, "classes": self.classes, "observed": table}
+        known = {"items": self.items, "classes": self.classes, "observed": table}
         self.options = published(row, data)
         method = losses.create(
-            row.method, **self.options, **(told if "items" in losses.needs(row.method) else {})
+            row.method, **self.options, **(known if "items" in losses.needs(row.method) else {})
         )
         self.head = row.head or losses.head(row.method) or "linear"
         model = Classifier.build(backbone, self.classes, head=self.head)
@@ -113,7 +114,8 @@ class Case:
         self.method = method.to(device)
         own = method.parameter_groups(10 * LR)
         self.own = [make_optimizer(own, LR, self.settings)] if own else []
-        self.own += [] if (made := method.optimizer()) is None else [made]
+        method_optimizer = method.optimizer()
+        self.own += [] if method_optimizer is None else [method_optimizer]
         self.optimizers = [optimizer, *self.own]
         how = "graphs" if device.type == "cuda" else "none"
         detailed, quiet = "features" in method.needs, Display(quiet=True)
@@ -145,14 +147,14 @@ class Case:
             optimizer.step()
 
     def own_step(self) -> None:
-        """Of the optimisers of the method's own parameters, on the gradients of the last step."""
+        """Step the optimisers of the method's parameters, on the gradients of the last step."""
         for optimizer in self.own:
             optimizer.step()
 
     def between(self) -> float:
-        """Seconds from the last step of an epoch to the first of the next; the method has trained before and after."""
+        """Seconds from the last step of an epoch to the first step of the next."""
         logits = torch.randn(self.items, self.classes, device=self.fabric.device)
-        for epoch in (EPOCH - 2, EPOCH - 1):  # the first is to warm up
+        for epoch in (EPOCH - 2, EPOCH - 1):  # the first is a warm-up
             self.method.begin_epoch(epoch, EPOCHS)
             for _ in range(2):
                 self.whole(epoch)
@@ -163,21 +165,22 @@ class Case:
         if self.method.wants_pass(epoch, EPOCHS):
             everything = torch.arange(self.items, device=logits.device)
             for index in everything.split(4 * self.batch):
-                with (
-                    torch.inference_mode()
-                ):  # as the scores that training takes to a method are made
+                with torch.inference_mode():  # as in training
                     scores = logits[index]
                 self.method.take_scores(scores, index)
         self.method.end_epoch(epoch, EPOCHS)
         self.method.begin_epoch(epoch + 1, EPOCHS)
 
     def loss_alone(self) -> Turn:
-        """A function that computes loss and gradient from what a step gives the method."""
+        """A function that computes loss and gradient from the inputs of a step."""
         rows, index, observed = next(self.batches)
-        given = Recorder(self.method)
-        step = Step(self.forward, given, self.settings, Processes())  # type: ignore[arg-type]
+        recorder = Recorder(self.method)
+        step = Step(self.forward, recorder, self.settings, Processes())  # type: ignore[arg-type]
         step.loss(self.x, observed, index, rows, EPOCH)
-        tensors = {"logits": given.logits, **{k: v for k, v in given.more.items() if v is not None}}
+        tensors = {
+            "logits": recorder.logits,
+            **{k: v for k, v in recorder.more.items() if v is not None},
+        }
         leaves = {
             name: value.detach().clone().requires_grad_(value.is_floating_point())
             for name, value in tensors.items()
@@ -186,11 +189,11 @@ class Case:
         rest = {name: value for name, value in tensors.items() if name not in leaves}
 
         def call() -> None:
-            self.method.see(given.boxes)
+            self.method.see(recorder.boxes)
             self.method.zero_grad(set_to_none=True)
             for leaf in leaves.values():
                 leaf.grad = None
-            self.method(observed=given.observed, **leaves, **rest).backward()
+            self.method(observed=recorder.observed, **leaves, **rest).backward()
 
         return call
 
@@ -198,7 +201,7 @@ class Case:
 def built(
     row: Row, data: str, fabric: Fabric, arguments: argparse.Namespace
 ) -> tuple[Case, int | None]:
-    """The case, and the most GPU memory that building it and three steps took."""
+    """The case, and the peak GPU memory of building it and of three steps."""
     cuda = fabric.device.type == "cuda"
     before = 0
     if cuda:
@@ -214,7 +217,7 @@ def built(
 
 
 def compared(an: Turn, it: Turn, device: str, budget: float) -> dict[str, float]:
-    """Seconds of a step of each, and the median over turns of what the second takes relative to the first."""
+    """Seconds of a step of each, and the median over turns of their ratio."""
     times = turns({"an": several(an, device), "it": several(it, device)}, device, budget)
     each = {name: statistics.median(values) / AT_ONCE[device] for name, values in times.items()}
     return {
@@ -267,7 +270,7 @@ def measure(
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """A row in words, all times relative to `an`."""
+    """The cells of a row, all times relative to `an`."""
     step = row["step_seconds"]["an"]
     share = row["own_optimizer_seconds"] / step
     own = f", {share:.2f} of it its own optimiser" if share >= 0.005 else ""
@@ -305,7 +308,8 @@ def tables(results: dict[str, Any]) -> str:
             for part in ("step", "loss")
         }
         lines += [
-            f"{data}: batch {batch}, {classes} classes, {items:,} items. `an` takes {an['step'] * 1e3:.2f} ms a step, "
+            f"{data}: batch {batch}, {classes} classes, {items:,} items. "
+            f"`an` takes {an['step'] * 1e3:.2f} ms a step, "
             f"its loss alone {an['loss'] * 1e3:.2f} ms.",
             "",
             "| " + " | ".join(HEADER) + " |",
@@ -314,15 +318,17 @@ def tables(results: dict[str, Any]) -> str:
             "",
         ]
     where = results["environment"]
-    made = f"{results['backbone']} at {results['size']} px, {results['precision']}, torch {where['torch']}"
-    return "\n".join([*lines, f"{made}, {where['gpu'] or where['cpu']}."])
+    model = f"{results['backbone']} at {results['size']} px, {results['precision']}"
+    machine = f"torch {where['torch']}, {where['gpu'] or where['cpu']}"
+    return "\n".join([*lines, f"{model}, {machine}."])
 
 
 def _bytes(size: int | None) -> str:
     if size is None:
         return "not measured"
     unit = next(each for each in (1e9, 1e6, 1e3, 1) if abs(size) >= each or each == 1)
-    return f"{size / unit:.3g} { {1e9: 'GB', 1e6: 'MB', 1e3: 'kB', 1: 'B'}[unit] }" if size else "–"
+    name = {1e9: "GB", 1e6: "MB", 1e3: "kB", 1: "B"}[unit]
+    return f"{size / unit:.3g} {name}" if size else "–"
 
 
 def wanted(arguments: argparse.Namespace) -> dict[str, Row]:
@@ -338,8 +344,8 @@ def wanted(arguments: argparse.Namespace) -> dict[str, Row]:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     cuda = arguments.accelerator == "cuda"
-    precision = "bf16-mixed" if cuda else "32-true"
-    fabric = Fabric(accelerator=arguments.accelerator, devices=1, precision=precision)  # type: ignore[arg-type]
+    precision: Any = "bf16-mixed" if cuda else "32-true"
+    fabric = Fabric(accelerator=arguments.accelerator, devices=1, precision=precision)
     results: dict[str, Any] = {
         "environment": environment(),
         "backbone": arguments.backbone,
@@ -352,9 +358,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         base = built(Row("an", {}), data, fabric, arguments)
         for name, row in wanted(arguments).items():
             _, classes, items = SIZES[data]
-            kept = losses.memory(row.method, items, classes, **published(row, data))
-            if kept > LARGE and not arguments.large:
-                print(f"{data:5} {name}: keeps {_bytes(kept)}; give --large")
+            size = losses.memory(row.method, items, classes, **published(row, data))
+            if size > LARGE and not arguments.large:
+                print(f"{data:5} {name}: keeps {_bytes(size)}; give --large")
                 continue
             results["rows"].append(measure(name, row, data, base, fabric, arguments))
             print(f"{data:5} " + "  ".join(cells(results["rows"][-1])), flush=True)

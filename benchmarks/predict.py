@@ -1,12 +1,12 @@
-"""Whether decoding and model overlap in `spml predict`: each alone, then both, in one process and in turn.
+"""Measure whether decoding and model overlap in `spml predict`: each alone, then both.
 
 python benchmarks/predict.py --root FOLDER [--count 300] [--size 448] [--json results.json]
 
-Decoding alone makes the batches and does nothing with them; the model alone takes batches that are in memory; both is
-what `spml predict` does, rows written to a file included. All three have the same threads: `--threads` decode, and on a
-CPU the model has `--model-threads`. Where both have all cores of a CPU, each takes time from the other whatever the
-program does; so the comparison gives the two as many threads together as there are cores. The ratio is that of the
-best of several rounds, so that other programs on the machine count little.
+"Decoding alone" makes the batches and discards them; "model alone" scores batches in memory; "both"
+is `spml predict`, including the output file. The three alternate in one process with the same
+threads: `--threads` decode, and on a CPU the model has `--model-threads`. By default both together
+have as many threads as there are cores, because with more they would slow each other down. The
+ratio is that of the best of several rounds, so that other programs hardly matter.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def build(backbone: str, weights: str, size: int, classes: int) -> tuple[Classif
 def rounds(
     named: dict[str, Callable[[], object]], repeats: int, device: str
 ) -> dict[str, list[float]]:
-    """Seconds of each, in turn; a round that is not counted comes first."""
+    """Seconds of each in alternating rounds, after a warm-up round."""
     times: dict[str, list[float]] = {name: [] for name in named}
     for number in range(repeats + 1):
         for name, work in named.items():
@@ -57,22 +57,22 @@ def rounds(
 
 
 def measure(
-    files: list[Path], given: argparse.Namespace, device: str, folder: Path
+    files: list[Path], options: argparse.Namespace, device: str, folder: Path
 ) -> dict[str, list[float]]:
-    model, info = build(given.backbone, given.weights, given.size, given.classes)
-    ahead, score = (
-        reader(info, given.batch_size, given.threads, device),
+    model, info = build(options.backbone, options.weights, options.size, options.classes)
+    decoder, score = (
+        reader(info, options.batch_size, options.threads, device),
         scorer(model, info, device),
     )
-    given.batch_size, given.threads = ahead.batch_size, ahead.threads
+    options.batch_size, options.threads = decoder.batch_size, decoder.threads
     items = [Item(str(file), file) for file in files]
-    ready = list(ahead.batches(items))
+    ready = list(decoder.batches(items))
     rule = Rule({})
 
     def both() -> None:
         fast = Replayed(score, device)
         with writing(folder / "out.csv", "csv", info.classes) as write:
-            batches = ahead.batches(items, before=fast.prepare)
+            batches = decoder.batches(items, before=fast.prepare)
             for (logits, calibrated), group in score_stream(fast, batches, device):
                 p = calibrated.sigmoid().numpy()
                 tags = [
@@ -88,11 +88,11 @@ def measure(
             pass
 
     named: dict[str, Callable[[], object]] = {
-        "decoding alone": lambda: [None for _ in ahead.batches(items)],
+        "decoding alone": lambda: [None for _ in decoder.batches(items)],
         "model alone": model_alone,
         "both": both,
     }
-    return rounds(named, given.repeats, device)
+    return rounds(named, options.repeats, device)
 
 
 def main() -> None:
@@ -107,40 +107,40 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--batch-size", type=int, help="default: that of spml predict")
     parser.add_argument(
-        "--threads", type=int, help="that decode; default: all cores but those that the model needs"
+        "--threads", type=int, help="for decoding; default: all cores that the model does not use"
     )
     parser.add_argument(
-        "--model-threads", type=int, help="of the model on a CPU; all cores but one when not given"
+        "--model-threads", type=int, help="of the model on a CPU; default: all cores but one"
     )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    parser.add_argument("--cpu", action="store_true", help="even if there is a GPU")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() and not given.cpu else "cpu"
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
     cores = len(os.sched_getaffinity(0))
     if device == "cpu":
-        given.model_threads = given.model_threads or max(1, cores - 1)
-        torch.set_num_threads(given.model_threads)
-        given.threads = given.threads or max(1, cores - given.model_threads)
-    files = sorted(file for file in given.root.rglob("*") if file.suffix.lower() in PICTURES)
-    files = random.Random(0).sample(files, min(given.count, len(files)))
+        options.model_threads = options.model_threads or max(1, cores - 1)
+        torch.set_num_threads(options.model_threads)
+        options.threads = options.threads or max(1, cores - options.model_threads)
+    files = sorted(file for file in options.root.rglob("*") if file.suffix.lower() in PICTURES)
+    files = random.Random(0).sample(files, min(options.count, len(files)))
     with tempfile.TemporaryDirectory() as folder:
-        times = measure(files, given, device, Path(folder))
+        times = measure(files, options, device, Path(folder))
     best = {name: min(values) for name, values in times.items()}
     ratio = best["both"] / max(best["decoding alone"], best["model alone"])
-    used = f"{given.threads} threads decode" + (
-        f", {given.model_threads} for the model" if device == "cpu" else ""
+    used = f"{options.threads} threads decode" + (
+        f", {options.model_threads} for the model" if device == "cpu" else ""
     )
     print(
-        f"{len(files)} pictures at {given.size} px, {given.backbone} on {device}; {cores} cores, {used}; pictures/s:"
+        f"{len(files)} pictures at {options.size} px, {options.backbone} on {device}; "
+        f"{cores} cores, {used}; pictures/s:"
     )
     for name, seconds in best.items():
         print(f"  {name:<16}{len(files) / seconds:>10,.1f}")
-    print(
-        f"  both / the slower alone: {ratio:.3f} (target {TARGET}){'' if ratio <= TARGET else '  NOT REACHED'}"
-    )
-    if given.json:
-        about = {name: str(v) if isinstance(v, Path) else v for name, v in vars(given).items()}
+    reached = "" if ratio <= TARGET else "  NOT REACHED"
+    print(f"  both / the slower alone: {ratio:.3f} (target {TARGET}){reached}")
+    if options.json:
+        about = {name: str(v) if isinstance(v, Path) else v for name, v in vars(options).items()}
         about = {
             name: value
             for name, value in about.items()
@@ -154,7 +154,9 @@ def main() -> None:
             "seconds": times,
             "ratio": ratio,
         }
-        given.json.write_text(json.dumps({**record, "environment": environment()}, indent=2) + "\n")
+        options.json.write_text(
+            json.dumps({**record, "environment": environment()}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The recorded VOC runs as docs/reproduction.md shows them: tables with links to run files and commands to repeat."""
+"""The recorded VOC runs as tables with links to run files and the commands that repeat them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPEN = "not run yet"
 
 @dataclass(frozen=True)
 class Recorded:
-    """All plans with what is recorded of them."""
+    """All plans with their recorded runs."""
 
     every: Sequence[Plan]
     store: RunStore
@@ -51,12 +51,12 @@ class Recorded:
         return plan.finals(case, self.store.outcome)
 
     def record(self, run: Run) -> Record | None:
-        """Of a run that ended well."""
+        """The record of a run that succeeded."""
         record = self.store.outcome(run.id)
         return record if done_in(record) else None
 
     def done(self, plan: Plan) -> tuple[int, int]:
-        """Runs that are recorded, and all that the table takes, those to be chosen included."""
+        """Number of recorded runs, and of all runs of the table, including those not chosen yet."""
         runs = plan.runs(self.store.outcome)
         to_come = sum(plan.undecided(case, self.store.outcome) for case in plan.cases) * len(
             plan.seeds
@@ -64,7 +64,7 @@ class Recorded:
         return sum(self.record(run) is not None for run in runs), len(runs) + to_come
 
     def repeat(self, runs: Sequence[Run]) -> str:
-        """The command that makes the runs again, which differ in their seeds alone."""
+        """The command that repeats runs that differ only in their seeds."""
         first = runs[0]
         words = shlex.join(own_words(first))
         root = "" if first.data == f"voc@{self.pixels}" else "VOC=$ORIGINAL "
@@ -75,48 +75,49 @@ class Recorded:
 
 
 def words_of(settings: Mapping[str, Any], **more: Any) -> list[str]:
-    """What `spml train voc` is given beyond its defaults."""
+    """Arguments of `spml train voc` beyond its defaults."""
     return shlex.split(Train(data="voc", **settings, **more).command())[3:]
 
 
 def own_words(run: Run) -> list[str]:
-    """What a run's command has beyond the settings common to all."""
+    """Arguments of a run beyond the settings common to all."""
     own = {name: value for name, value in run.settings.items() if COMMON.get(name) != value}
-    given = [f"{name}={option_text(value)}" for name, value in run.options.items()]
-    words = words_of(own, method=run.method, set=given)
+    options = [f"{name}={option_text(value)}" for name, value in run.options.items()]
+    words = words_of(own, method=run.method, set=options)
     return words if "--method" in words else ["--method", run.method, *words]
 
 
 def shell_function() -> str:
-    """The settings common to all runs, as a function of the shell."""
+    """The settings common to all runs, as a shell function."""
     return f'voc() {{ spml train voc --root "$VOC" {shlex.join(words_of(COMMON))} "$@"; }}'
 
 
 def run_links(known: Recorded, runs: Sequence[Run]) -> str:
     """Links to the recorded runs, by seed."""
-    there = [run for run in runs if known.record(run) is not None]
-    if not there:
+    recorded = [run for run in runs if known.record(run) is not None]
+    if not recorded:
         return ""
-    name = there[0].id.rpartition("-")[0]
-    return f"{name}-" + ", ".join(f"[{run.seed}]({LINK}/{run.id}.json)" for run in there)
+    name = recorded[0].id.rpartition("-")[0]
+    return f"{name}-" + ", ".join(f"[{run.seed}]({LINK}/{run.id}.json)" for run in recorded)
 
 
 def progress(known: Recorded, plan: Plan, case: Case) -> str:
-    """How far a row is that has no result yet."""
+    """Progress of a row without a result."""
     trials = plan.trials(case, known.store.outcome)
     if plan.undecided(case, known.store.outcome):
-        return f"{OPEN} ({sum(known.record(run) is not None for run in trials)} of {len(trials)} trials)"
+        done = sum(known.record(run) is not None for run in trials)
+        return f"{OPEN} ({done} of {len(trials)} trials)"
     return f"{OPEN} (0 of {len(plan.seeds)})"
 
 
 def interval(v: Comparison, sign: int = 1) -> str:
-    """A difference and where 95 % of it lies; sign -1 turns it round."""
+    """A difference with its 95 % interval; sign -1 negates both."""
     low, high = sorted((sign * v.low, sign * v.high))
     return f"{signed(sign * v.difference)} [{signed(low)}, {signed(high)}]"
 
 
 def measured(row: Row) -> str:
-    """Mean ± deviation, with how many seeds where that is not all."""
+    """Mean ± deviation, with the number of seeds if some are missing."""
     return spread(row.test) + (
         "" if row.seeds == row.wanted else f" ({row.seeds} of {row.wanted} seeds)"
     )
@@ -131,8 +132,8 @@ def result_table(
     base: str | None = None,
 ) -> str:
     """A plan's rows: figures, difference, run files, command."""
-    made = known.table(plan, base)
-    head = ["", "test mAP", *([f"− {made.against}"] if made.against else [])]
+    results = known.table(plan, base)
+    head = ["", "test mAP", *([f"− {results.against}"] if results.against else [])]
     head += [
         *(("head", "middle", "tail") if thirds else ()),
         *(["paper, quoted"] if quoted else []),
@@ -141,11 +142,11 @@ def result_table(
     ]
     lines = [head, ["---"] * len(head)]
     notes: dict[str, int] = {}
-    for row, case in zip(made.rows, plan.cases, strict=True):
+    for row, case in zip(results.rows, plan.cases, strict=True):
         finals = known.finals(plan, case)
         figure = measured(row) if row.seeds else progress(known, plan, case)
         cells = [row.label, "; failed: ".join([figure, *row.errors])]
-        cells += [versus(row)] if made.against else []
+        cells += [versus(row)] if results.against else []
         cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
         cells += [quoted_figure(row.quoted.get("voc"), notes)] if quoted else []
         cells += [
@@ -157,7 +158,7 @@ def result_table(
 
 
 def quoted_figure(quote: Quote | None, notes: dict[str, int], otherwise: str = "") -> str:
-    """A figure of the paper, or what stands in its place; what speaks against it joins the notes."""
+    """A figure of the paper, or `otherwise`; a doubt about it is added to the notes."""
     if quote is None:
         return otherwise
     return quote.text + (
@@ -167,8 +168,8 @@ def quoted_figure(quote: Quote | None, notes: dict[str, int], otherwise: str = "
 
 def doubts(notes: Mapping[str, int]) -> str:
     """The notes, below a table."""
-    said = "  \n".join(f"[{number}] {text}" for text, number in notes.items())
-    return said and f"\n\n{said}"
+    text = "  \n".join(f"[{number}] {text}" for text, number in notes.items())
+    return text and f"\n\n{text}"
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
@@ -178,7 +179,7 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def trial_table(known: Recorded, plan: Plan) -> str:
-    """Every trial of a plan, folded away."""
+    """Every trial of a plan, in a folded table."""
     lines = [["", "chosen", "validation mAP", "run", "repeat"], ["---"] * 5]
     trials = [(case, run) for case in plan.cases for run in plan.trials(case, known.store.outcome)]
     for case, run in trials:

@@ -1,8 +1,8 @@
-"""The reference behaviour that throughput.py compares with, as the field's code trains.
+"""The reference training loop that throughput.py compares with, as in published code.
 
-Pictures are opened, resized and normalised with Pillow by the workers of a DataLoader, in every epoch anew; the model
-is eager, fp32 and NCHW; the loss is assigned through boolean masks on probabilities; evaluation has the training batch
-size and scikit-learn's average precision, class by class.
+The workers of a DataLoader open, resize and normalise pictures with Pillow in every epoch. The
+model is eager, fp32 and NCHW. The loss is assigned through boolean masks on probabilities.
+Evaluation uses the training batch size and scikit-learn's average precision, class by class.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, Res
 
 from spml.data import Experiment, LabelTable
 
-warnings.filterwarnings(
-    "ignore", "This DataLoader will create"
-)  # more workers than there are cores
+# there may be more workers than cores
+warnings.filterwarnings("ignore", "This DataLoader will create")
 WORKERS = 4
 NORMALISE = Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
@@ -46,7 +45,7 @@ class Files(Dataset):
 
 
 class Reference:
-    """A model and how it is trained and evaluated."""
+    """A model with its training and evaluation."""
 
     def __init__(
         self, classes: int, backbone: str, size: int, batch: int, lr: float, device: torch.device
@@ -58,7 +57,7 @@ class Reference:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr)
 
     def step(self, x: Tensor, observed: Tensor) -> Tensor:
-        """One step on a batch that is on the device."""
+        """Take one step on a batch on the device."""
         self.optimizer.zero_grad()
         loss = reference_gr(torch.sigmoid(self.model(x)), observed)
         loss.backward()
@@ -66,7 +65,7 @@ class Reference:
         return loss
 
     def train(self, table: LabelTable) -> None:
-        """An epoch."""
+        """Train for one epoch."""
         self.model.train()
         for x, observed in self._loader(
             Files(table, table.labels, self.size, flip=True), shuffle=True
@@ -76,7 +75,7 @@ class Reference:
             )
 
     def evaluate(self, table: LabelTable, labels: np.ndarray) -> float:
-        """mAP in percent."""
+        """Return the mAP in percent."""
         from sklearn.metrics import average_precision_score
 
         self.model.eval()
@@ -108,7 +107,7 @@ def run(
     epochs: int,
     device: torch.device,
 ) -> dict[str, object]:
-    """A whole experiment: seconds of its epochs with their validation, of the test, and of all."""
+    """Run an experiment; return seconds of the epochs with validation, the test and the whole."""
     began = time.perf_counter()
     train = experiment.observed.take(experiment.train_rows)
     val, truth = (
@@ -116,17 +115,17 @@ def run(
         experiment.validation_labels("complete"),
     )
     reference = Reference(len(experiment.classes), backbone, size, batch, lr, device)
-    took, best, kept, cold = [], -1.0, reference.model.state_dict(), 0.0
+    took, best, best_state, cold = [], -1.0, reference.model.state_dict(), 0.0
     for _ in range(epochs):
         start = time.perf_counter()
         reference.train(train)
         figure = reference.evaluate(val, truth)
         if figure > best:
-            best, kept = figure, copy.deepcopy(reference.model.state_dict())
+            best, best_state = figure, copy.deepcopy(reference.model.state_dict())
         took.append(time.perf_counter() - start)
         cold = cold or time.perf_counter() - began
     start = time.perf_counter()
-    reference.model.load_state_dict(kept)
+    reference.model.load_state_dict(best_state)
     tested = (
         None
         if experiment.test is None

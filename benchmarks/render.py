@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md, predict.md, review.md and sklearn.md from the recorded results.
+"""Write the tables of docs/performance.md, predict.md, review.md and sklearn.md from results.
 
 python benchmarks/render.py docs/performance.md
 """
@@ -19,17 +19,15 @@ RESULTS = Path(__file__).parent / "results"
 def losses() -> str:
     data = load("losses-h200.json")
     columns = ["spml", "graph", "compiled", "compiled+graph"]
-    lines = [
-        "| loss | shape | reference, ms | " + " | ".join(f"{c}, × as fast" for c in columns) + " |"
-    ]
+    speeds = " | ".join(f"{c}, × as fast" for c in columns)
+    lines = [f"| loss | shape | reference, ms | {speeds} |"]
     lines.append("|---" * (3 + len(columns)) + "|")
     for row in data["rows"]:
         times = row["seconds"]
         cells = [f"{times['reference'] / times[name]:.1f}" for name in columns]
-        lines.append(
-            f"| {row['loss']} | {row['shape'][0]} × {row['shape'][1]} | {times['reference'] * 1e3:.2f} | "
-        )
-        lines[-1] += " | ".join(cells) + " |"
+        shape = f"{row['shape'][0]} × {row['shape'][1]}"
+        cells = [row["loss"], shape, f"{times['reference'] * 1e3:.2f}", *cells]
+        lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| 4096 × 9605, compiled | time ÷ three passes at copy bandwidth |", "|---|---|"]
     for row in data["rows"]:
         if "three_passes_seconds" in row:
@@ -51,9 +49,8 @@ def average_precision() -> str:
     for row in load("average-precision.json"):
         theirs, ours = row["scikit_learn"] * 1e3, row["spml"] * 1e3
         size = f"{row['shape'][0]:,} × {row['shape'][1]}"
-        lines.append(
-            f"| {size} | {theirs:.1f} | {ours:.1f} | {theirs / ours:.1f} | {row['difference']:.0e} |"
-        )
+        times = f"{theirs:.1f} | {ours:.1f} | {theirs / ours:.1f}"
+        lines.append(f"| {size} | {times} | {row['difference']:.0e} |")
     return "\n".join(lines)
 
 
@@ -75,7 +72,7 @@ def decoding() -> str:
 
 
 def predict() -> str:
-    """Decoding and model in `spml predict`, each alone and both, of every recorded run."""
+    """Decoding and model in `spml predict`, alone and together, for every recorded run."""
     columns = (
         "model, pictures",
         "on",
@@ -88,17 +85,16 @@ def predict() -> str:
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for file in sorted(RESULTS.glob("predict-*.json")):
         data = load(file.name)
-        given, where = data["settings"], data["environment"]
+        settings, where = data["settings"], data["environment"]
         device = (
             where["gpu"] if data["device"] == "cuda" else f"{where['cpu']}, {data['cores']} cores"
         )
-        threads = (
-            f"{given['threads']}, {given['model_threads'] if data['device'] == 'cpu' else '–'}"
-        )
+        model_threads = settings["model_threads"] if data["device"] == "cpu" else "–"
+        threads = f"{settings['threads']}, {model_threads}"
         speeds = " | ".join(
-            f"{given['pictures'] / min(times):,.1f}" for times in data["seconds"].values()
+            f"{settings['pictures'] / min(times):,.1f}" for times in data["seconds"].values()
         )
-        what = f"{given['backbone']}, {given['pictures']} at {given['size']} px"
+        what = f"{settings['backbone']}, {settings['pictures']} at {settings['size']} px"
         lines.append(f"| {what} | {device} | {threads} | {speeds} | {data['ratio']:.2f} |")
     return "\n".join(lines)
 
@@ -109,14 +105,13 @@ def startup() -> str:
 
 
 def throughput() -> str:
-    """Training of ResNet-50 as the loop does it, against the reference behaviour in the same process."""
+    """Training of ResNet-50, compared with the reference loop in the same process."""
     whole = load("throughput-h200.json")
     lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
     for name, pair in whole["seconds"].items():
         if name != "step":
-            lines.append(
-                f"| {name} | {pair['reference']:.1f} | {pair['spml']:.1f} | {whole['ratios'][name]:.2f} |"
-            )
+            times = f"{pair['reference']:.1f} | {pair['spml']:.1f}"
+            lines.append(f"| {name} | {times} | {whole['ratios'][name]:.2f} |")
     lines += [
         "",
         "| step | reference, ms | spml, ms | × as fast | host, ms | synchronisations |",
@@ -131,7 +126,8 @@ def throughput() -> str:
     for file, way in zip(files, ways, strict=True):
         data = load(file)
         pair, host = data["seconds"]["step"], data["host_seconds"]
-        times = f"{pair['reference'] * 1e3:.1f} | {pair['spml'] * 1e3:.1f} | {data['ratios']['step']:.2f}"
+        times = f"{pair['reference'] * 1e3:.1f} | {pair['spml'] * 1e3:.1f}"
+        times += f" | {data['ratios']['step']:.2f}"
         waits = ", ".join(data["waits"]) or "none"
         lines.append(f"| {data['step_run_as']}, {way} | {times} | {host * 1e3:.1f} | {waits} |")
     lines += [
@@ -142,9 +138,8 @@ def throughput() -> str:
     profiles = [load(file)["profile"] for file in files]
     for name in profiles[0]:
         cells = [f"{profile.get(name, 0) * 1e3:.2f}" for profile in profiles]
-        lines.append(
-            f"| {name}{' and fused operations' if name == 'batch norm' else ''} | {' | '.join(cells)} |"
-        )
+        title = f"{name} and fused operations" if name == "batch norm" else name
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     share = f"{whole['share_of_peak']:.1%} of the {whole['peak_flops'] / 1e12:.0f} TFLOP/s"
     where = whole["environment"]
     about = f"The first row reaches {share} measured for bf16 matrix products."
@@ -165,12 +160,12 @@ def side_by_side() -> str:
 
 
 def kernels() -> str:
-    """Our kernels against torch's: scoring, and convolutions where they are recorded."""
+    """Our kernels compared with torch: scoring, and convolutions if they are recorded."""
     data = load("kernels-h200.json")
-    ways, given = data["scoring"], data["settings"]
+    ways, settings = data["scoring"], data["settings"]
     lines = ["| pictures/s scored in bfloat16 | torch | ours | × as fast |", "|---|---|---|---|"]
     figures = f"{ways['torch']:,.0f} | {ways['ours']:,.0f} | {ways['ours'] / ways['torch']:.2f}"
-    lines.append(f"| {given['backbone']} at {given['size']} px | {figures} |")
+    lines.append(f"| {settings['backbone']} at {settings['size']} px | {figures} |")
     if data["rows"]:
         lines += [
             "",
@@ -180,7 +175,8 @@ def kernels() -> str:
     for row in data["rows"]:
         theirs, ours = (row["microseconds"][way] for way in ("torch", "ours"))
         channels, height, width = row["shape"]
-        what = f"{channels} × {height} × {width}, {row['side']} × {row['side']}, stride {row['stride']}"
+        what = f"{channels} × {height} × {width}, {row['side']} × {row['side']}"
+        what += f", stride {row['stride']}"
         times = " | ".join(
             f"{theirs[part]:.0f} → {ours[part]:.0f}" for part in ("forward", "with gradients")
         )
@@ -190,28 +186,27 @@ def kernels() -> str:
 
 
 def throughput_cpu() -> str:
-    """The same on two cores of a CPU."""
+    """Training compared with the reference loop on two cores of a CPU."""
     data = load("throughput-cpu.json")
     lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
     for name, pair in data["seconds"].items():
-        lines.append(
-            f"| {name} | {pair['reference']:.2f} | {pair['spml']:.2f} | {data['ratios'][name]:.2f} |"
-        )
+        times = f"{pair['reference']:.2f} | {pair['spml']:.2f}"
+        lines.append(f"| {name} | {times} | {data['ratios'][name]:.2f} |")
     return "\n".join(lines)
 
 
 def agreement() -> str:
-    """Results with and without what makes training fast."""
+    """Results of fast and slower ways to train."""
     from agreement import show
 
     return show(load("agreement.json")["runs"])
 
 
 def review() -> str:
-    """How many suggestions are right, and what 500 answers add to test mAP; of every data set there are results of."""
+    """Precision of suggestions, and the gain of 500 answers, for every recorded data set."""
     names = {"digits": "digits", "features": "VOC2012, frozen features", "voc": "VOC2012"}
     orders = {"list": "`spml review`", "logit": "logit"}
-    found = {
+    results = {
         name: load(f"review-{name}.json")
         for name in names
         if (RESULTS / f"review-{name}.json").exists()
@@ -225,7 +220,7 @@ def review() -> str:
         "|---" * 6 + "|",
     ]
     where = []
-    for name, data in found.items():
+    for name, data in results.items():
         records = data["records"]
         groups: dict[tuple[str, str], list[Any]] = {}
         for record in records:
@@ -267,9 +262,8 @@ def review() -> str:
                 maps = spread([row["test_map"] for row in rows], ".2f")
                 gains.append(f"| {names[name]} | {words} | {yes} | {maps} | {gain} | {len(rows)} |")
         machine = data["environment"]["gpu"] or "CPU"
-        where.append(
-            f"{names[name]}: {records[0]['backbone']}, {machine}, torch {data['environment']['torch']}"
-        )
+        version = data["environment"]["torch"]
+        where.append(f"{names[name]}: {records[0]['backbone']}, {machine}, torch {version}")
     note = "Means ± standard deviations over seeds; the gain is computed seed by seed."
     return "\n".join([*lines, "", *gains, "", f"{note} {'. '.join(where)}."])
 
@@ -343,7 +337,7 @@ def render(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
         pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(
             pattern,
-            lambda found, table=table: f"{found[1]}{table()}\n{found[2]}",
+            lambda match, table=table: f"{match[1]}{table()}\n{match[2]}",
             text,
             flags=re.DOTALL,
         )

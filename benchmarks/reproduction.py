@@ -1,4 +1,6 @@
-"""Writes the generated parts of docs/reproduction.md, its figures and the README's table from the runs on VOC2012.
+"""Write the generated parts of docs/reproduction.md, its figures and the README's table.
+
+All numbers come from the recorded runs on VOC2012.
 
 python benchmarks/reproduction.py               # the page and the figures a to e
 python benchmarks/reproduction.py --root VOC    # figure f too, which needs the labels of VOC2012
@@ -43,7 +45,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 README = PAGE.parents[1] / "README.md"
 FIGURE_FOLDER = PAGE.parent / "figures"
 NEAR = 0.5
-SWITCHED = {  # row of the plan: what the paper says, what the released code does
+SWITCHED = {  # row of the plan: the paper, the released code
     "one schedule, t/T": (
         "one schedule t/T for β and α",
         "β one epoch late: it never reaches its end",
@@ -57,7 +59,7 @@ SWITCHED = {  # row of the plan: what the paper says, what the released code doe
 
 
 class Page:
-    """The blocks of the page, each a function of the recorded runs alone."""
+    """The blocks of the page; each depends only on the recorded runs."""
 
     def __init__(self, known: Recorded) -> None:
         self.known = known
@@ -115,18 +117,19 @@ class Page:
 
     def claims(self) -> str:
         lines = [["the paper", "here", ""], ["---"] * 3]
-        found = list(claims(self.known, self.apart, self.ends))
-        lines += [[claim.paper, claim.here, claim.verdict] for claim in found]
+        verdicts = list(claims(self.known, self.apart, self.ends))
+        lines += [[claim.paper, claim.here, claim.verdict] for claim in verdicts]
         count = {
-            verdict: sum(claim.verdict == verdict for claim in found) for verdict in (YES, NO, OPEN)
+            verdict: sum(claim.verdict == verdict for claim in verdicts)
+            for verdict in (YES, NO, OPEN)
         }
-        rest = len(found) - sum(count.values())
-        head = f"Of {len(found)} statements, {count[YES]} are borne out by the recorded runs, {count[NO]} are not, "
-        return (
-            head
-            + f"{rest} are so in part or cannot be decided, {count[OPEN]} wait for runs.\n\n"
-            + markdown(lines)
+        rest = len(verdicts) - sum(count.values())
+        summary = (
+            f"The recorded runs support {count[YES]} of {len(verdicts)} statements and do not "
+            f"support {count[NO]}; {rest} are supported in part or undecided, "
+            f"{count[OPEN]} wait for runs."
         )
+        return f"{summary}\n\n{markdown(lines)}"
 
     def table_a(self) -> str:
         plan = self.known.plan("Table A")
@@ -143,16 +146,17 @@ class Page:
         far = [
             f"{name} ({signed(value)})" for name, value in differences.items() if abs(value) > NEAR
         ]
-        said = f"{len(differences) - len(far)} of {len(differences)} that were run lie within {NEAR} of the reference"
-        said += f"; not {', '.join(far)}." if far else "."
-        said += "".join(self._more_seeds(method) for method in ("an", "gr"))
-        said += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
+        near = len(differences) - len(far)
+        text = f"{near} of {len(differences)} finished methods lie within {NEAR} of the reference"
+        text += f"; not {', '.join(far)}." if far else "."
+        text += "".join(self._more_seeds(method) for method in ("an", "gr"))
+        text += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
         return "\n\n".join(
-            [said, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)]
+            [text, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)]
         )
 
     def _seeds(self, method: str) -> list[float]:
-        """Test mAP of Table A's settings with all seeds, most of which the study of pixels runs."""
+        """Test mAP of Table A's settings with all seeds; most runs are from the study of pixels."""
         plans = [self.known.plan("Table A"), self.known.plan(f"pixels, {method}")]
         runs = [
             run for plan in plans for case in plan.cases for run in self.known.finals(plan, case)
@@ -169,10 +173,11 @@ class Page:
         if len(maps) < 2:
             return ""
         spread = f"{statistics.mean(maps):.2f} ± {statistics.stdev(maps):.2f}"
-        return f" With {len(maps)} seeds {method} has {spread}, from {min(maps):.2f} to {max(maps):.2f}."
+        span = f"from {min(maps):.2f} to {max(maps):.2f}"
+        return f" With {len(maps)} seeds {method} has {spread}, {span}."
 
     def _looked_for(self) -> str:
-        """What was tried to find out why AN's figure is not the reference, and what may be behind it."""
+        """Possible reasons for the difference of AN from the reference, tested by runs."""
         tuned = self.known.plan("Table B")
         own = next(case for case in tuned.cases if case.label == "an")
         trials = [
@@ -183,24 +188,24 @@ class Page:
         seeds = self._seeds("an")
         if len(tried) < 2 or not pictures.seeds or len(seeds) < 3:
             return ""
-        chance = float(
-            ttest_ind([REFERENCE["an"]], seeds).pvalue
-        )  # pooled, so that the one run has our deviation
-        found = {
+        # pooled, so that the one run has our deviation
+        chance = float(ttest_ind([REFERENCE["an"]], seeds).pvalue)
+        changed = {
             "the original pictures": pictures.test.mean or 0.0,
             "ε = 1e-5 inside the logarithm, as its code has it": tried[True]["result"]["test_map"],
         }
         off = abs(tried[False]["result"]["test_map"] - REFERENCE["an"])
-        nearer = [what for what, figure in found.items() if abs(figure - REFERENCE["an"]) < off]
+        nearer = [what for what, figure in changed.items() if abs(figure - REFERENCE["an"]) < off]
         maps = [line["val_map"] for line in tried[False]["history"][1:]]
-        listed = "; ".join(f"{what} ({figure:.2f})" for what, figure in found.items())
+        listed = "; ".join(f"{what} ({figure:.2f})" for what, figure in changed.items())
         near = f"nearer to {REFERENCE['an']:.2f}: {' and '.join(nearer) or 'neither'}"
         return (
-            f" That an is off {'can' if chance > SURE else 'can hardly'} be chance: for one run at"
-            f" {REFERENCE['an']:.2f} beside our {len(seeds)} seeds p = {chance:.2f} by a t-test. Tried all the same:"
-            f" {listed}; {near}. an"
-            f" overfits, its validation mAP falls by {max(maps) - maps[-1]:.1f} from the best epoch to the last, so"
-            " that its figure depends much on the epoch that is chosen; of the reference run there is no history."
+            f" The difference of an {'can' if chance > SURE else 'can hardly'} be chance:"
+            f" a t-test of one run at {REFERENCE['an']:.2f} against our {len(seeds)} seeds"
+            f" has p = {chance:.2f}."
+            f" Also tried: {listed}; {near}. an overfits: its validation mAP falls by"
+            f" {max(maps) - maps[-1]:.1f} from the best epoch to the last, so its figure depends"
+            " strongly on the chosen epoch. The reference run has no history."
         )
 
     def table_b(self) -> str:
@@ -212,7 +217,7 @@ class Page:
         )
 
     def in_short(self) -> str:
-        """Those rows of Table B that are done, the best first."""
+        """The complete rows of Table B, the best first."""
         rows = [
             row
             for row in self.known.table(self.known.plan("Table B"), "an").rows
@@ -232,33 +237,34 @@ class Page:
         return markdown(lines) + bound + self._at_one_rate() + self._by_backbone()
 
     def _at_one_rate(self) -> str:
-        """A sentence on rows of the table whose head is a transformer: what they have at the backbone's own rate."""
+        """A sentence on methods with a query head: their figures at the rate of the backbone."""
         rows = {
             row.label: row
             for row in self.known.table(self.known.plan("query heads")).rows
             if row.seeds
         }
-        found = {method: rows[label] for method, label in ONE_RATE.items() if label in rows}
-        if not found:
+        slower = {method: rows[label] for method, label in ONE_RATE.items() if label in rows}
+        if not slower:
             return ""
-        said = " and ".join(
-            f"`{method}` has {measured(row)} (one run)" for method, row in found.items()
+        figures = " and ".join(
+            f"`{method}` has {measured(row)} (one run)" for method, row in slower.items()
         )
         return (
-            " All heads learn ten times as fast as the backbone here, too much for the transformers of `smile` and "
-            f"`mime`: at one rate for both {said} ([more](docs/reproduction.md#query-heads))."
+            " All heads learn ten times as fast as the backbone here, too fast for the transformers"
+            f" of `smile` and `mime`: at one rate for both {figures}"
+            " ([more](docs/reproduction.md#query-heads))."
         )
 
     def _by_backbone(self) -> str:
-        """A sentence on the same difference with other backbones."""
+        """A sentence on the difference of GR and AN with other backbones."""
         rows = {name: self.known.row(f"backbone, {name}", "an") for name in BACKBONES}
-        said = "; ".join(
+        text = "; ".join(
             f"{name} {interval(row.versus, -1)}"
             for name, row in rows.items()
             if row.versus is not None
         )
         where = "[other backbones](docs/reproduction.md#other-backbones)"
-        return said and f"\n\n`gr` − `an` with {where}: {said}. Begin with pretrained weights."
+        return text and f"\n\n`gr` − `an` with {where}: {text}. Begin with pretrained weights."
 
     def table_3(self) -> str:
         plan = self.known.plan("Table 3")
@@ -278,7 +284,7 @@ class Page:
         return "\n\n".join([markdown(lines), *self._stopped(), result_table(self.known, plan)])
 
     def _stopped(self) -> list[str]:
-        """Whether the runs that may stop early did."""
+        """A sentence on how many of the runs that may stop early did so."""
         plan = self.known.plan("switches")
         case = next(case for case in plan.cases if case.label == "early stop")
         done = [
@@ -295,8 +301,8 @@ class Page:
         if ended:
             return [f"{ended} of {len(done)} runs stopped early."]
         return [
-            f"No run stopped early: validation mAP is never more than {fall:.2f} below its best. The last row above is "
-            "how far runs of one setting lie apart on a GPU."
+            f"No run stopped early: validation mAP is never more than {fall:.2f} below its best. "
+            "The last row above therefore shows how much equal runs differ on a GPU."
         ]
 
     def below_an(self) -> str:
@@ -311,17 +317,17 @@ class Page:
         for method in ("an", "gr"):
             plan = self.known.plan(f"pixels, {method}")
             other = self.known.table(plan).rows[1]
-            v, said = other.versus, f"{OPEN} (0 of {len(FRESH)} pairs)."
+            v, text = other.versus, f"{OPEN} (0 of {len(FRESH)} pairs)."
             if v is not None:
-                said = f"{interval(v)}, {v.seeds} of {len(FRESH)} pairs."
+                text = f"{interval(v)}, {v.seeds} of {len(FRESH)} pairs."
             parts += [
-                f"{method}, the copy less the original: {said}",
+                f"{method}, copy minus original: {text}",
                 result_table(self.known, plan),
             ]
         return "\n\n".join(parts)
 
     def best_of_grids(self) -> str:
-        """The setting of all grids with the best validation mAP, beside GR as published and EM."""
+        """The setting of all grids with the best validation mAP, next to published GR and EM."""
         plans = [self.known.plan(f"sensitivity, {study.name}") for study in STUDIES]
         runs = [
             (case, run)
@@ -369,8 +375,10 @@ class Page:
 
 
 def _side(v: Comparison) -> str:
-    """Where the row that all are compared with stands beside one of them."""
-    return "above" if v.high < 0 else "below" if v.low > 0 else "not told apart from"
+    """Whether the base row is above or below the compared row."""
+    if v.high < 0:
+        return "above"
+    return "below" if v.low > 0 else "not distinguishable from"
 
 
 def _beside(own: float, other: float) -> list[str]:
@@ -382,13 +390,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--root", type=Path, help="folder that holds VOCdevkit, for figure f")
-    given = parser.parse_args()
+    options = parser.parse_args()
     page = Page(Recorded.read())
     experiment = None
-    if given.root is not None:
+    if options.root is not None:
         from spml.data import load
 
-        experiment = load("voc", given.root)
+        experiment = load("voc", options.root)
     source = replace(page.source, experiment=experiment)
     for letter, figure in FIGURES.items():
         if letter != "f" or experiment is not None:

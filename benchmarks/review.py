@@ -1,13 +1,14 @@
-"""What `spml review` is worth: how many of its suggestions are right, and what answering them adds to test mAP.
+"""Measure `spml review`: the precision of its suggestions, and the gain in test mAP by answers.
 
-python benchmarks/review.py --data digits                                       # CPU, a minute
-python benchmarks/review.py --data features=FILE                                # of benchmarks/voc_features.py, CPU
-python benchmarks/review.py --data voc=DIR --weights FILE --cache DIR --jobs 4  # GPU; DIR holds VOCdevkit
+python benchmarks/review.py --data digits           # CPU, a minute
+python benchmarks/review.py --data features=FILE    # CPU; from benchmarks/voc_features.py
+python benchmarks/review.py --data voc=DIR --weights FILE --cache DIR --jobs 4  # GPU
 
-For each seed, GR and assume-negative are trained, and the unknown labels of the training rows are ranked by each. The
-first 500 of either list, and 500 drawn at random, are answered from the complete labels; GR is then trained again from
-scratch with the answers and the same seed. The epoch is chosen with observed labels of the validation rows, which are
-never answered. Records that are there are not made again. Tables: python benchmarks/render.py docs/review.md
+The DIR of voc holds VOCdevkit. For each seed, GR and AN are trained, and each ranks the unknown
+labels of the training rows. The first 500 of either list, and 500 drawn at random, are answered
+from the complete labels. GR is then trained again from scratch with the answers and the same seed.
+The epoch is chosen with observed labels of the validation rows, which are never answered. Existing
+records are not repeated. Tables: python benchmarks/render.py docs/review.md
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ RESULTS = Path(__file__).parent / "results"
 DEPTHS = (100, 500, 1000)
 ARMS = ("gr's list", "an's list", "at random")
 Record = dict[str, Any]
-Given = dict[str, Any]
+Options = dict[str, Any]
 
 
-def load_data(given: Given) -> Any:
+def load_data(options: Options) -> Any:
     from spml.data import load
 
-    if given["data"] == "features":
-        return load(given["root"], labels="complete")
-    return load(given["data"], given["root"])
+    if options["data"] == "features":
+        return load(options["root"], labels="complete")
+    return load(options["data"], options["root"])
 
 
 def train(
-    given: Given, method: str, seed: int, experiment: Any, folder: Path
+    options: Options, method: str, seed: int, experiment: Any, folder: Path
 ) -> tuple[Path, Record]:
     import torch
 
     from spml.train import Settings, fit
 
     own: dict[str, Any] = {}
-    if given["data"] == "voc":
+    if options["data"] == "voc":
         from voc_plan import AT_LR
 
-        own = {**AT_LR, "weights": given["weights"], "cache_dir": given["cache"]}
-    elif given["data"] == "features":
+        own = {**AT_LR, "weights": options["weights"], "cache_dir": options["cache"]}
+    elif options["data"] == "features":
         own = {"epochs": 8}
-    own |= {key: given[key] for key in ("epochs", "size") if given[key] is not None}
+    own |= {key: options[key] for key in ("epochs", "size") if options[key] is not None}
     if not torch.cuda.is_available():
         torch.set_num_threads(1)
     settings = Settings(method=method, seed=seed, selection="observed", **own)
@@ -71,8 +72,8 @@ def train(
     return out, {**{key: result[key] for key in keys}, **about, "seconds": result["seconds"]}
 
 
-def before(given: Given, method: str, seed: int, folder: Path) -> Record:
-    """Train, rank the unknown labels of the training rows, keep the first, and see how many of them are there."""
+def before(options: Options, method: str, seed: int, folder: Path) -> Record:
+    """Train, rank the unknown labels of the training rows, and measure the precision."""
     import numpy as np
     import torch
 
@@ -81,12 +82,12 @@ def before(given: Given, method: str, seed: int, folder: Path) -> Record:
     from spml.use.review.ranking import fit_scale, likeliest
     from spml.use.review.suggest import score
 
-    experiment = load_data(given)
-    run, record = train(given, method, seed, experiment, folder)
+    experiment = load_data(options)
+    run, record = train(options, method, seed, experiment, folder)
     model, info = load_model(run)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     table = experiment.observed.take(experiment.train_rows)
-    cache = open_cache([table], info.preprocessing["size"], "disk", folder=given["cache"])
+    cache = open_cache([table], info.preprocessing["size"], "disk", folder=options["cache"])
     logits = score(table, model, info, cache=cache)
     observed, truth = table.labels, experiment.complete.rows(experiment.train_rows)
     rankings = {"list": fit_scale(logits, observed), **others(logits, observed)}
@@ -96,9 +97,9 @@ def before(given: Given, method: str, seed: int, folder: Path) -> Record:
         right = truth[rows, columns] == 1
         precision[name] = {str(depth): float(right[:depth].mean()) for depth in DEPTHS}
         if name == "list":
-            classes = len(np.unique(columns[: given["answers"]]))
+            classes = len(np.unique(columns[: options["answers"]]))
             np.savez(
-                entries(given, method, seed), rows=experiment.train_rows[rows], columns=columns
+                entries(options, method, seed), rows=experiment.train_rows[rows], columns=columns
             )
     unknown = observed == 0
     counts = {"unknown": int(unknown.sum()), "missing": int((truth[unknown] == 1).sum())}
@@ -133,14 +134,14 @@ def others(logits: Any, observed: Any) -> dict[str, Any]:
     }
 
 
-def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
+def after(options: Options, arm: str, seed: int, folder: Path) -> Record:
     """Answer 500 labels from the complete ones, and train again."""
     import numpy as np
 
     from spml.use.review.answers import with_answers
 
-    experiment = load_data(given)
-    count = given["answers"]
+    experiment = load_data(options)
+    count = options["answers"]
     if arm == "at random":
         observed = experiment.observed.rows(experiment.train_rows)
         rows, columns = np.nonzero(observed == 0)
@@ -149,7 +150,7 @@ def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
         )
         rows, columns = experiment.train_rows[rows[chosen]], columns[chosen]
     else:
-        with np.load(entries(given, arm.removesuffix("'s list"), seed)) as file:
+        with np.load(entries(options, arm.removesuffix("'s list"), seed)) as file:
             rows, columns = file["rows"][:count], file["columns"][:count]
     values = np.array(
         [
@@ -160,23 +161,23 @@ def after(given: Given, arm: str, seed: int, folder: Path) -> Record:
     labels = with_answers(experiment.observed.sparse, rows, columns, values)
     answered = replace(experiment, observed=experiment.observed.with_labels(labels))
     assert (answered.observed.rows(rows)[np.arange(len(rows)), columns] == values).all()
-    _, record = train(given, "gr", seed, answered, folder)
-    said = {
+    _, record = train(options, "gr", seed, answered, folder)
+    counts = {
         "answers": len(values),
         "positive": int((values == 1).sum()),
         "negative": int((values == -1).sum()),
     }
-    return {"stage": "after", "row": arm, "seed": seed, **said} | record
+    return {"stage": "after", "row": arm, "seed": seed, **counts} | record
 
 
-def upper(given: Given, row: str, seed: int, folder: Path) -> Record:
-    """With all labels, for comparison."""
-    _, record = train(given, "full", seed, load_data(given), folder)
+def upper(options: Options, row: str, seed: int, folder: Path) -> Record:
+    """Train with all labels, for comparison."""
+    _, record = train(options, "full", seed, load_data(options), folder)
     return {"stage": "full", "row": row, "seed": seed} | record
 
 
-def entries(given: Given, method: str, seed: int) -> Path:
-    return Path(given["work"]) / f"{given['data']}-{method}-{seed}.npz"
+def entries(options: Options, method: str, seed: int) -> Path:
+    return Path(options["work"]) / f"{options['data']}-{method}-{seed}.npz"
 
 
 def main() -> None:
@@ -194,38 +195,36 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--answers", type=int, default=500)
-    parser.add_argument("--epochs", type=int, help="other than those of the data")
-    parser.add_argument("--size", type=int, help="of pictures, other than 448")
+    parser.add_argument("--epochs", type=int, help="instead of the default of the data")
+    parser.add_argument("--size", type=int, help="of pictures; default: 448")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
     parser.add_argument(
         "--work", type=Path, default=Path("build/review"), help="folder of the lists"
     )
     parser.add_argument("--json", type=Path, help="file of the results")
-    parser.add_argument(
-        "--lists", default="gr,an", help="methods whose lists are made and answered"
-    )
+    parser.add_argument("--lists", default="gr,an", help="methods whose lists are answered")
     parser.add_argument(
         "--without-full", action="store_true", help="leave out the runs with all labels"
     )
-    options = parser.parse_args()
-    name, _, place = options.data.partition("=")
+    arguments = parser.parse_args()
+    name, _, place = arguments.data.partition("=")
     if name not in ("digits", "voc", "features") or (name != "digits") != bool(place):
-        parser.error(f"--data {options.data}: give digits, voc=DIR or features=FILE")
-    out = options.json or RESULTS / f"review-{name}.json"
-    given: Given = {
+        parser.error(f"--data {arguments.data}: give digits, voc=DIR or features=FILE")
+    out = arguments.json or RESULTS / f"review-{name}.json"
+    options: Options = {
         "data": name,
         "root": place or None,
-        "weights": options.weights,
-        "cache": options.cache,
+        "weights": arguments.weights,
+        "cache": arguments.cache,
     }
-    given |= {
-        "answers": options.answers,
-        "epochs": options.epochs,
-        "size": options.size,
-        "work": str(options.work.resolve()),
+    options |= {
+        "answers": arguments.answers,
+        "epochs": arguments.epochs,
+        "size": arguments.size,
+        "work": str(arguments.work.resolve()),
     }
-    options.work.mkdir(parents=True, exist_ok=True)
-    seeds = [int(seed) for seed in options.seeds.split(",")]
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
     done: Record = json.loads(out.read_text()) if out.exists() else {"data": name, "records": []}
     done["environment"] = environment()
 
@@ -238,37 +237,37 @@ def main() -> None:
         ]
         done["records"] = sorted([*rest, record], key=lambda r: (r["stage"], r["row"], r["seed"]))
         write_json(out, done)
-        found = {name: f"{value['500']:.3f}" for name, value in record.get("precision", {}).items()}
-        told = found or {k: record[k] for k in ("positive", "negative") if k in record}
-        print(
-            f"{record['stage']} {record['row']} {record['seed']}: test {record['test_map']:.2f} {told}",
-            flush=True,
-        )
+        shares = {
+            name: f"{value['500']:.3f}" for name, value in record.get("precision", {}).items()
+        }
+        details = shares or {k: record[k] for k in ("positive", "negative") if k in record}
+        name = f"{record['stage']} {record['row']} {record['seed']}"
+        print(f"{name}: test {record['test_map']:.2f} {details}", flush=True)
 
-    def there(stage: str, row: str, seed: int) -> bool:
+    def recorded(stage: str, row: str, seed: int) -> bool:
         same = [
             r for r in done["records"] if (r["stage"], r["row"], r["seed"]) == (stage, row, seed)
         ]
-        return bool(same) and (stage != "before" or entries(given, row, seed).exists())
+        return bool(same) and (stage != "before" or entries(options, row, seed).exists())
 
-    lists = options.lists.split(",")
+    lists = arguments.lists.split(",")
     arms = [arm for arm in ARMS if arm == "at random" or arm.removesuffix("'s list") in lists]
     first = [("before", before, row, seed) for seed in seeds for row in lists]
-    if not options.without_full:
+    if not arguments.without_full:
         first += [("full", upper, "full", seed) for seed in seeds]
     second = [("after", after, row, seed) for seed in seeds for row in arms]
     for stage in (first, second):
         wanted = [
-            (function.__name__, given, row, seed)
+            (function.__name__, options, row, seed)
             for s, function, row, seed in stage
-            if not there(s, row, seed)
+            if not recorded(s, row, seed)
         ]
-        run_all(call, wanted, options.jobs, keep)
+        run_all(call, wanted, arguments.jobs, keep)
 
 
-def call(function: str, given: Given, row: str, seed: int, folder: Path) -> Record:
-    made: Record = globals()[function](given, row, seed, folder)
-    return made
+def call(function: str, options: Options, row: str, seed: int, folder: Path) -> Record:
+    record: Record = globals()[function](options, row, seed, folder)
+    return record
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""How many of the first suggestions are right on validation rows of recorded VOC runs, which no run was trained on.
+"""Precision of the first suggestions on validation rows of recorded VOC runs.
 
 python benchmarks/review_scores.py --root DIR --json benchmarks/results/review-validation.json
 
-DIR holds VOCdevkit. The order is that of `spml review`; the complete labels are looked at afterwards only.
+DIR holds VOCdevkit. No run was trained on these rows. The order is that of `spml review`; complete
+labels are used only to count the right suggestions.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ def main() -> None:
     )
     parser.add_argument("--root", type=Path, required=True, help="the folder that holds VOCdevkit")
     parser.add_argument("--json", type=Path, required=True)
-    given = parser.parse_args()
-    experiment = load("voc", given.root)
+    options = parser.parse_args()
+    experiment = load("voc", options.root)
     assert experiment.complete is not None
     tables = [
         table.take(experiment.val_rows).labels
         for table in (experiment.observed, experiment.complete)
     ]
-    found = [examined(folder.name, *tables) for folder in sorted((RESULTS / "scores").iterdir())]
-    given.json.write_text(json.dumps(found, indent=1) + "\n")
+    records = [examined(folder.name, *tables) for folder in sorted((RESULTS / "scores").iterdir())]
+    options.json.write_text(json.dumps(records, indent=1) + "\n")
 
 
 if __name__ == "__main__":

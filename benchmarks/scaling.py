@@ -1,9 +1,9 @@
-"""What each method keeps and what a step sends between processes, at benchmark sizes and far beyond.
+"""State of each method and data sent per step, at benchmark sizes and far beyond.
 
-python benchmarks/scaling.py [--docs docs/scaling.md]     # computed from the methods' own figures; nothing is trained
+python benchmarks/scaling.py [--docs docs/scaling.md]    # computed; nothing is trained
 
-State is what `losses.memory` says a method keeps in every process; what is sent in a step are the scores that every
-process is given of the others, and features where a method needs them.
+State is the memory of a method in every process, by `losses.memory`. In a step, every process
+receives the scores of the others, and features if the method needs them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FP32 = 4  # bytes: in any precision, Fabric gives the loop float32
 
 
 def sent(name: str, classes: int) -> int:
-    """Bytes that a process receives of the others' scores in a step, at most."""
+    """Most bytes that a process receives from the others in a step."""
     method_needs, head = losses.needs(name), losses.head(name) or ""
     rows = BATCH * (2 if "views" in method_needs else 1)
     numbers = rows * classes  # logits
@@ -32,7 +32,7 @@ def sent(name: str, classes: int) -> int:
     return numbers * FP32
 
 
-def words(size: float) -> str:
+def format_size(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if abs(size) < 999.5 or unit == "TB":
             return f"{size:.3g} {unit}" if size else "–"
@@ -48,12 +48,14 @@ def table() -> str:
     lines = ["| method | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
     rows: dict[tuple[str, ...], list[str]] = {}  # methods with the same figures share a row
     for name in losses.names():
-        state = [words(losses.memory(name, *size)) for size in SIZES.values()]
-        moved = [words(sent(name, SIZES[size][1])) for size in ("COCO", "10⁷ × 10⁴")]
+        state = [format_size(losses.memory(name, *size)) for size in SIZES.values()]
+        moved = [format_size(sent(name, SIZES[size][1])) for size in ("COCO", "10⁷ × 10⁴")]
         rows.setdefault((*state, *moved), []).append(name)
     for figures, names in rows.items():
         lines.append("| " + " | ".join([", ".join(names), *figures]) + " |")
-    gradients = [words(FP32 * (BACKBONE + (WIDTH + 1) * classes)) for _, classes in SIZES.values()]
+    gradients = [
+        format_size(FP32 * (BACKBONE + (WIDTH + 1) * classes)) for _, classes in SIZES.values()
+    ]
     lines += [
         "",
         f"Global batch {BATCH}, float32. Gradients of ResNet-50 with a linear head:",
@@ -69,11 +71,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--docs", type=Path, help="write the table there")
-    given = parser.parse_args()
-    if given.docs is None:
+    options = parser.parse_args()
+    if options.docs is None:
         print(table())
     else:
-        put_table(given.docs, "scaling", table())
+        put_table(options.docs, "scaling", table())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Training steps a second of several processes on one device, each with a run of its own.
+"""Training steps per second of several processes on one device, each with its own run.
 
-python benchmarks/side_by_side.py --processes 1,4,8 [--json results.json]    # for MPS, start its daemon before
+python benchmarks/side_by_side.py --processes 1,4,8 [--json results.json]    # MPS: start its daemon
 
-Each process makes its step, waits until all are ready, and counts the steps of some seconds.
+Each process prepares its step, waits until all are ready, and counts its steps for some seconds.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from throughput import spml_step
 from spml.train import Settings
 
 
-def count(given: argparse.Namespace, ready: Any, found: Any) -> None:
-    """Steps a second of this process, once all are ready."""
+def count(options: argparse.Namespace, ready: Any, speeds: Any) -> None:
+    """Measure the steps per second of this process once all are ready."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         experiment = fake(Path(name) / "pictures", 40)
-        sizes = {"size": given.size, "batch_size": given.batch, "epochs": 1, "lr": 1e-5}
-        where = {"accelerator": given.device, "cache_dir": Path(name) / "cache"}
+        sizes = {"size": options.size, "batch_size": options.batch, "epochs": 1, "lr": 1e-5}
+        where = {"accelerator": options.device, "cache_dir": Path(name) / "cache"}
         step, *_ = spml_step(
-            experiment, Settings(backbone=given.backbone, weights="none", **sizes, **where)
+            experiment, Settings(backbone=options.backbone, weights="none", **sizes, **where)
         )
         for _ in range(3):
             step()
         ready.wait()
         done, began = 0, time.perf_counter()
-        while time.perf_counter() - began < given.seconds:
+        while time.perf_counter() - began < options.seconds:
             step()
             done += 1
-            if given.device == "cuda" and done % 10 == 0:
+            if options.device == "cuda" and done % 10 == 0:
                 torch.cuda.synchronize()
-        found.put(done / (time.perf_counter() - began))
+        speeds.put(done / (time.perf_counter() - began))
 
 
 def main() -> None:
@@ -56,19 +56,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    given = parser.parse_args()
+    options = parser.parse_args()
     context, rows = multiprocessing.get_context("spawn"), []
-    for number in map(int, given.processes.split(",")):
-        ready, found = context.Barrier(number), context.Queue()
-        workers = [context.Process(target=count, args=(given, ready, found)) for _ in range(number)]
+    for number in map(int, options.processes.split(",")):
+        ready, speeds = context.Barrier(number), context.Queue()
+        workers = [
+            context.Process(target=count, args=(options, ready, speeds)) for _ in range(number)
+        ]
         for worker in workers:
             worker.start()
-        rows.append({"processes": number, "steps_per_second": [found.get() for _ in workers]})
+        rows.append({"processes": number, "steps_per_second": [speeds.get() for _ in workers]})
         for worker in workers:
             worker.join()
         print(f"{number} processes: {sum(rows[-1]['steps_per_second']):.1f} steps/s", flush=True)
-    if given.json:
-        given.json.write_text(
+    if options.json:
+        options.json.write_text(
             json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
         )
 

@@ -1,6 +1,6 @@
-"""Makes the copy of VOC2012 that the recorded runs read: every picture resized to 448 x 448, as JPEG of quality 88.
+"""Copy VOC2012 as the recorded runs read it: pictures of 448 x 448 as JPEG of quality 88.
 
-python benchmarks/smaller_pictures.py VOC VOC448    # VOC holds VOCdevkit; what is there already is kept
+python benchmarks/smaller_pictures.py VOC VOC448    # VOC holds VOCdevkit; existing files are kept
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def main() -> None:
     )
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
-    given = parser.parse_args()
-    source, out = given.source / HOME, given.out / HOME
+    options = parser.parse_args()
+    source, out = options.source / HOME, options.out / HOME
     shutil.copytree(source / "ImageSets" / "Main", out / "ImageSets" / "Main", dirs_exist_ok=True)
     lists = [source / "ImageSets" / "Main" / f"{split}.txt" for split in ("train", "val")]
     names = [

@@ -1,4 +1,4 @@
-"""How long spml takes to start, beside a bare interpreter and beside importing torch.
+"""Start-up time of spml, compared with a bare interpreter and with importing torch.
 
 python benchmarks/startup.py [--json FILE]
 """
@@ -27,9 +27,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
-    for _ in range(given.repeats):
+    for _ in range(options.repeats):
         for name, words in COMMANDS.items():
             begin = time.perf_counter()
             subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
@@ -37,8 +37,8 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in times.items()}
     for name, seconds in medians.items():
         print(f"{name:<20} {seconds:6.2f} s")
-    if given.json:
-        given.json.write_text(json.dumps(medians, indent=1) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(medians, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""The reference behaviour and spml on the same pictures, in one process: how many times as fast spml is.
+"""Speed of spml relative to the reference loop on the same pictures, in one process.
 
-python benchmarks/throughput.py --data FOLDER [--json results.json]     # VOCdevkit; on a GPU: resnet50 at 448 px
-python benchmarks/throughput.py --fake 11540 --parts step,peak,profile  # generated pictures of VOC's size
-python benchmarks/throughput.py --fake 60 --backbone test_resnet --size 64 --batch 8 --epochs 2 --device cpu
+python benchmarks/throughput.py --data FOLDER [--json results.json]     # FOLDER holds VOCdevkit
+python benchmarks/throughput.py --fake 11540 --parts step,peak,profile  # generated pictures
+python benchmarks/throughput.py --fake 60 --backbone test_resnet --size 64 --batch 8 --device cpu
 python benchmarks/throughput.py --fake 11540 --set compile=compile --set eval_batch_size=256
 
-The reference (reference_loop.py) trains as the field's code does. Parts:
+The reference (reference_loop.py) trains like published code. Parts:
 
-step        one training step on a batch that is on the device, after warming up; ten at a time on a GPU
-epoch       from cold: from the call to the end of the first epoch's validation, with nothing decoded or compiled; from
-            cache: a later epoch with its validation
+step        one training step on a batch on the device, after a warm-up; ten at a time on a GPU
+epoch       from cold: from the call to the end of the first epoch's validation, with nothing
+            decoded or compiled; from cache: a later epoch with its validation
 evaluation  the test split at the end, from the last checkpoint to its figure
 experiment  everything: decoding, compiling or capturing, all epochs with validation, test
 peak        FLOP/s of bf16 matrix products, and the share of it that spml's step reaches
-profile     what spml's step does with the device's time (GPU)
+profile     device time of spml's step by kind of operation (GPU)
 
-Files are read once before, so that neither side waits for the disk. The reference runs first; what spml sets for the
-whole process is set back. What torch.compile keeps between programs is not used.
+Files are read once before, so that neither side waits for the disk. The reference runs first;
+process-wide settings of spml are restored afterwards. The cache of torch.compile is not used.
 """
 
 from __future__ import annotations
@@ -54,13 +54,12 @@ TARGETS = {
     "cpu": {"epoch from cold": 1.0, "epoch from cache": 1.0},
 }
 LR = 1e-5
-AT_ONCE = {
-    "cuda": 10
-}  # steps timed together, so that the device waits for the host only if training lets it
+# steps timed together, so that the device waits for the host only if it does in training
+AT_ONCE = {"cuda": 10}
 
 
 def read_once(experiment: Experiment) -> None:
-    """Bring the files into the system's memory."""
+    """Read all files, so that they are in the page cache."""
     for table in (experiment.observed, experiment.test):
         if table is not None:
             with ThreadPoolExecutor() as pool:
@@ -74,7 +73,7 @@ def read_once(experiment: Experiment) -> None:
 
 @contextmanager
 def set_back() -> Iterator[None]:
-    """Leave the process's settings of torch as they were, and the device's memory free."""
+    """Restore the settings of torch afterwards, and free the memory of the device."""
     cudnn, precision = torch.backends.cudnn, torch.get_float32_matmul_precision()
     flags = {name: getattr(cudnn, name) for name in ("benchmark", "deterministic", "allow_tf32")}
     try:
@@ -92,7 +91,7 @@ def set_back() -> Iterator[None]:
 def spml_step(
     experiment: Experiment, settings: Settings
 ) -> tuple[Step, Callable[..., Any], torch.Tensor, str]:
-    """A training step as the loop makes it, the classifier, its batch, and how it is run: all that knows the loop."""
+    """A step of the training loop, its classifier and batch, and its precision and mode."""
     from spml.model.graphs import FastForward
     from spml.train.device import Processes, make_fabric
     from spml.train.display import Display
@@ -141,7 +140,7 @@ def spml_step(
 
 
 def reference_step(experiment: Experiment, settings: Settings, device: torch.device) -> Step:
-    """A training step of the reference, on a batch that is on the device."""
+    """A training step of the reference, on a batch on the device."""
     from spml.train.resolve import resolve
 
     resolved = resolve(settings, experiment)
@@ -181,13 +180,12 @@ def timed(step: Step, device: torch.device, budget: float) -> float:
 def run_spml(
     experiment: Experiment, settings: Settings, folder: Path, *, quiet: bool
 ) -> dict[str, Any]:
-    """A whole experiment; when its epochs ended is known from the files that validation and checkpoints leave."""
+    """Run an experiment; the times of its epochs are those of the files it writes."""
     began, clock = time.time(), time.perf_counter()
     result = fit(experiment, settings, folder, quiet=quiet)
     whole = time.perf_counter() - clock
-    ends = [
-        path.stat().st_mtime for path in sorted((folder / "scores").glob("val-*.npz"))
-    ]  # the first before training
+    # the first file is written before training
+    ends = [path.stat().st_mtime for path in sorted((folder / "scores").glob("val-*.npz"))]
     saved = (folder / "last.ckpt").stat().st_mtime
     return {
         "cold": ends[1] - began,
@@ -199,72 +197,74 @@ def run_spml(
     }
 
 
-def measure(given: argparse.Namespace, experiment: Experiment, folder: Path) -> dict[str, Any]:
-    device = torch.device(given.device)
+def measure(options: argparse.Namespace, experiment: Experiment, folder: Path) -> dict[str, Any]:
+    device = torch.device(options.device)
     chosen = {
-        "backbone": given.backbone,
+        "backbone": options.backbone,
         "weights": "none",
-        "size": given.size,
-        "epochs": given.epochs,
-        "batch_size": given.batch,
+        "size": options.size,
+        "epochs": options.epochs,
+        "batch_size": options.batch,
         "lr": LR,
         "accelerator": device.type,
         "cache_dir": folder / "cache",
     }
-    settings = Settings(**{**chosen, **given.set})
-    found: dict[str, Any] = {"seconds": {}}
-    if device.type == "cuda":  # the context, which both need
+    settings = Settings(**{**chosen, **options.set})
+    figures: dict[str, Any] = {"seconds": {}}
+    if device.type == "cuda":  # create the context, which both need
         torch.nn.functional.conv2d(
             torch.randn(1, 3, 64, 64, device=device), torch.randn(8, 3, 3, 3, device=device)
         )
         torch.cuda.synchronize()
-    if {"epoch", "evaluation", "experiment"} & set(given.parts):  # first, while nothing is compiled
-        measure_runs(given, experiment, settings, device, found, folder)
-    if {"step", "peak", "profile"} & set(given.parts):
-        measure_step(given, experiment, settings, device, found)
-    both = {name: pair for name, pair in found["seconds"].items() if None not in pair.values()}
-    found["ratios"] = {name: pair["reference"] / pair["spml"] for name, pair in both.items()}
-    return found
+    if {"epoch", "evaluation", "experiment"} & set(
+        options.parts
+    ):  # first, while nothing is compiled
+        measure_runs(options, experiment, settings, device, figures, folder)
+    if {"step", "peak", "profile"} & set(options.parts):
+        measure_step(options, experiment, settings, device, figures)
+    both = {name: pair for name, pair in figures["seconds"].items() if None not in pair.values()}
+    figures["ratios"] = {name: pair["reference"] / pair["spml"] for name, pair in both.items()}
+    return figures
 
 
 def measure_step(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     experiment: Experiment,
     settings: Settings,
     device: torch.device,
-    found: dict[str, Any],
+    figures: dict[str, Any],
 ) -> None:
     reference = None
-    if "step" in given.parts:
+    if "step" in options.parts:
         with set_back():
-            reference = timed(reference_step(experiment, settings, device), device, given.budget)
+            reference = timed(reference_step(experiment, settings, device), device, options.budget)
     with set_back():
-        step, model, x, found["step_run_as"] = spml_step(experiment, settings)
-        ours = timed(step, device, given.budget)
-        found["seconds"]["step"] = {"reference": reference, "spml": ours}
-        if "profile" in given.parts and device.type == "cuda":
-            found["host_seconds"], found["waits"] = host_seconds(step), waits(step)
-            found["profile"], found["kernels"] = profile(step, ours)
-        if "peak" in given.parts:
-            found["peak_flops"], found["step_flops"] = peak(device), flops(model, x)
-            found["share_of_peak"] = found["step_flops"] / ours / found["peak_flops"]
+        step, model, x, figures["step_run_as"] = spml_step(experiment, settings)
+        ours = timed(step, device, options.budget)
+        figures["seconds"]["step"] = {"reference": reference, "spml": ours}
+        if "profile" in options.parts and device.type == "cuda":
+            figures["host_seconds"], figures["waits"] = host_seconds(step), waits(step)
+            figures["profile"], figures["kernels"] = profile(step, ours)
+        if "peak" in options.parts:
+            figures["peak_flops"], figures["step_flops"] = peak(device), flops(model, x)
+            figures["share_of_peak"] = figures["step_flops"] / ours / figures["peak_flops"]
         del step, model
 
 
 def measure_runs(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     experiment: Experiment,
     settings: Settings,
     device: torch.device,
-    found: dict[str, Any],
+    figures: dict[str, Any],
     folder: Path,
 ) -> None:
-    whole = "experiment" in given.parts
+    whole = "experiment" in options.parts
     read_once(experiment)
-    epochs = given.epochs if whole else 1
-    sizes = given.size, given.batch, LR, epochs
+    epochs = options.epochs if whole else 1
+    sizes = options.size, options.batch, LR, epochs
     with set_back():
-        reference = reference_loop.run(experiment, given.backbone, *sizes, device)
+        reference = reference_loop.run(experiment, options.backbone, *sizes, device)
     print(
         f"reference: {reference['whole']:.1f} s for {epochs} epochs and test",
         file=sys.stderr,
@@ -272,70 +272,71 @@ def measure_runs(
     )
     ours_for = settings if whole else replace(settings, epochs=3)
     with set_back():
-        ours = run_spml(experiment, ours_for, folder / "run", quiet=not given.verbose)
+        ours = run_spml(experiment, ours_for, folder / "run", quiet=not options.verbose)
     print(
         f"spml: {ours['whole']:.1f} s for {ours_for.epochs} epochs and test",
         file=sys.stderr,
         flush=True,
     )
-    found["runs"] = {"reference": reference, "spml": ours}
+    figures["runs"] = {"reference": reference, "spml": ours}
     later = ours["epochs"][1:]
-    if "epoch" in given.parts:
-        found["seconds"]["epoch from cold"] = {
-            name: run["cold"] for name, run in found["runs"].items()
+    if "epoch" in options.parts:
+        figures["seconds"]["epoch from cold"] = {
+            name: run["cold"] for name, run in figures["runs"].items()
         }
-        found["seconds"]["epoch from cache"] = {
+        figures["seconds"]["epoch from cache"] = {
             "reference": statistics.median(reference["epochs"]),
             "spml": statistics.median(later) if later else None,
         }
-    if "evaluation" in given.parts and experiment.test is not None:
-        found["seconds"]["evaluation"] = {
-            name: run["evaluation"] for name, run in found["runs"].items()
+    if "evaluation" in options.parts and experiment.test is not None:
+        figures["seconds"]["evaluation"] = {
+            name: run["evaluation"] for name, run in figures["runs"].items()
         }
     if whole:
-        found["seconds"]["whole experiment"] = {
-            name: run["whole"] for name, run in found["runs"].items()
+        figures["seconds"]["whole experiment"] = {
+            name: run["whole"] for name, run in figures["runs"].items()
         }
 
 
-def show(given: argparse.Namespace, experiment: Experiment, found: dict[str, Any]) -> None:
+def show(options: argparse.Namespace, experiment: Experiment, figures: dict[str, Any]) -> None:
     train, val = len(experiment.train_rows), len(experiment.val_rows)
     test = 0 if experiment.test is None else len(experiment.test)
     pictures = {
-        "step": given.batch,
+        "step": options.batch,
         "epoch from cold": train + val,
         "epoch from cache": train + val,
     }
-    pictures |= {"evaluation": test, "whole experiment": given.epochs * (train + val) + test}
+    pictures |= {"evaluation": test, "whole experiment": options.epochs * (train + val) + test}
     print(
-        f"{given.backbone}, {given.size} px, batch {given.batch}; {train:,} train, {val:,} val, {test:,} test"
+        f"{options.backbone}, {options.size} px, batch {options.batch}; "
+        f"{train:,} train, {val:,} val, {test:,} test"
     )
     print(f"{'':<18}{'reference':>22}{'spml':>22}{'ratio':>9}")
-    for name, pair in found["seconds"].items():
+    for name, pair in figures["seconds"].items():
         cells = [_cell(value, pictures[name]) for value in (pair["reference"], pair["spml"])]
-        ratio = found["ratios"].get(name)
-        target = TARGETS.get(given.device.partition(":")[0], {}).get(name)
-        told = "" if ratio is None else f"{ratio:.2f}"
+        ratio = figures["ratios"].get(name)
+        target = TARGETS.get(options.device.partition(":")[0], {}).get(name)
+        shown = "" if ratio is None else f"{ratio:.2f}"
         short = (
             "" if target is None or ratio is None or ratio >= target else f"  NOT REACHED: {target}"
         )
-        print(f"{name:<18}{cells[0]:>22}{cells[1]:>22}{told:>9}{short}")
-    if "step_run_as" in found:
-        print(f"spml's step: {found['step_run_as']}")
-    if "share_of_peak" in found:
-        done = f"{found['step_flops'] / 1e9:,.1f} GFLOP in {found['seconds']['step']['spml'] * 1e3:.2f} ms"
-        share, top = found["share_of_peak"], found["peak_flops"] / 1e12
+        print(f"{name:<18}{cells[0]:>22}{cells[1]:>22}{shown:>9}{short}")
+    if "step_run_as" in figures:
+        print(f"spml's step: {figures['step_run_as']}")
+    if "share_of_peak" in figures:
+        step = figures["seconds"]["step"]["spml"]
+        done = f"{figures['step_flops'] / 1e9:,.1f} GFLOP in {step * 1e3:.2f} ms"
+        share, top = figures["share_of_peak"], figures["peak_flops"] / 1e12
         print(f"{done}: {share:.1%} of the {top:,.1f} TFLOP/s that bf16 matrix products reach")
-    if "host_seconds" in found:
-        told = ", ".join(found["waits"]) or "none"
+    if "host_seconds" in figures:
+        waiting = ", ".join(figures["waits"]) or "none"
+        host = figures["host_seconds"] * 1e3
+        print(f"the host launches a step in {host:.2f} ms; synchronisations: {waiting}")
+    for title, spent in figures.get("profile", {}).items():
         print(
-            f"the host tells the device a step in {found['host_seconds'] * 1e3:.2f} ms; waits for it: {told}"
+            f"  {title:<34}{spent * 1e3:>8.2f} ms{spent / figures['seconds']['step']['spml']:>8.1%}"
         )
-    for title, spent in found.get("profile", {}).items():
-        print(
-            f"  {title:<34}{spent * 1e3:>8.2f} ms{spent / found['seconds']['step']['spml']:>8.1%}"
-        )
-    for name, spent in found.get("kernels", []):
+    for name, spent in figures.get("kernels", []):
         print(f"    {spent * 1e3:>8.3f} ms  {name[:100]}")
 
 
@@ -347,7 +348,7 @@ def _cell(spent: float | None, pictures: int) -> str:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as Python writes it, or else text."""
+    """Parse NAME=VALUE; the value is a Python literal, or else text."""
     name, _, value = text.partition("=")
     try:
         return name, ast.literal_eval(value)
@@ -371,7 +372,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     source.add_argument(
         "--data", type=Path, metavar="FOLDER", help="VOCdevkit, or the folder that holds it"
     )
-    source.add_argument("--fake", type=int, metavar="N", help="generate so many pictures")
+    source.add_argument("--fake", type=int, metavar="N", help="generate N pictures")
     parser.add_argument("--backbone", default="resnet50", help="a timm model")
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--batch", type=int, default=16)
@@ -381,7 +382,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "--parts", type=parts, default=list(PARTS), help=f"some of {','.join(PARTS)}"
     )
     parser.add_argument(
-        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="of spml"
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of spml",
     )
     parser.add_argument(
         "--budget", type=float, default=5.0, help="seconds for timing the steps of each side"
@@ -390,29 +396,29 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "--work", type=Path, help="folder for pictures, cache and runs; a temporary one"
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--verbose", action="store_true", help="show what training shows")
-    given = parser.parse_args(arguments)
-    given.set = dict(given.set)
-    with tempfile.TemporaryDirectory(dir=given.work) as name:
+    parser.add_argument("--verbose", action="store_true", help="show the output of training")
+    options = parser.parse_args(arguments)
+    options.set = dict(options.set)
+    with tempfile.TemporaryDirectory(dir=options.work) as name:
         folder = Path(name)
         os.environ |= {
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"),
             "TRITON_CACHE_DIR": str(folder / "triton"),
         }
         experiment = (
-            load("voc", given.data) if given.data else fake(folder / "pictures", given.fake)
+            load("voc", options.data) if options.data else fake(folder / "pictures", options.fake)
         )
-        found = measure(given, experiment, folder)
-    show(given, experiment, found)
-    if given.json:
+        figures = measure(options, experiment, folder)
+    show(options, experiment, figures)
+    if options.json:
         asked = {
             name: value
-            for name, value in vars(given).items()
+            for name, value in vars(options).items()
             if name not in ("json", "work", "data", "verbose")
         }
-        kept = {"environment": environment(), "asked": asked, **found}
-        given.json.write_text(json.dumps(kept, indent=1) + "\n")
-    return found
+        content = {"environment": environment(), "asked": asked, **figures}
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
+    return figures
 
 
 if __name__ == "__main__":

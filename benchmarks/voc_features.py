@@ -1,10 +1,11 @@
-"""Methods on VOC2012 with the backbone left as it is: a linear classifier on pooled ImageNet features, eight epochs.
+"""Methods on VOC2012 with a frozen backbone: a linear classifier on pooled ImageNet features.
 
-python benchmarks/voc_features.py --root FOLDER [--only crisp --only gce]    # FOLDER holds VOCdevkit; finished stay
-python benchmarks/voc_features.py --docs docs/methods.md                     # writes the table from the results
+python benchmarks/voc_features.py --root FOLDER [--only crisp --only gce]   # FOLDER holds VOCdevkit
+python benchmarks/voc_features.py --docs docs/methods.md                    # writes the table
 
-Features are extracted once, at 160 px, and kept in --work. The protocol is that of the benchmark: the official train
-list with the reference draw and a fifth of it as validation rows, the official validation list as test.
+Features are extracted once, at 160 px, and stored in --work; finished runs are kept. Training takes
+eight epochs. The protocol is that of the benchmark: the official train list with the reference draw
+and a fifth of it as validation rows, and the official validation list as test.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ def extract(root: Path, file: Path) -> None:
 
     tables = read("voc", root)
     model = Classifier.build(BACKBONE, 20, "pretrained").eval()
-    found = []
+    parts = []
     for table in tables.values():
         for x, rows in Feed(table, SIZE).in_order(64):
             with torch.inference_mode():
-                found.append(model.pool(model.features(x)).numpy())
+                parts.append(model.pool(model.features(x)).numpy())
             print(table.items[int(rows[-1])], flush=True)
     np.savez(
         file,
-        x=np.concatenate(found).astype(np.float32),
+        x=np.concatenate(parts).astype(np.float32),
         labels=np.concatenate([table.labels for table in tables.values()]),
         classes=np.array(tables["train"].classes),
         split=np.repeat(list(tables), [len(table) for table in tables.values()]),
@@ -77,7 +78,7 @@ def run(name: str, file: Path, folder: Path) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Markdown: validation mAP after each epoch, and the chosen one's test mAP."""
+    """Markdown: validation mAP after each epoch, and test mAP of the chosen epoch."""
     lines = [
         "| method | " + " | ".join(f"epoch {e}" for e in range(1, EPOCHS + 1)) + " | test mAP |"
     ]
@@ -100,18 +101,18 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("build/voc-features"))
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--docs", type=Path, help="write the table there instead of training")
-    given = parser.parse_args()
+    options = parser.parse_args()
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    if given.docs is not None:
-        put_table(given.docs, "voc_features", table(done))
+    if options.docs is not None:
+        put_table(options.docs, "voc_features", table(done))
         return
-    given.work.mkdir(parents=True, exist_ok=True)
-    file = given.work / "features.npz"
+    options.work.mkdir(parents=True, exist_ok=True)
+    file = options.work / "features.npz"
     if not file.exists():
-        extract(given.root, file)
-    for name in given.only or METHODS:
+        extract(options.root, file)
+    for name in options.only or METHODS:
         if name not in {record["method"] for record in done}:
-            done.append(run(name, file, given.work))
+            done.append(run(name, file, options.work))
             write_json(RESULTS, done)
             print(name, f"{done[-1]['test_map']:.2f}", flush=True)
 

@@ -1,12 +1,13 @@
 """The runs on VOC2012: the runs of all tables in one plan that can stop and resume anywhere.
 
-python benchmarks/voc_plan.py                                  # plan.json and counts from the results; trains nothing
-python benchmarks/voc_plan.py --tables                         # the tables, in Markdown, from the results
-python benchmarks/voc_plan.py --data jpeg88-448=DIR --weights FILE --minutes 8 --jobs 3 --also OUT    # trains runs
+python benchmarks/voc_plan.py             # plan.json and counts from the results; trains nothing
+python benchmarks/voc_plan.py --tables    # the tables, in Markdown, from the results
+python benchmarks/voc_plan.py --data jpeg88-448=DIR --weights FILE --minutes 8 --jobs 3 --also OUT
 
-DIR is the folder that holds VOCdevkit; FILE holds the ImageNet weights of tf_efficientnet_lite0 (for
-other backbones, write NAME=FILE). Each run is one small file in benchmarks/results/voc2012-lite0;
-recorded runs are not repeated. Final runs of a table with trials join the plan after its trials.
+The last form trains runs. DIR is the folder that holds VOCdevkit; FILE holds the ImageNet weights
+of tf_efficientnet_lite0 (for other backbones, write NAME=FILE). Each run is one small file in
+benchmarks/results/voc2012-lite0; recorded runs are not repeated. Final runs of a table with trials
+join the plan after its trials.
 """
 
 from __future__ import annotations
@@ -50,9 +51,8 @@ COMMON = {
 }
 LR = 5e-5
 AT_LR = {**COMMON, "lr": LR}
-STUDIED = {
-    name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")
-}  # not of trials
+# settings of the studied runs, which excludes trials
+STUDIED = {name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")}
 RATES = Grid((2e-5, LR, 1e-4))
 FRESH = (1, 2, 3)
 PIXELS = ("original", "jpeg88-448")
@@ -73,9 +73,8 @@ SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one learning rate": ({}, {"head_lr": 1.0}),
     "early stop": ({}, {"patience_drop": 2.0}),
 }
-QUERY_HEADS: dict[
-    str, tuple[str, dict[str, Any]]
-] = {  # their heads are transformers: ten times the rate may be too much
+# a query head is a transformer: ten times the rate of the backbone may be too much
+QUERY_HEADS: dict[str, tuple[str, dict[str, Any]]] = {
     "smile at one rate": ("smile", {"head_lr": 1.0}),
     "smile, trained as published": ("smile", {"head_lr": 1.0, "lr": 1e-5, "epochs": 10}),
     "mime at one rate": ("mime", {"head_lr": 1.0}),
@@ -87,10 +86,8 @@ QUERY_HEADS: dict[
     "gr with a query head at one rate": ("gr", {"head": "query", "head_lr": 1.0}),
 }
 ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a method, and its row
-RANDOM = {
-    "weights": "none",
-    "lr": 5e-4,
-}  # from random weights, 5e-5 would hardly move anything in eight epochs
+# from random weights, 5e-5 would hardly change anything in eight epochs
+RANDOM = {"weights": "none", "lr": 5e-4}
 BACKBONES: dict[str, dict[str, Any]] = {
     "Lite2": {"backbone": "tf_efficientnet_lite2"},
     "MobileNetV2": {"backbone": "mobilenetv2_100"},
@@ -134,7 +131,7 @@ def plans(pixels: str) -> list[Plan]:
         Plan(
             "switches",
             data,
-            tuple(Case(row, "gr", *given) for row, given in SWITCHES.items()),
+            tuple(Case(row, "gr", *options) for row, options in SWITCHES.items()),
             FRESH,
             AT_LR,
         ),
@@ -179,39 +176,41 @@ def to_come(every: Sequence[Plan], store: RunStore) -> dict[str, int]:
 
 def scored(every: Sequence[Plan]) -> frozenset[str]:
     """Return the runs whose scores figures and calibration need: AN and GR, with all seeds."""
-    kept = [plan for plan in every if plan.table.partition(",")[0] in ("Table A", "pixels")]
-    runs = [run for plan in kept for run in plan.runs(lambda name: None) if run.data == plan.data]
+    selected = [plan for plan in every if plan.table.partition(",")[0] in ("Table A", "pixels")]
+    runs = [
+        run for plan in selected for run in plan.runs(lambda name: None) if run.data == plan.data
+    ]
     return frozenset(run.id for run in runs if run.method in ("an", "gr"))
 
 
-def weight_files(given: Sequence[str]) -> dict[str, str]:
+def weight_files(options: Sequence[str]) -> dict[str, str]:
     """Return the weight file of each backbone, from the options or an installed package."""
-    found = {}
+    files = {}
     for name, (module, holder) in PACKAGED.items():
         if find_spec(module) is not None:
-            found[name] = str(getattr(import_module(module), holder).get_model_file_path())
-    for word in given:
+            files[name] = str(getattr(import_module(module), holder).get_model_file_path())
+    for word in options:
         name, equals, file = word.rpartition("=")
-        found[name if equals else LITE0] = str(Path(file).resolve())
-    return found
+        files[name if equals else LITE0] = str(Path(file).resolve())
+    return files
 
 
-def make(every: Sequence[Plan], store: RunStore, given: argparse.Namespace) -> None:
-    """Train runs in parallel until none is pending or time is up; the next call resumes the rest."""
-    end = time.time() + 60 * given.minutes
-    roots = dict(word.split("=", 1) for word in given.data)
+def make(every: Sequence[Plan], store: RunStore, options: argparse.Namespace) -> None:
+    """Train runs in parallel until all are done or time is up; the next call resumes the rest."""
+    end = time.time() + 60 * options.minutes
+    roots = dict(word.split("=", 1) for word in options.data)
     job = Job(
         every,
         store,
         {f"voc@{pixels}": partial(load, "voc", root) for pixels, root in roots.items()},
-        runtime={"cache_dir": given.cache, "accelerator": given.accelerator},
-        weights=weight_files(given.weights),
+        runtime={"cache_dir": options.cache, "accelerator": options.accelerator},
+        weights=weight_files(options.weights),
         file_backbones=frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"}),
         deadline=end,
-        threads=given.threads,
+        threads=options.threads,
     )
     printed = {run.id for run in needed(every, store) if store.outcome(run.id)}
-    workers = Workers(job, given.jobs)
+    workers = Workers(job, options.jobs)
     try:
         while workers.alive() and time.time() < end:
             time.sleep(1)
@@ -253,9 +252,7 @@ def main() -> None:
     parser.add_argument(
         "--data", action="append", default=[], metavar="PIXELS=DIR", help="original or jpeg88-448"
     )
-    parser.add_argument(
-        "--pixels", choices=PIXELS, help="of the tables; default: as plan.json has it"
-    )
+    parser.add_argument("--pixels", choices=PIXELS, help="of the tables; default: as in plan.json")
     parser.add_argument("--weights", action="append", default=[], metavar="FILE")
     parser.add_argument("--cache", type=Path, help="folder of decoded pictures")
     parser.add_argument(
@@ -272,31 +269,31 @@ def main() -> None:
     parser.add_argument("--accelerator", default="auto")
     parser.add_argument("--retry", action="store_true", help="train failed runs again")
     parser.add_argument("--tables", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     stored = (
-        json.loads(given.plan.read_text(encoding="utf-8")).get("pixels")
-        if given.plan.exists()
+        json.loads(options.plan.read_text(encoding="utf-8")).get("pixels")
+        if options.plan.exists()
         else None
     )
-    first = given.data[0].partition("=")[0] if given.data else "jpeg88-448"
-    pixels = given.pixels or stored or first
+    first = options.data[0].partition("=")[0] if options.data else "jpeg88-448"
+    pixels = options.pixels or stored or first
     every = plans(pixels)
     store = RunStore(
-        given.scratch, given.results, tuple(given.also), keep=False, scored=scored(every)
+        options.scratch, options.results, tuple(options.also), keep=False, scored=scored(every)
     )
-    if given.tables:
+    if options.tables:
         for plan in every:
             print(markdown(table(collected(plan, store.outcome), against(plan))))
         print(beside_reference(every[0], store))
         return
-    if given.retry:
+    if options.retry:
         store.forget_failures(needed(every, store))
     try:
-        if given.data:
-            make(every, store, given)
+        if options.data:
+            make(every, store, options)
     finally:
         about = {"pixels": pixels, "reference": REFERENCE, "to_come": to_come(every, store)}
-        counts = write_overview(given.plan, needed(every, store), store, **about)
+        counts = write_overview(options.plan, needed(every, store), store, **about)
         print(", ".join(f"{number} {state}" for state, number in counts.items()))
 
 

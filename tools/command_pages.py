@@ -1,4 +1,7 @@
-"""Write the page of all commands from their help: python tools/command_pages.py docs/commands.md."""
+"""Write the page of all commands from their help.
+
+python tools/command_pages.py docs/commands.md
+"""
 
 from __future__ import annotations
 

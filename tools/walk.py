@@ -3,8 +3,8 @@
     python tools/walk.py            print the table of the four walks
     python tools/walk.py --write    replace the generated table in docs/architecture.md
 
-A walk is the sequence of functions of `spml` in the order of their first call, in all threads of the
-process. A switch is a step of that sequence to another file, or to another package.
+A walk is the sequence of functions of `spml` in the order of their first call, in all threads of
+the process. A switch is a step of that sequence to another file, or to another package.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BEFORE = {
 
 @dataclass(frozen=True)
 class Walk:
-    """What one command passed through."""
+    """Counts of the functions, files and packages of one command."""
 
     functions: int
     files: int
@@ -70,7 +70,7 @@ class Recorder:
         return bool(function and ours)
 
     def _importing(self, frame: FrameType) -> bool:
-        """Whether a module of ours is being imported: its decorators are declarations, not steps."""
+        """Whether one of our modules is being imported: its decorators are not steps."""
         caller = frame.f_back
         while caller is not None:
             code = caller.f_code
@@ -80,7 +80,7 @@ class Recorder:
         return False
 
     def walk(self) -> Walk:
-        """The counts of what was recorded."""
+        """Count the recorded functions, files and packages."""
         files = list(self.seen.values())
         packages = [Path(file).parts[0] for file in files]
         return Walk(
@@ -132,7 +132,7 @@ def make_photos(folder: Path, count: int = 200) -> Path:
 
 
 def walks() -> dict[str, Walk]:
-    """The four walks, on pictures made for the purpose."""
+    """Record the four walks on generated pictures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["SPML_CACHE"] = str(folder / "cache")
@@ -146,13 +146,14 @@ def walks() -> dict[str, Walk]:
         }
 
 
-def table(found: dict[str, Walk]) -> str:
-    """The walks as a Markdown table, with the figures of before."""
+def table(recorded: dict[str, Walk]) -> str:
+    """The walks as a Markdown table, next to the earlier figures."""
     lines = [
-        "| walk | functions | files | package switches | before: functions | files | package switches |",
+        "| walk | functions | files | package switches "
+        "| before: functions | files | package switches |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, walk in found.items():
+    for name, walk in recorded.items():
         functions, files, switches = BEFORE[name]
         counts = f"{walk.functions} | {walk.files} | {walk.package_switches}"
         lines.append(f"| `spml {name}` | {counts} | {functions} | {files} | {switches} |")
@@ -167,11 +168,11 @@ def main() -> None:
     )
     parser.add_argument("--files", metavar="WALK", help="list the files of one walk")
     options = parser.parse_args()
-    found = walks()
+    recorded = walks()
     if options.files:
-        print("\n".join(found[options.files].names))
+        print("\n".join(recorded[options.files].names))
         return
-    text = table(found)
+    text = table(recorded)
     print(text)
     if options.write:
         page = PAGE.read_text(encoding="utf-8")

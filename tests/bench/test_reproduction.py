@@ -143,7 +143,7 @@ def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, 
         and shown["table-b"].count("✓") == 15
     )
     assert re.search(
-        r"an, the copy less the original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"]
+        r"an, copy minus original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"]
     )
     assert re.search(r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|", shown["switches"])
     assert "β: 18 of 18 settings run, test mAP from 80." in shown["sensitivity"]
@@ -189,7 +189,7 @@ def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(
             path.write_text(json.dumps(record))
     claim = claims._parts(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))
     assert claim.verdict == verdict
-    assert ("Not told apart" in claim.here) == (less == 0.0)
+    assert ("Not distinguishable" in claim.here) == (less == 0.0)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(
 
 def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
     said = reproduction.Page(filled).table_a().splitlines()[0]
-    assert said.startswith("0 of 8 that were run lie within 0.5") and "full (−" in said
+    assert said.startswith("0 of 8 finished methods lie within 0.5") and "full (−" in said
 
 
 def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):

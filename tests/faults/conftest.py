@@ -3,7 +3,8 @@ import pytest
 
 from tests.faults.driver import spml
 
-METHODS = {  # words for a method with memory and a pass over the training split, and for one that draws at random
+# Arguments for a method with a pass over the training split, and for one that draws at random.
+METHODS = {
     "em_apl": ("--method", "em_apl", "--set", "warmup=1"),
     "drawn": ("--method", "tests.faults.methods:drawn"),
 }
@@ -29,7 +30,7 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def training(photos):
-    """The words of a command that trains on the photos for three epochs, with its run and cache in a folder."""
+    """Arguments of a command that trains on the photos for three epochs, with files in a folder."""
     common = (
         "--backbone",
         "tiny",
@@ -54,7 +55,7 @@ def training(photos):
 
 @pytest.fixture(scope="session")
 def undisturbed(training, tmp_path_factory):
-    """The run folder that nothing happened to, by method."""
+    """The folder of an undisturbed run, by method."""
     done = {}
 
     def run(method):

@@ -1,4 +1,4 @@
-"""Starts `spml` in processes of their own, with faults. One server has imported all, and each process is its fork."""
+"""Start `spml` with faults in new processes, forked from a server that has imported it."""
 
 import json
 import multiprocessing
@@ -23,41 +23,41 @@ FORKED.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: its exit code, negative for a signal, and what it said."""
+    """How a program ended: its exit code, negative for a signal, and its output."""
 
     code: int
     out: str
     err: str
 
-    def refused(self, *said: str) -> None:
-        """It ended with one clear line, which says all this."""
+    def refused(self, *parts: str) -> None:
+        """Assert that it ended with one line that contains all parts."""
         assert self.code == 2, self
         assert self.err.startswith("spml: ") and self.err.count("\n") == 1, self.err
-        assert all(part in self.err for part in said), self.err
+        assert all(part in self.err for part in parts), self.err
 
     def interrupted(self) -> None:
-        """It ended on the user's wish and says how to go on."""
+        """Assert that it was interrupted and printed that once."""
         assert self.code == 130, self
         assert self.err.count("interrupted") == 1 and "Traceback" not in self.err, self.err
 
 
 def spml(*words: object, faults: tuple[Fault, ...] = (), cwd: Path = ROOT) -> Ended:
-    """The command with these words, in a fork."""
+    """Run the command with these arguments in a fork."""
     pipes = [FORKED.Pipe(duplex=False) for _ in range(2)]
-    given = [str(word) for word in words], faults, [pipe[1] for pipe in pipes], cwd
-    process = FORKED.Process(target=_forked, args=given)
+    arguments = list(map(str, words)), faults, [pipe[1] for pipe in pipes], cwd
+    process = FORKED.Process(target=_forked, args=arguments)
     process.start()
     process.join(LIMIT)
     if hanging := process.is_alive():
         process.kill()
         process.join()
-    said = []
+    outputs = []
     for reading, writing in pipes:
         writing.close()
         with open(reading.fileno(), closefd=False) as file:
-            said.append(file.read())
-    assert not hanging, f"hangs: {said}"
-    return Ended(process.exitcode, *said)
+            outputs.append(file.read())
+    assert not hanging, f"hangs: {outputs}"
+    return Ended(process.exitcode, *outputs)
 
 
 def _forked(words: list[str], faults: tuple[Fault, ...], pipes: list, cwd: Path) -> None:
@@ -74,14 +74,14 @@ def _forked(words: list[str], faults: tuple[Fault, ...], pipes: list, cwd: Path)
     sys.argv = ["spml", *words]
     try:
         entry()
-    finally:  # what measures coverage writes too
+    finally:  # so that the coverage report can be written
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def program(
     *words: object, faults: tuple[Fault, ...] = (), launcher: tuple[str, ...] = ()
 ) -> subprocess.Popen:
-    """The same as a program of its own, which can start others; a group of its own, as a terminal has it."""
+    """Start the command as a new program in its own process group; it can start others."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -100,11 +100,11 @@ def program(
 
 
 def ended(process: subprocess.Popen, limit: float = LIMIT) -> Ended:
-    """How it ended; one that does not is killed, with all that it started."""
+    """Wait for a program; after the limit, kill it with all processes that it started."""
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)  # which torchrun passes on to those whom it started
+        os.killpg(process.pid, signal.SIGTERM)  # torchrun passes it on to its workers
         time.sleep(5)
         os.killpg(process.pid, signal.SIGKILL)
         raise AssertionError(f"hangs: {process.communicate(timeout=10)}") from None

@@ -1,4 +1,4 @@
-"""What can go wrong with a program, made to happen at a chosen call of a chosen function."""
+"""Faults that happen at a chosen call of a chosen function."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Fault:
     Attributes:
         what: name of a function below.
         where: module:name of the function.
-        call: which call of it, from 1; 0 for every one.
-        given: to the function below.
-        after: the call.
-        rank: of the process that it happens in.
+        call: number of the call, from 1; 0 for every call.
+        argument: passed to the function below.
+        after: act after the call instead of before.
+        rank: rank of the process in which it happens.
     """
 
     what: str
     where: str
     call: int = 1
-    given: str = ""
+    argument: str = ""
     after: bool = False
     rank: int = 0
 
@@ -39,9 +39,8 @@ class Fault:
         """Put a counting function in the place of the chosen one."""
         if os.environ.get("LOCAL_RANK", "0") != str(self.rank):
             return
-        if (
-            self.what == "cut"
-        ):  # Python ignores the kernel's signal, and the main thread alone may change that
+        # Python ignores the kernel's signal, and only the main thread may change that.
+        if self.what == "cut":
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         module, _, name = self.where.partition(":")
@@ -57,110 +56,110 @@ class Fault:
             calls += 1
             mine = self.call in (0, calls)
             if mine and not self.after:
-                act(self.given, values)
+                act(self.argument, values)
             result = original(*values, **named)
             if mine and self.after:
-                act(self.given, values)
+                act(self.argument, values)
             return result
 
         setattr(owner, last, counted)
 
 
 def install(faults: Iterable[Fault]) -> None:
-    """Let them happen, in this order where they are of the same call."""
+    """Install faults; those at the same call happen in this order."""
     for fault in reversed(list(faults)):
         fault._install()
 
 
-def kill(given, values):
+def kill(argument, values):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def terminate(given, values):
+def terminate(argument, values):
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def interrupt(given, values):
+def interrupt(argument, values):
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def group(given, values):
-    """As Ctrl-C in a terminal: to all processes of the run."""
+def group(argument, values):
+    """Interrupt all processes of the run, as Ctrl-C in a terminal does."""
     os.killpg(0, signal.SIGINT)
 
 
-def full(given, values):
-    """As a write does on a full disk."""
+def full(argument, values):
+    """Fail as a write on a full disk does."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def limit(given, values):
-    """From now on no file may grow beyond so many bytes: a write fails in its midst, as on a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(given), resource.RLIM_INFINITY))
+def limit(argument, values):
+    """Let no file grow beyond so many bytes: a write fails halfway, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(argument), resource.RLIM_INFINITY))
 
 
-def cut(given, values):
-    """Killed by the kernel in the midst of the next write beyond so many bytes."""
-    limit(given, values)
+def cut(argument, values):
+    """Let the kernel kill the process in the middle of a write beyond so many bytes."""
+    limit(argument, values)
 
 
-def memory(given, values):
+def memory(argument, values):
     import torch
 
     raise torch.OutOfMemoryError("out of memory. Tried to allocate 20.00 MiB\nand more lines")
 
 
-def vanish(given, values):
-    Path(given).unlink()
+def vanish(argument, values):
+    Path(argument).unlink()
 
 
-def read_only(given, values):
-    """A folder that cannot be written to, not even by root."""
+def read_only(argument, values):
+    """Make a folder read-only, even for root."""
 
     class Header(ctypes.Structure):
         _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
     none = (ctypes.c_uint32 * 6)()
     assert ctypes.CDLL(None, use_errno=True).capset(ctypes.byref(Header(0x20080522, 0)), none) == 0
-    for folder in (Path(given), *(path for path in Path(given).rglob("*") if path.is_dir())):
+    for folder in (Path(argument), *(path for path in Path(argument).rglob("*") if path.is_dir())):
         folder.chmod(0o555)
 
 
-def note_step(given, values):
-    """A line for each training step: its epoch and rows."""
+def note_step(argument, values):
+    """Write a line for each training step: its epoch and rows."""
     _, _, _, _, rows, epoch = values
-    with Path(given).open("a") as file:
+    with Path(argument).open("a") as file:
         file.write(f"{epoch}: {rows.tolist()}\n")
 
 
-def note(given, values):
-    """A line for each call."""
-    with Path(given).open("a") as file:
+def note(argument, values):
+    """Write a line for each call."""
+    with Path(argument).open("a") as file:
         file.write("call\n")
 
 
-def process(given, values):
-    """The number of this process."""
-    part = Path(given).with_suffix(".part")
+def process(argument, values):
+    """Write the number of this process."""
+    part = Path(argument).with_suffix(".part")
     part.write_text(str(os.getpid()))
-    part.rename(given)
+    part.rename(argument)
 
 
-def slow(given, values):
-    """Takes so many seconds."""
-    time.sleep(float(given))
+def slow(argument, values):
+    """Sleep for so many seconds."""
+    time.sleep(float(argument))
 
 
-def beside(given, values):
-    """Files are written by a thread while training goes on, as they are on a GPU."""
+def beside(argument, values):
+    """Write files in a background thread, as on a GPU."""
     import spml.train.loop
     from spml.train.state import Writer
 
     spml.train.loop.Writer = lambda background: Writer(background=True)
 
 
-def at_once(given, values):
-    """No waiting between commits of the cache."""
+def at_once(argument, values):
+    """Commit the cache without waiting."""
     import spml.data.images.build
 
     spml.data.images.build.COMMIT_SECONDS = 0.0

@@ -1,4 +1,4 @@
-"""Losses of one's own that make trouble."""
+"""Custom losses that fail or draw at random."""
 
 import random
 
@@ -10,7 +10,7 @@ from spml import losses
 
 
 class drawn(losses.Method):  # noqa: N801
-    """Draws at random, from all there is, when an epoch begins and in each step, and remembers what it drew."""
+    """Draws from every random generator at each epoch and step, and remembers the draws."""
 
     needs = frozenset({"items", "index"})
 
@@ -33,7 +33,7 @@ class drawn(losses.Method):  # noqa: N801
 
 
 class _Counted(losses.Method):
-    """A loss that goes wrong in a chosen step of training, counted over epochs."""
+    """A loss that fails in a chosen training step, counted over epochs."""
 
     needs = frozenset({"items", "index"})
 
@@ -58,7 +58,7 @@ class broken(_Counted):  # noqa: N801
 
 
 class broken_gradient(_Counted):  # noqa: N801
-    """Its gradient is not, though its loss is."""
+    """Its gradient is not finite, but its loss is."""
 
     def wrong(self, loss, logits):
         return loss + (0 * logits).abs().sqrt().sum()

@@ -1,4 +1,4 @@
-"""Killed at any moment and resumed, a run ends with the very bytes of one that was left in peace."""
+"""A run killed at any moment and resumed ends with the bytes of an undisturbed run."""
 
 import random
 
@@ -9,17 +9,17 @@ from tests.faults.conftest import EVERY_STEP
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
 
-SIGNALS = (-9, -25)  # killed, or killed in the midst of a write
+SIGNALS = (-9, -25)  # killed, or killed in the middle of a write
 STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:Training._advance"
 WRITE, MOVE = "spml.runs.folder:write_checkpoint", "pathlib:Path.replace"
 AT_ONCE = Fault("at_once", "spml.train.fitting:open_cache")
 BESIDE = Fault("beside", "spml.train.fitting:resolve")
 MOMENTS = {
-    "in an epoch, where a method draws": Fault("kill", STEP, 13),
+    "in an epoch, a method that draws": Fault("kill", STEP, 13),
     "in an epoch, after a checkpoint": Fault("kill", STEP, 8),
     "in validation": Fault("kill", SCORED, 5),
-    "in the midst of writing a checkpoint": Fault("cut", WRITE, 7, "20000"),
-    "the same, beside training": Fault("cut", WRITE, 7, "20000"),
+    "in the middle of writing a checkpoint": Fault("cut", WRITE, 7, "20000"),
+    "the same, in a background thread": Fault("cut", WRITE, 7, "20000"),
     "before a checkpoint is moved into place": Fault("kill", MOVE, 12),
     "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
     "while the cache is being built": Fault("kill", "spml.data.images.store:Pool.put", 30),
@@ -27,16 +27,16 @@ MOMENTS = {
 
 
 def same(run, expected):
-    """Results and all files but those with timings are equal."""
+    """Assert equal results and files, except for files with timings."""
     assert outcome(run) == outcome(expected)
     assert contents(run) == contents(expected)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_run_killed_goes_on_to_the_same_bytes(training, undisturbed, tmp_path, moment):
+def test_a_killed_run_resumes_to_the_same_bytes(training, undisturbed, tmp_path, moment):
     fault, method = MOMENTS[moment], "drawn" if moment.endswith("draws") else "em_apl"
     words = (*training(method, tmp_path), *EVERY_STEP)
-    more = (BESIDE,) if moment.endswith("beside training") else ()
+    more = (BESIDE,) if moment.endswith("in a background thread") else ()
     killed = spml(*words, faults=(fault, AT_ONCE, *more))
     assert killed.code in SIGNALS, killed
     resumed = spml(*words, "--resume")
@@ -44,7 +44,7 @@ def test_a_run_killed_goes_on_to_the_same_bytes(training, undisturbed, tmp_path,
     same(tmp_path / "run", undisturbed(method))
 
 
-def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undisturbed, tmp_path):
+def test_a_kill_after_the_old_run_was_moved_aside_loses_no_run(training, undisturbed, tmp_path):
     first = training("drawn", tmp_path)
     assert spml(*first).code == 0
     old = contents(tmp_path / "run", without=())
@@ -54,7 +54,7 @@ def test_killed_when_the_old_run_was_moved_aside_none_is_lost(training, undistur
         == -9
     )
     spml(*training("em_apl", tmp_path), "--resume").refused("was begun with")
-    assert contents(tmp_path / "run", without=()) == old  # and the old run is back
+    assert contents(tmp_path / "run", without=()) == old  # the old run is back
     assert (
         spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code
         == -9
@@ -76,7 +76,7 @@ PLACES = {  # where the random moments fall; True: after the call
 
 @pytest.fixture(scope="module")
 def calls(training, tmp_path_factory):
-    """How often each place is passed in an undisturbed run with a checkpoint after each step."""
+    """How often each place is called in an undisturbed run with a checkpoint after each step."""
 
     def count(method):
         folder = tmp_path_factory.mktemp("calls")
@@ -91,8 +91,10 @@ def calls(training, tmp_path_factory):
 @pytest.mark.faults
 @pytest.mark.parametrize("method", ["em_apl", "drawn"])
 @pytest.mark.parametrize("number", range(20))
-def test_killed_at_random_moments(training, undisturbed, calls, tmp_path, method, number):
-    """Two kills, the second in the resumed run, which may be over before it comes."""
+def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
+    training, undisturbed, calls, tmp_path, method, number
+):
+    """Two kills; the second is in the resumed run, which may end before it."""
     draw = random.Random(f"{method} {number}")
     often = EVERY_STEP if draw.random() < 0.7 else ()
     words = (*training(method, tmp_path), *often)

@@ -1,4 +1,4 @@
-"""Several processes: the same figures, saved together, and none waits for one that has ended."""
+"""Several processes compute the same figures, save together and end together."""
 
 import json
 import os
@@ -22,7 +22,7 @@ METHOD = ("--method", "em_apl", "--set", "warmup=1")
 
 @pytest.fixture(scope="module")
 def words(scenes_file):
-    """A run whose figures do not depend on who computes them: no batch statistics, SGD."""
+    """A run whose figures do not depend on the number of processes: no batch statistics, SGD."""
     common = (
         "--backbone",
         "tiny",
@@ -54,7 +54,7 @@ def history(run):
 
 
 def alike(run, expected):
-    """The figures of every epoch and of the test are the same but for rounding."""
+    """Assert that the figures of every epoch and of the test agree up to rounding."""
     for one, other in zip(history(run), history(expected), strict=True):
         assert one["val_map"] == pytest.approx(other["val_map"], abs=1e-2)
         assert one.get("loss", 0) == pytest.approx(other.get("loss", 0), rel=1e-4)
@@ -63,7 +63,7 @@ def alike(run, expected):
     assert (run / "report.html").exists() and not list(run.rglob("*.part"))
 
 
-def test_ctrl_c_saves_once_and_the_run_goes_on_in_one_process(words, alone, tmp_path):
+def test_ctrl_c_saves_once_and_the_run_resumes_in_one_process(words, alone, tmp_path):
     run = tmp_path / "run"
     stopped = ended(program(*words, *TWO, "--out", run, faults=(Fault("group", STEP, 23),)))
     stopped.interrupted()
@@ -72,9 +72,8 @@ def test_ctrl_c_saves_once_and_the_run_goes_on_in_one_process(words, alone, tmp_
     )
     resumed = spml(*words, "--out", run, "--resume")
     assert resumed.code == 0, resumed
-    assert (
-        "resuming after epoch 1 of 3, batch 10 of the next" in resumed.out
-    )  # all agree after every tenth step
+    # The processes agree on a stop after every tenth step.
+    assert "resuming after epoch 1 of 3, batch 10 of the next" in resumed.out
     alike(run, alone)
 
 
@@ -94,8 +93,8 @@ def test_a_worker_that_is_killed_ends_the_run(words, alone, tmp_path):
 
 
 @pytest.mark.faults
-def test_one_that_waits_for_a_dead_worker_for_ever_is_ended(words, tmp_path):
-    """As it does on a GPU, where nothing is told of a peer that has ended."""
+def test_a_process_that_waits_for_a_dead_worker_is_ended(words, tmp_path):
+    """On a GPU, a process does not notice that a peer has ended."""
     faults = (Fault("kill", STEP, 20, rank=1), Fault("slow", STEP, 20, "1000"))
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults))
     stopped.refused("process 2 of 2 was killed (SIGKILL)")
@@ -110,13 +109,12 @@ def until(path, process):
 
 
 @pytest.mark.faults
-def test_two_devices_give_what_one_does_and_take_over_its_run(words, alone, tmp_path):
+def test_two_devices_resume_the_run_of_one_with_the_same_figures(words, alone, tmp_path):
     run = tmp_path / "run"
     spml(*words, "--out", run, faults=(Fault("terminate", STEP, 18),)).interrupted()
     faults = (
-        Fault(
-            "slow", "spml.runs.folder:RunFolder.write_result", 1, "3"
-        ),  # the other needs no result, and leaves
+        # The other process needs no result and ends earlier.
+        Fault("slow", "spml.runs.folder:RunFolder.write_result", 1, "3"),
         Fault("note", "spml.report:write_report", 0, str(tmp_path / "reported"), rank=1),
     )
     done = ended(program(*words, *TWO, "--out", run, "--resume", "--quiet", faults=faults))
@@ -125,8 +123,8 @@ def test_two_devices_give_what_one_does_and_take_over_its_run(words, alone, tmp_
 
 
 @pytest.mark.faults
-def test_torchrun(words, alone, tmp_path, monkeypatch):
-    monkeypatch.setenv("SPML_PARENT", "1")  # of a process that has nothing to do with it
+def test_torchrun_gives_the_same_run(words, alone, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPML_PARENT", "1")  # of an unrelated process
     run = tmp_path / "run"
     done = ended(program(*words, "--out", run, launcher=TORCHRUN))
     assert done.code == 0, done
@@ -146,14 +144,14 @@ def test_torchrun_ends_with_a_worker(words, alone, tmp_path):
 
 
 @pytest.mark.faults
-def test_torchrun_saves_and_tells_once(words, alone, tmp_path):
+def test_torchrun_saves_and_reports_once(words, alone, tmp_path):
     run, log = tmp_path / "run", tmp_path / "begun"
     faults = (Fault("note", STEP, 20, str(log)), Fault("slow", STEP, 0, "0.05"))
     process = program(*words, "--out", run, faults=faults, launcher=TORCHRUN)
     until(log, process)
-    process.send_signal(signal.SIGINT)  # which it passes on
+    process.send_signal(signal.SIGINT)  # torchrun passes it on
     stopped = ended(process)
-    assert stopped.code != 0 and stopped.err.count("spml: interrupted; go on with: ") == 1, stopped
+    assert stopped.code != 0 and stopped.err.count("spml: interrupted; resume with: ") == 1, stopped
     resumed = spml(*words, "--out", run, "--resume")
     assert resumed.code == 0 and "of the next" in resumed.out
     alike(run, alone)
@@ -167,7 +165,7 @@ def test_torchrun_saves_and_tells_once(words, alone, tmp_path):
 
 
 @pytest.mark.faults
-def test_the_first_process_takes_the_others_with_it(words, tmp_path):
+def test_the_others_end_with_the_first_process(words, tmp_path):
     run, log = tmp_path / "run", tmp_path / "pid"
     process = program(
         *words, *TWO, "--out", run, faults=(Fault("process", STEP, 20, str(log), rank=1),)
@@ -176,8 +174,8 @@ def test_the_first_process_takes_the_others_with_it(words, tmp_path):
 
 
 @pytest.mark.faults
-def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
-    """They would wait for it half an hour."""
+def test_the_others_end_with_a_first_process_killed_at_the_start(words, tmp_path):
+    """They would wait for it for half an hour."""
     log = tmp_path / "pid"
     faults = (Fault("process", "spml.train.fitting:resolve", 1, str(log), rank=1),)
     process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
@@ -185,8 +183,11 @@ def test_the_first_process_killed_before_the_others_have_come(words, tmp_path):
 
 
 @pytest.mark.faults
-def test_ctrl_c_before_the_others_have_come(words, tmp_path):
-    """The first waits for them where it hears no signal; Lightning would kill it without a word."""
+def test_ctrl_c_at_the_start_is_reported(words, tmp_path):
+    """The first process waits for the others in a call that blocks signals.
+
+    Lightning would kill it without a message.
+    """
     faults = (Fault("group", "spml.train.fitting:resolve", 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.interrupted()
@@ -194,7 +195,7 @@ def test_ctrl_c_before_the_others_have_come(words, tmp_path):
 
 
 @pytest.mark.faults
-def test_a_worker_that_does_not_come_ends_the_run(words, tmp_path):
+def test_a_worker_killed_at_the_start_ends_the_run(words, tmp_path):
     faults = (Fault("kill", "spml.train.fitting:resolve", 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.refused("process 2 of 2 was killed (SIGKILL)")
@@ -220,7 +221,7 @@ def alive(number):
 
 
 @pytest.mark.faults
-def test_a_workers_own_error_is_told(words, alone, tmp_path):
+def test_the_error_of_one_worker_is_reported(words, alone, tmp_path):
     run = tmp_path / "run"
     faults = (Fault("memory", STEP, 20, rank=1),)
     died = ended(program(*words, *TWO, "--out", run, faults=faults))
@@ -236,14 +237,14 @@ def test_a_workers_own_error_is_told(words, alone, tmp_path):
 
 
 @pytest.mark.faults
-def test_an_error_of_all_is_told_once(words, tmp_path):
+def test_an_error_of_all_processes_is_reported_once(words, tmp_path):
     wrong = ("--method", "tests.faults.methods:broken", "--set", "step=20", "--set", "value=nan")
     stopped = ended(program(*words[: -len(METHOD)], *wrong, *TWO, "--out", tmp_path / "run"))
     stopped.refused("loss is nan in epoch 2, batch 4")
 
 
 @pytest.mark.faults
-def test_batches_that_are_left_out_are_left_out_by_all(words, tmp_path):
+def test_a_skipped_batch_is_skipped_by_all_processes(words, tmp_path):
     """Before the backward pass, which averages gradients over processes, and after it."""
     for name in ("broken", "broken_gradient"):
         wrong = ("--method", f"tests.faults.methods:{name}", "--set", "step=20", "--on-nan", "skip")
@@ -261,7 +262,7 @@ def test_batches_that_are_left_out_are_left_out_by_all(words, tmp_path):
 
 
 @pytest.mark.faults
-def test_nobody_leaves_while_the_checkpoint_is_being_written(words, alone, tmp_path):
+def test_no_process_ends_while_the_checkpoint_is_written(words, alone, tmp_path):
     run = tmp_path / "run"
     faults = (Fault("group", STEP, 23), Fault("slow", "spml.runs.folder:write_checkpoint", 2, "8"))
     ended(program(*words, *TWO, "--out", run, faults=faults)).interrupted()
@@ -271,14 +272,14 @@ def test_nobody_leaves_while_the_checkpoint_is_being_written(words, alone, tmp_p
 
 
 @pytest.mark.faults
-def test_a_disk_that_is_full_is_told_once(words, tmp_path):
+def test_a_full_disk_is_reported_once(words, tmp_path):
     faults = (Fault("limit", "spml.runs.folder:write_checkpoint", 2, "900"),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults))
     stopped.refused("last.ckpt cannot be written")
 
 
 @pytest.mark.faults
-def test_a_second_ctrl_c_ends_all_at_once(words, tmp_path):
+def test_a_second_ctrl_c_ends_all_processes_at_once(words, tmp_path):
     log = tmp_path / "saving"
     faults = (
         Fault("group", STEP, 23),

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what is done is saved, the command to go on is told, and nothing is done twice."""
+"""Ctrl-C and SIGTERM save the run, print the command to resume it, and repeat no step."""
 
 import shlex
 
@@ -31,7 +31,7 @@ def in_peace(training, tmp_path_factory):
     return steps(folder / "steps")
 
 
-MOMENTS = {  # and the steps that are done by then; 40 items are scored in 2 batches, 12 in 1
+MOMENTS = {  # with the steps done by then; 40 items are scored in 2 batches, 12 in 1
     "training": (Fault("terminate", STEP, 8), 8),
     "the last batch of an epoch": (Fault("interrupt", STEP, 5), 5),
     "the pass over the training split": (Fault("interrupt", SCORED, 2), 5),
@@ -44,7 +44,9 @@ MOMENTS = {  # and the steps that are done by then; 40 items are scored in 2 bat
     "more", [(), pytest.param((BESIDE,), marks=pytest.mark.faults)], ids=["", "beside"]
 )
 @pytest.mark.parametrize("fault,done", MOMENTS.values(), ids=MOMENTS)
-def test_what_is_done_is_saved(training, undisturbed, in_peace, tmp_path, fault, done, more):
+def test_a_stopped_run_is_saved_and_repeats_no_step(
+    training, undisturbed, in_peace, tmp_path, fault, done, more
+):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
     count = Fault("note_step", STEP, 0, str(log))
     stopped = spml(*words, faults=(count, fault, *more))
@@ -75,7 +77,9 @@ NOTHING_YET = {
 
 
 @pytest.mark.parametrize("fault,more", NOTHING_YET.values(), ids=NOTHING_YET)
-def test_where_nothing_is_done_nothing_is_left(training, undisturbed, tmp_path, fault, more):
+def test_an_interruption_before_the_first_step_leaves_no_files(
+    training, undisturbed, tmp_path, fault, more
+):
     words = (*training("em_apl", tmp_path), *more)
     stopped = spml(*words, faults=(fault,))
     stopped.interrupted()
@@ -93,15 +97,14 @@ def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
     )
     stopped = spml(*words, faults=faults)
     stopped.interrupted()
-    assert (
-        "--resume" in stopped.err and len(steps(log)) == 8
-    )  # the eighth was begun, and is not saved
+    # The eighth step was begun and is not saved.
+    assert "--resume" in stopped.err and len(steps(log)) == 8
     resumed = spml(*words, "--resume")
     assert resumed.code == 0 and "resuming after epoch 1 of 3\n" in resumed.out
     same(tmp_path / "run", undisturbed("em_apl"))
 
 
-def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbed, tmp_path):
+def test_a_signal_after_the_last_step_changes_nothing(training, undisturbed, tmp_path):
     words = training("em_apl", tmp_path)
     assert (
         spml(*words, faults=(Fault("terminate", "spml.runs.folder:RunFolder.write_result"),)).code
@@ -111,7 +114,7 @@ def test_a_wish_to_stop_that_comes_too_late_changes_nothing(training, undisturbe
     assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
 
 
-def test_the_command_to_go_on_is_not_told_of_a_run_that_is_gone(training, tmp_path):
+def test_no_resume_command_is_printed_if_there_is_no_run_to_resume(training, tmp_path):
     assert spml(*training("drawn", tmp_path)).code == 0
     before = contents(tmp_path / "run", without=())
     stopped = spml(

@@ -1,4 +1,4 @@
-"""A full disk, a folder to read only, a vanished picture, too little memory: one line, and nothing is lost."""
+"""Full disks, read-only folders, missing pictures and lack of memory: one line, no loss."""
 
 import shutil
 
@@ -11,7 +11,7 @@ from tests.faults.faults import Fault
 from tests.faults.test_kill import BESIDE, STEP, same
 
 LITTLE = "900"  # bytes that a file may have
-FULL = {  # what fails, and the file that is named
+FULL = {  # the write that fails, and the file that the error names
     "the first checkpoint": (
         Fault("limit", "spml.runs.folder:write_checkpoint", 1, LITTLE),
         "last.ckpt",
@@ -48,9 +48,8 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(
 ):
     words = training("em_apl", tmp_path)
     stopped = spml(*words, faults=(fault, *more))
-    stopped.refused(
-        "cannot be written", "run/" if more else f"run/{name}"
-    )  # beside, another may come before it
+    # In the background, another file may fail first.
+    stopped.refused("cannot be written", "run/" if more else f"run/{name}")
     if fault.call > 1 or name in ("result.json", "report.html"):
         assert read_checkpoint(tmp_path / "run/last.ckpt")["epoch"] in (1, 2, 3)
     assert not list(tmp_path.rglob("*.part"))
@@ -67,7 +66,9 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(
     ],
     ids=["in a picture", "between pictures", "in the index"],
 )
-def test_a_cache_without_room_is_refused_and_goes_on(training, undisturbed, tmp_path, fault):
+def test_a_full_disk_is_reported_for_the_cache_and_the_next_run_completes_it(
+    training, undisturbed, tmp_path, fault
+):
     words = training("em_apl", tmp_path)
     spml(*words, faults=(fault,)).refused(
         "cache in", "give --cache-dir with another folder, or --cache none"
@@ -77,7 +78,7 @@ def test_a_cache_without_room_is_refused_and_goes_on(training, undisturbed, tmp_
     same(tmp_path / "run", undisturbed("em_apl"))
 
 
-def test_a_folder_that_cannot_be_written_to(training, undisturbed, tmp_path):
+def test_a_read_only_run_folder_is_reported_and_unchanged(training, undisturbed, tmp_path):
     words, run = training("em_apl", tmp_path), tmp_path / "run"
     spml(*words, faults=(Fault("read_only", STEP, 8, str(run)),)).refused(
         f"{run}", "Permission denied"
@@ -96,7 +97,7 @@ def test_a_folder_that_cannot_be_written_to(training, undisturbed, tmp_path):
     same(run, undisturbed("em_apl"))
 
 
-def test_a_place_where_no_run_can_begin(training, tmp_path):
+def test_a_read_only_parent_folder_is_reported(training, tmp_path):
     place = tmp_path / "mine"
     place.mkdir()
     words = training("em_apl", place)
@@ -107,7 +108,7 @@ def test_a_place_where_no_run_can_begin(training, tmp_path):
     assert not list(place.iterdir())
 
 
-def test_a_picture_that_vanishes(training, undisturbed, photos, tmp_path):
+def test_a_missing_picture_is_named_with_file_and_line(training, undisturbed, photos, tmp_path):
     own = tmp_path / "own"
     shutil.copytree(photos.parent, own)
     data = training("em_apl", tmp_path)[2:]
@@ -121,7 +122,9 @@ def test_a_picture_that_vanishes(training, undisturbed, photos, tmp_path):
 
 
 @pytest.mark.parametrize("step,left", [(8, True), (3, False)])
-def test_a_batch_that_does_not_fit_in_memory(training, undisturbed, tmp_path, step, left):
+def test_lack_of_memory_is_reported_and_the_run_resumes(
+    training, undisturbed, tmp_path, step, left
+):
     words = training("em_apl", tmp_path)
     spml(*words, faults=(Fault("memory", STEP, step),)).refused(
         "out of memory with batches of 8", "--batch-size"

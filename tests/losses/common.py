@@ -1,4 +1,4 @@
-"""Losses by name with whatever else they ask for, so that every test covers every method."""
+"""Build any loss by name with the inputs it needs, so that every test covers every method."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losse
 
 
 def features_of(name: str, items: int, classes: int) -> Tensor:
-    """What the method's head shows of a batch: embeddings of a query head, else class maps."""
+    """Features of a batch from the method's head: embeddings of a query head, else class maps."""
     head = losses.head(name) or "linear"
     rows = 2 * items if "views" in losses.needs(name) else items
     if head.startswith("query"):
@@ -22,7 +22,7 @@ def features_of(name: str, items: int, classes: int) -> Tensor:
 
 
 def embeddings(items: int, classes: int, size: int) -> Tensor:
-    """Of each label, in numbers that every precision holds; the last is a deviation and so above 0."""
+    """Label embeddings, exact in every precision; the last value, a deviation, is above 0."""
     drawn = (
         torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1))
         .bfloat16()
@@ -32,10 +32,13 @@ def embeddings(items: int, classes: int, size: int) -> Tensor:
 
 
 def build(name: str, observed: Tensor, **options: Any) -> Any:
-    """The loss called as loss(logits, observed, epoch=, epochs=), its index and tables supplied; `method` is itself."""
+    """Build a loss that is called as loss(logits, observed, epoch=, epochs=).
+
+    Its index and tables are supplied; attribute `method` is the method itself.
+    """
     items, classes = observed.shape
     supply = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
-    torch.manual_seed(0)  # of what starts at random
+    torch.manual_seed(0)  # for random initial values
     loss = losses.create(name, **(supply if "items" in losses.needs(name) else {}), **options)
 
     def call(logits: Tensor, labels: Tensor, **arguments: Any) -> Tensor:
@@ -61,7 +64,7 @@ def value_and_gradient(
 
 
 def random_batch(items: int = 5, classes: int = 7, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Float64 logits and labels of all three kinds: a row with none known, one with several positives."""
+    """Float64 logits and labels of all kinds: one row has none known, one several positives."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(items, classes, generator=generator, dtype=torch.float64) * 3
     observed = torch.randint(-1, 2, (items, classes), generator=generator).to(torch.int8)

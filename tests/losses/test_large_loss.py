@@ -10,7 +10,7 @@ from spml.losses.components import Context, Largest
 
 
 def picked(logits: torch.Tensor, observed: torch.Tensor, delta: float, epoch: int) -> torch.Tensor:
-    """Entries that a method treats otherwise than assume-negative does."""
+    """Entries that the method treats differently from assume-negative."""
     plain = losses.create("an", reduction="none")(logits, observed)
     rejected = (
         losses.create("ll_r", delta=delta, reduction="none")(
@@ -41,10 +41,10 @@ def test_the_pick_is_rounded_up_and_counts_all_entries(epoch: int) -> None:
     logits, observed = batch(16, 20)
     count = ceil(round(320 * 0.002 * (epoch - 1), 9))
     assert count == {1: 0, 2: 1, 3: 2, 4: 2, 10: 6}[epoch]
-    found = picked(logits, observed, 0.002, epoch)
-    assert found.sum() == count
+    chosen = picked(logits, observed, 0.002, epoch)
+    assert chosen.sum() == count
     if count:
-        assert logits[found].min() > logits[(observed == 0) & ~found].max()
+        assert logits[chosen].min() > logits[(observed == 0) & ~chosen].max()
 
 
 def test_nothing_is_picked_in_an_epoch_0() -> None:
@@ -64,11 +64,11 @@ def test_known_labels_are_never_picked_even_when_all_unknown_ones_are(
     logits, observed = batch(4, 6)
     observed[:, 1:3] = -1
     logits[:, :3] += 10
-    found = picked(logits, observed, delta, epoch)
-    assert torch.equal(found, observed == 0)
+    chosen = picked(logits, observed, delta, epoch)
+    assert torch.equal(chosen, observed == 0)
 
 
-def test_nothing_is_picked_where_nothing_is_unknown() -> None:
+def test_without_unknown_labels_nothing_is_picked() -> None:
     logits, observed = batch(4, 6)
     assert not picked(logits, torch.ones_like(observed), 0.5, 3).any()
 

@@ -1,4 +1,4 @@
-"""A new method is one file: everything that goes through all methods works without another edit."""
+"""A new method is one file: whatever covers all methods works without another edit."""
 
 import os
 import re

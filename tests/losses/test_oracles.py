@@ -23,7 +23,7 @@ def sigmoid(z: float) -> float:
 def entrywise(
     positive: Callable[..., float], unknown: Callable[..., float], negative: Callable[..., float]
 ) -> Oracle:
-    """A loss whose entries do not depend on one another, from its three cases as functions of the logit."""
+    """A loss with independent entries, from its three cases as functions of the logit."""
     case = {1: positive, 0: unknown, -1: negative}
     return lambda z, s: [
         [case[label](logit) for logit, label in zip(*row, strict=True)]
@@ -88,7 +88,10 @@ def hill(lam: float, positive: Callable[[float], float]) -> Oracle:
 
 def splc(tau: float, active: bool) -> Oracle:
     negative = lambda z: sigmoid(z) ** 2 * log_rest(z)  # noqa: E731
-    unknown = lambda z: focal_margin(z, 0, 2) if active and sigmoid(z) > tau else negative(z)  # noqa: E731
+
+    def unknown(z: float) -> float:
+        return focal_margin(z, 0, 2) if active and sigmoid(z) > tau else negative(z)
+
     return entrywise(lambda z: focal_margin(z, 1, 2), unknown, negative)
 
 

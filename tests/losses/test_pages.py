@@ -47,7 +47,7 @@ def test_every_method_is_on_the_page() -> None:
         assert f"`{name}`" in framework_table() and f"[`{name}`](#{name})" in needs_table()
 
 
-def test_the_table_says_what_runs() -> None:
+def test_the_table_shows_the_formulas_that_run() -> None:
     assert row("an") == ["0", "1", "−log p", "–", "−log (1 − p)", "mean"]
     assert row("em")[:4] == ["1", "0.2", "−log p", "p log p + (1 − p) log (1 − p)"]
     assert row("em")[4].endswith("¹")
@@ -111,9 +111,9 @@ def test_a_citation_has_its_links() -> None:
 def test_options_are_those_of_the_signature_with_published_values_and_sources() -> None:
     lines = options_table("em_apl").splitlines()
     assert (
-        "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label at the end. |"
-        in lines
-    )
+        "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label "
+        "at the end. |"
+    ) in lines
     assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in lines
     assert "1: Correr-Zhou/SPML-AckTheUnknown, settings per data set." in lines
     assert "| `gamma_pos` | 1 | 0 | 1 | 1 | 1, 2 |" in options_table("asl")

@@ -1,4 +1,6 @@
-"""Single parts where whole losses do not show the difference: boundaries, precision, where an option acts."""
+"""Single components: boundaries, precision, and the terms that an option changes."""
+
+from typing import Any
 
 import pytest
 import torch
@@ -34,9 +36,8 @@ def test_two_thresholds_include_both_ends_and_leave_out_what_lies_between() -> N
 
 
 def test_thresholds_may_move() -> None:
-    assert Step((0.05, 0.85))(P, CONTEXT).tolist() == [
-        [0, 0, 1, 1, 1]
-    ]  # at 0.35 after three of eight epochs
+    # The threshold is 0.35 after three of eight epochs.
+    assert Step((0.05, 0.85))(P, CONTEXT).tolist() == [[0, 0, 1, 1, 1]]
 
 
 def test_constants_and_weights() -> None:
@@ -100,14 +101,14 @@ def test_focusing_of_absent_labels_carries_gradient_unless_detached() -> None:
         ("gr", {"w": (0, 1, "x")}, "is not a number, .start, end. or one number per class"),
     ],
 )
-def test_parts_refuse_values_that_make_no_loss(
+def test_components_refuse_invalid_values(
     name: str, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
 
-def test_focusing_and_clipping_may_be_nothing() -> None:
+def test_focusing_and_clipping_can_be_turned_off() -> None:
     logits, observed = random_batch()
     plain = losses.create("an")(logits, observed)
     assert losses.create("focal", gamma=0.0)(logits, observed).item() == pytest.approx(plain.item())
@@ -116,11 +117,12 @@ def test_focusing_and_clipping_may_be_nothing() -> None:
     ).item() == pytest.approx(plain.item())
 
 
-def test_a_loss_put_together_by_hand_is_checked() -> None:
+def test_a_loss_assembled_by_hand_is_checked() -> None:
     parts = (Log(), None, Absent(Log()))
+    reduction: Any = "avg"
     with pytest.raises(
         ValueError, match="reduction is one of mean, sum, sum_classes, none, not 'avg'"
     ):
-        losses.UnifiedLoss(Constant(0), Constant(1), *parts, reduction="avg")  # type: ignore[arg-type]
+        losses.UnifiedLoss(Constant(0), Constant(1), *parts, reduction=reduction)
     with pytest.raises(ValueError, match="needs an l2"):
         losses.UnifiedLoss(Constant(0.5), Constant(1), *parts)(*random_batch())

@@ -1,4 +1,4 @@
-"""Published settings: complete, sourced, accepted by create and by training, and those that the sources print."""
+"""Published settings: complete, sourced, valid, and equal to the sources."""
 
 from dataclasses import fields
 
@@ -32,7 +32,7 @@ def test_every_method_has_settings_for_every_benchmark(name: str, dataset: str) 
         losses.create(name, **preset.options)
 
 
-def test_every_method_has_values_of_its_own() -> None:
+def test_every_method_has_its_own_published_values() -> None:
     for name in NAMES:
         sources = [
             source
@@ -161,13 +161,11 @@ def test_the_first_methods_were_searched_over_rates_and_batches(name: str) -> No
 @pytest.mark.parametrize(
     ("name", "lr", "batch_sizes"), [("an_ls", 1e-4, (8, 8, 16, 8)), ("role", 1e-3, (16, 16, 16, 8))]
 )
-def test_settings_of_the_head_trained_alone(
-    name: str, lr: float, batch_sizes: tuple[int, ...]
-) -> None:
+def test_settings_of_linear_init(name: str, lr: float, batch_sizes: tuple[int, ...]) -> None:
     training = [losses.preset(name, dataset).training for dataset in DATASETS]
     assert {each["linear_lr"] for each in training} == {lr}
     assert tuple(each["linear_batch_size"] for each in training) == batch_sizes
-    assert all("linear_init" not in each for each in training)  # which is for the user to ask for
+    assert all("linear_init" not in each for each in training)  # the user asks for it
 
 
 @pytest.mark.parametrize(("name", "epochs"), [("asl", 40), ("hill", 31), ("splc", 31)])
@@ -206,7 +204,7 @@ def test_learned_gr_starts_where_its_code_does() -> None:
     assert coco.training == losses.preset("gr", "coco").training
 
 
-def test_mistakes_are_named() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(
         ValueError, match="presets exist for voc, coco, nuswide, cub, not 'imagenet'"
     ):

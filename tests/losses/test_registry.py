@@ -1,4 +1,4 @@
-"""Losses by name: options, errors, one's own losses, copies, and what importing them loads."""
+"""Losses by name: options, errors, custom losses, copies and imports."""
 
 import copy
 import math
@@ -80,10 +80,10 @@ def test_every_option_has_a_default_or_is_a_need_and_is_explained(name: str) -> 
 
 
 def test_options_come_from_the_signature() -> None:
-    found = {option.name: option for option in losses.options("gr")}
-    assert list(found)[:4] == ["variant", "q1", "q2", "q3"]
-    assert found["w"].default == (0.0, 2.0)
-    assert found["schedule"].help.startswith(
+    options = {option.name: option for option in losses.options("gr")}
+    assert list(options)[:4] == ["variant", "q1", "q2", "q3"]
+    assert options["w"].default == (0.0, 2.0)
+    assert options["schedule"].help.startswith(
         '"official": w and b have covered the fraction (epoch - 1) / epochs of'
     )
     assert losses.needs("gr") == frozenset()
@@ -179,7 +179,7 @@ def test_defaults_are_those_published(name: str) -> None:
         ("math:pi", {}, "'math:pi' is not a function or class"),
     ],
 )
-def test_mistakes_are_named_with_the_remedy(
+def test_errors_name_the_mistake_and_the_remedy(
     name: str, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -239,7 +239,7 @@ def test_numbers_without_meaning_are_refused(
         losses.create(name, **options)
 
 
-def test_values_of_their_kind_are_taken() -> None:
+def test_values_of_the_right_kind_are_accepted() -> None:
     losses.check_options("focal", {"gamma": 2})
     losses.check_options(
         "splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3}
@@ -262,12 +262,12 @@ def test_values_of_their_kind_are_taken() -> None:
         ("taylor_ce", {"order": 0}),
     ],
 )
-def test_values_that_make_no_sense_are_refused(name: str, options: dict[str, object]) -> None:
+def test_invalid_values_are_refused(name: str, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=str(next(iter(options)))):
         losses.create(name, **options)
 
 
-def test_own_function_is_given_only_what_it_names(own: str) -> None:
+def test_a_custom_function_gets_only_the_arguments_it_names(own: str) -> None:
     assert losses.create(f"{own}:plain")(LOGITS, OBSERVED, **CALL).item() == pytest.approx(
         (LOGITS * OBSERVED).mean().item()
     )
@@ -281,7 +281,7 @@ def test_own_function_is_given_only_what_it_names(own: str) -> None:
         losses.create(f"{own}:scaled", scal=1)
 
 
-def test_own_factory_and_class(own: str) -> None:
+def test_custom_factories_and_classes_are_accepted(own: str) -> None:
     with pytest.raises(ValueError, match="factory needs power"):
         losses.create(f"{own}:factory")
     loss = losses.create(f"{own}:factory", power=2)
@@ -297,7 +297,7 @@ def cross_entropy(logits: Tensor, observed: Tensor) -> Tensor:
     return nn.functional.binary_cross_entropy_with_logits(logits, observed)
 
 
-def test_a_module_of_ones_own_survives_pickling() -> None:
+def test_a_custom_module_survives_pickling() -> None:
     loss = pickle.loads(pickle.dumps(CallableLoss(cross_entropy, {})))
     assert loss(LOGITS, OBSERVED.double().clamp(min=0), epoch=1).isfinite()
 
@@ -319,7 +319,7 @@ def test_per_class_parameters_are_settings_not_state_and_move_with_the_module() 
     assert [buffer.shape for buffer in loss.buffers()] == [torch.Size([3])] * 2
 
 
-def test_repr_shows_what_runs() -> None:
+def test_repr_shows_the_formulas_that_run() -> None:
     text = repr(losses.create("gr", w=(0, 10), q3=1.5))
     for part in ("w = 0→10", "q = 1.5", "reduction=mean", "μ = 0.5→0.8", "lag=1"):
         assert part in text
@@ -335,7 +335,10 @@ def test_only_full_trains_on_complete_labels() -> None:
 
 
 def test_losses_import_no_other_package() -> None:
-    code = "import sys, spml.losses as l; l.create('gr'); print(*(m for m in sys.modules if m.startswith('spml')))"
+    code = (
+        "import sys, spml.losses as l; l.create('gr'); "
+        "print(*(m for m in sys.modules if m.startswith('spml')))"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -343,7 +346,7 @@ def test_losses_import_no_other_package() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not losses.needs(name)])
-def test_value_and_gradient_are_those_of_backward(name: str) -> None:
+def test_value_and_gradient_equal_those_of_backward(name: str) -> None:
     logits, observed = random_batch()
     expected, slope = value_and_gradient(build(name, observed), logits, observed, epoch=3, epochs=4)
     value, gradient = losses.value_and_gradient(build(name, observed))(

@@ -57,7 +57,10 @@ def test_finite_at_any_logit_with_the_published_eps(
         ("asl", {"detach": False, "clip": 0}),
         ("asl", {"clip": 1e-9}),
         ("asl", {"detach": False, "clip": 1e-9}),
-        ("asl", {"detach": False, "gamma_neg": 0.5, "clip": 0.5}),  # a logit of 0 lies on the edge
+        (
+            "asl",
+            {"detach": False, "gamma_neg": 0.5, "clip": 0.5},
+        ),  # a logit of 0 lies on the boundary
         ("focal", {"gamma": 0.5}),
         ("hill", {"variant": "gr"}),
         ("splc", {"variant": "gr"}),
@@ -83,7 +86,7 @@ def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, An
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_do_not_vanish_for_hopeless_positives(name: str) -> None:
-    """Without eps the log keeps its slope; the losses meant to give up are those of a probability, not a log."""
+    """Without eps the log keeps its slope; only losses of a probability give positives up."""
     observed = torch.ones(1, 1)
     _, gradient = value_and_gradient(
         build(name, observed, reduction="sum"), torch.tensor([[-90.0]]), observed
@@ -112,7 +115,7 @@ def test_every_set_of_labels_is_legal(name: str, rows: list[list[int]]) -> None:
         assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
 
 
-def test_of_a_single_class_an_unknown_label_counts_as_much_as_a_positive() -> None:
+def test_with_one_class_an_unknown_label_counts_as_much_as_a_positive() -> None:
     logits, observed = torch.tensor([[1.0], [2.0]]), torch.tensor([[1], [0]])
     assert losses.create("wan")(logits, observed) == losses.create("an")(logits, observed)
 
@@ -176,7 +179,9 @@ def test_a_program_may_have_another_default_dtype(
         *(("gr_learnable", {"constraint": how}) for how in ("batch", "none")),
     ],
 )
-def test_a_method_may_be_wider_than_the_logits(name: str, options: dict[str, Any]) -> None:
+def test_a_method_may_have_a_wider_dtype_than_the_logits(
+    name: str, options: dict[str, Any]
+) -> None:
     logits, observed = random_batch()
     loss = build(name, observed, **options)
     loss.method.double()
@@ -207,7 +212,7 @@ def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_known_negative_is_never_encouraged(name: str) -> None:
-    """Its slope is positive or nothing in every epoch, whatever the model thinks."""
+    """Its gradient is 0 or more in every epoch, whatever the model predicts."""
     observed = torch.tensor([[-1, -1, -1, 0, 0, 1]] * 2)
     logits = torch.tensor([[5.0, 0.0, -5.0, 1.0, 0.0, 2.0]] * 2, dtype=torch.float64)
     for epoch in (1, 2, 8):
@@ -223,10 +228,12 @@ def test_a_known_negative_is_never_encouraged(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_in_evaluation_mode_nothing_is_remembered(name: str) -> None:
+def test_evaluation_mode_changes_no_state(name: str) -> None:
     logits, observed = random_batch()
     loss = build(name, observed)
-    loss(logits, observed, epoch=8, epochs=8)  # makes what depends on the size of features
+    loss(
+        logits, observed, epoch=8, epochs=8
+    )  # builds the layers that depend on the size of features
     before = {key: value.clone() for key, value in loss.method.eval().state_dict().items()}
     loss(logits + 1, observed, epoch=8, epochs=8)
     torch.testing.assert_close(

@@ -86,7 +86,7 @@ def test_a_ramp_stays_within_its_ends() -> None:
     assert Ramp(2).at(at(1, 8)) == 2
 
 
-def test_q_moves_like_the_rest() -> None:
+def test_q_moves_like_the_other_parameters() -> None:
     logits, observed = random_batch()
     for option in ("q1", "q2", "q3"):
         moving = losses.create("gr", **{option: (0.2, 1.0)})
@@ -116,10 +116,10 @@ PER_CLASS: list[tuple[str, str, Any]] = [
 @pytest.mark.parametrize(
     ("name", "option", "value"), PER_CLASS, ids=[f"{n}-{o}" for n, o, _ in PER_CLASS]
 )
-def test_per_class_parameters_are_each_class_by_itself(name: str, option: str, value: Any) -> None:
+def test_per_class_parameters_equal_separate_losses(name: str, option: str, value: Any) -> None:
     logits, observed = random_batch(items=6, classes=3)
     call = {"epoch": 3, "epochs": 8}
-    together = value_and_gradient(
+    joint = value_and_gradient(
         losses.create(name, reduction="sum", **{option: value}), logits, observed, **call
     )
 
@@ -134,9 +134,9 @@ def test_per_class_parameters_are_each_class_by_itself(name: str, option: str, v
         loss, gradient = value_and_gradient(
             alone, logits[:, c : c + 1], observed[:, c : c + 1], **call
         )
-        torch.testing.assert_close(together[1][:, c : c + 1], gradient)
+        torch.testing.assert_close(joint[1][:, c : c + 1], gradient)
         total += loss.item()
-    assert together[0].item() == pytest.approx(total)
+    assert joint[0].item() == pytest.approx(total)
 
 
 @pytest.mark.parametrize("value", [np.zeros((3, 4)), np.zeros((2, 3, 4))])

@@ -1,4 +1,4 @@
-"""What may be searched over: declared beside each method, valid, and something else than what is published."""
+"""Search spaces: declared beside each method, valid, and different from the published options."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_the_alternative_is_none_of_the_published_options(name: str, data: str) 
     assert other is None or differs(other, published)
 
 
-BETWEEN_EPOCHS = {"en"}  # where what is searched over takes effect
+BETWEEN_EPOCHS = {"en"}  # its searched options take effect between epochs only
 IN_A_BATCH = [
     n for n in NAMES if losses.space(n).alternatives and not losses.needs(n) - {"items", "index"}
 ]
@@ -44,14 +44,14 @@ def test_the_alternative_is_another_loss_in_batches_of_the_benchmark(name: str) 
     published = method_options(name, "voc", {})
     logits, observed = torch.randn(8, 20), torch.zeros(8, 20)
     observed[torch.arange(8), torch.arange(8)] = 1
-    found = []
+    values = []
     for options in (published, {**published, **(losses.space(name).alternative(published) or {})}):
         loss = build(name, observed, **options)
-        found.append(torch.stack([loss(logits, observed, epoch=t, epochs=8) for t in (2, 7)]))
-    assert not torch.equal(*found)
+        values.append(torch.stack([loss(logits, observed, epoch=t, epochs=8) for t in (2, 7)]))
+    assert not torch.equal(*values)
 
 
-def test_one_without_a_space_has_an_empty_one() -> None:
+def test_a_method_without_a_declared_space_has_an_empty_one() -> None:
     assert losses.space("torch.nn.functional:cross_entropy") == Space()
 
 
@@ -66,7 +66,7 @@ def test_choices_are_options_of_that_name_or_sets_of_options() -> None:
 
 
 @pytest.mark.parametrize(("khat", "v"), [(False, True), (True, False), (False, False)])
-def test_the_parts_of_gr_can_be_taken_away(khat: bool, v: bool) -> None:
+def test_the_parts_of_gr_can_be_removed(khat: bool, v: bool) -> None:
     logits, observed = random_batch()
     p, unknown = logits.sigmoid(), observed == 0
     w, b, mu, sigma = 2 * 2 / 8, -2.0, 0.5 + 0.3 * 3 / 8, 2 - 1.5 * 3 / 8

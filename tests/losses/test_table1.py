@@ -1,4 +1,4 @@
-"""The paper's Table 1: methods assembled from its columns are the methods by name, and those that coincide do."""
+"""The paper's Table 1: assembled methods equal the named ones, and equivalent losses coincide."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ FOCAL_MARGIN = Focal(2, margin=1)
 
 
 def same(first: UnifiedLoss, second: UnifiedLoss, tolerance: float = 1e-12, **call: int) -> None:
-    """Equal in value and gradient, known negatives included."""
+    """Assert equal values and gradients, known negatives included."""
     for a, b in zip(
         value_and_gradient(first, LOGITS, OBSERVED, **call),
         value_and_gradient(second, LOGITS, OBSERVED, **call),
@@ -77,7 +77,7 @@ COLUMNS: dict[str, tuple[UnifiedLoss, tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_assembled_from_parts_is_the_method_by_name(column: str) -> None:
+def test_a_loss_assembled_from_components_equals_the_named_method(column: str) -> None:
     assembled, (name, options) = COLUMNS[column]
     same(assembled, losses.create(name, **options), epoch=2, epochs=8)
 

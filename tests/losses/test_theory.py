@@ -1,6 +1,7 @@
-"""What the paper derives: the unbiased risk (Appendix A), gradients (Appendix C), limits of q (Appendix D)."""
+"""Results of the paper: unbiased risk (App. A), gradients (App. C), limits of q (App. D)."""
 
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ P = Z.sigmoid()
 UNKNOWN = torch.zeros(Z.shape, dtype=torch.int8)
 
 
-class Given(Constant):
+class KnownK(Constant):
     """A k_hat known entry by entry."""
 
     def __init__(self, k: Tensor) -> None:
@@ -35,23 +36,21 @@ def gradient(loss: UnifiedLoss, observed: Tensor = UNKNOWN, **call: int) -> Tens
 
 
 def gr(**options: object) -> UnifiedLoss:
-    """GR with v = 1, unless options say otherwise, its entries summed."""
-    return losses.create("gr", **{"mu": 0, "sigma": 1e9, "reduction": "sum"} | options)  # type: ignore[arg-type,return-value]
+    """GR with its entries summed, and v = 1 unless options change it."""
+    values: dict[str, Any] = {"mu": 0, "sigma": 1e9, "reduction": "sum"}
+    return cast(UnifiedLoss, losses.create("gr", **values | options))
 
 
 @pytest.mark.parametrize("q", [0, 0.3, 1])
 def test_with_the_true_k_the_expected_risk_is_that_of_complete_labels(q: float) -> None:
-    """Appendix A, summed exactly over inputs x, labels y and observations s; s depends on x and y."""
+    """Appendix A, summed over inputs x, labels y and observations s, which depend on x and y."""
     prob_x = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    prob_y = torch.tensor(
-        [[0.9, 0.2], [0.5, 0.6], [0.05, 0.7]], dtype=torch.float64
-    )  # P(y = 1 | x), by class
-    prob_s = torch.tensor(
-        [[0.4, 0.9], [0.1, 0.5], [0.8, 0.3]], dtype=torch.float64
-    )  # P(s = 1 | y = 1, x)
+    # P(y = 1 | x) by class, and P(s = 1 | y = 1, x).
+    prob_y = torch.tensor([[0.9, 0.2], [0.5, 0.6], [0.05, 0.7]], dtype=torch.float64)
+    prob_s = torch.tensor([[0.4, 0.9], [0.1, 0.5], [0.8, 0.3]], dtype=torch.float64)
     k = prob_y * (1 - prob_s) / (1 - prob_y * prob_s)
     logits = torch.tensor([[1.0, -2.0], [0.3, 2.0], [-1.0, 0.5]], dtype=torch.float64)
-    loss = UnifiedLoss(Given(k), Constant(1), GCE(q), GCE(q), Absent(GCE(q)), reduction="none")
+    loss = UnifiedLoss(KnownK(k), Constant(1), GCE(q), GCE(q), Absent(GCE(q)), reduction="none")
     complete = losses.create("gce", q=q, reduction="none")
 
     risk, complete_risk = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
@@ -98,10 +97,10 @@ def test_gradient_of_em_is_that_of_appendix_c(eps: float | None) -> None:
 
 @pytest.mark.parametrize("lam", [1.5, 1.2])
 def test_gradient_of_hill_is_that_of_appendix_c(lam: float) -> None:
-    found = gradient(losses.create("hill", lam=lam, reduction="sum"))
-    torch.testing.assert_close(found, P**2 * (2 * lam - 3 * P) * (1 - P))
+    slope = gradient(losses.create("hill", lam=lam, reduction="sum"))
+    torch.testing.assert_close(slope, P**2 * (2 * lam - 3 * P) * (1 - P))
     if lam == 1.5:
-        torch.testing.assert_close(found, 3 * P**2 * (1 - P) ** 2)
+        torch.testing.assert_close(slope, 3 * P**2 * (1 - P) ** 2)
 
 
 def test_conclusion_1_a_larger_q3_shrinks_the_gradient_of_the_negative_part_at_every_p() -> None:

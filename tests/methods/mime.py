@@ -1,4 +1,4 @@
-"""What tests of MIME share."""
+"""Helpers of the tests of MIME."""
 
 import torch
 
@@ -9,12 +9,12 @@ IGNORE = {"rule": "ignore", "mean_inverse_positives": 0.4, "warmup": 2}
 
 
 def method(observed, **options):
-    given = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
-    return losses.create("mime", **given, **options)
+    data = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
+    return losses.create("mime", **data, **options)
 
 
 def live(loss, scores, epoch, epochs=6):
-    """The end of an epoch; the pass comes in parts and out of order."""
+    """End an epoch; the pass over the items comes in parts and out of order."""
     if loss.wants_pass(epoch, epochs):
         for rows in torch.randperm(
             len(scores), generator=torch.Generator().manual_seed(epoch)

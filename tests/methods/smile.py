@@ -1,4 +1,4 @@
-"""What the tests of SMILE share: both forms with parameters that are always the same, and their terms by hand."""
+"""Helpers of the tests of SMILE: both forms with fixed parameters, and their terms by hand."""
 
 import math
 
@@ -23,19 +23,19 @@ def features(items=ITEMS, width=FEATURES, seed=0):
 
 
 def table_form(observed=None, items=ITEMS, classes=CLASSES, **options):
-    """In float64, with parameters that are always the same."""
+    """Build the form for feature vectors in float64 with fixed parameters."""
     torch.manual_seed(0)
     observed = torch.zeros(items, classes) if observed is None else observed
-    given = {"items": items, "classes": classes, "observed": observed}
-    return losses.create("smile", x=options.pop("x", features(items)), **given, **options).double()
+    data = {"items": items, "classes": classes, "observed": observed}
+    return losses.create("smile", x=options.pop("x", features(items)), **data, **options).double()
 
 
 def image_form(items=ITEMS, classes=CLASSES, size=3, **options):
-    given = {"items": items, "classes": classes, "observed": torch.zeros(items, classes)}
-    made = losses.create("smile", **given, **options)
+    data = {"items": items, "classes": classes, "observed": torch.zeros(items, classes)}
+    method = losses.create("smile", **data, **options)
     torch.manual_seed(0)
-    made.prepare(torch.zeros(1, classes, 2 * size + 1))
-    return made.double()
+    method.prepare(torch.zeros(1, classes, 2 * size + 1))
+    return method.double()
 
 
 def softplus(z):

@@ -1,4 +1,4 @@
-"""Beta draws against scipy's distributions, their slopes against the derivative of the mean, and the divergence."""
+"""Beta draws against scipy's distributions, their gradients and the divergence."""
 
 import math
 
@@ -25,7 +25,7 @@ DRAWS = 100_000
 
 
 def drawn(a, b, salt=7, items=DRAWS):
-    """Numbers drawn from Beta(a, b), and what they were drawn with."""
+    """Numbers drawn from Beta(a, b), and the tensors of a and b."""
     shapes = [torch.full((items, 1), value, requires_grad=True) for value in (a, b)]
     return draw(*shapes, torch.arange(items), salt).sigmoid(), shapes
 
@@ -44,7 +44,7 @@ def test_moments_are_those_of_the_distribution(a, b):
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 @pytest.mark.parametrize("level", [0.001, 0.03, 0.3, 0.5, 0.8, 0.99])
 def test_quantiles_are_those_of_the_distribution(a, b, level):
-    """Within what is kept of the draws: those beyond 1e-5 are counted, not placed."""
+    """Draws are clipped at 1e-5 from both ends, so levels beyond that are not compared."""
     y, place = drawn(a, b, salt=11)[0].detach().double(), stats.beta(a, b).ppf(level)
     place = min(max(place, 2e-5), 1 - 2e-5)
     share = stats.beta(a, b).cdf(place)
@@ -73,7 +73,7 @@ def test_the_slope_is_that_of_the_drawn_number():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_finite_at_any_concentration_and_no_further_than_the_limit(dtype):
+def test_draws_are_finite_and_within_the_limit_at_any_concentration(dtype):
     values = [1e-6, 1e-5, 1e-3, 0.5, 1.0, 30.0, 1e4, 1e8]
     a, b = (
         grid.flatten()[None].repeat(500, 1)
@@ -100,43 +100,43 @@ def test_an_item_has_its_draws_in_any_batch_and_others_with_another_salt():
     assert (draw(a, b, index, 4) != whole).any() and (draw(a, b, index + 1, 3) != whole).any()
 
 
-def test_the_first_accepted_proposal_is_taken():
-    """A gamma draw by plain loops, from given random numbers that turn some proposals down."""
+def test_the_first_accepted_proposal_is_used():
+    """A gamma draw by plain loops, from random numbers that reject some proposals."""
     torch.manual_seed(0)
     shape = torch.rand(40, 2, dtype=torch.float64) * 3 + 1e-3
     normals = torch.randn(40, beta.PROPOSALS, 2, dtype=torch.float64) * 3
     normals.clamp_(-5.7, 5.7)
     logs = torch.rand(40, beta.PROPOSALS + beta.LIFT, 2, dtype=torch.float64).log()
-    found, places = beta._log_gamma(shape, normals, logs), []
+    values, places = beta._log_gamma(shape, normals, logs), []
     for i in range(40):
         for j in range(2):
             alpha = shape[i, j].item()
             d = alpha + beta.LIFT - 1 / 3
-            taken = 0
+            accepted = 0
             for r in range(beta.PROPOSALS):
                 x = normals[i, r, j].item()
                 v = (1 + x / math.sqrt(9 * d)) ** 3
                 if logs[i, r, j].item() < x * x / 2 + d - d * v + d * math.log(v):
-                    taken = r
+                    accepted = r
                     break
-            places.append(taken)
-            g = d * (1 + normals[i, taken, j].item() / math.sqrt(9 * d)) ** 3
+            places.append(accepted)
+            g = d * (1 + normals[i, accepted, j].item() / math.sqrt(9 * d)) ** 3
             for s in range(beta.LIFT):
                 g *= math.exp(logs[i, beta.PROPOSALS + s, j].item()) ** (1 / (alpha + s))
-            assert found[i, j].item() == pytest.approx(math.log(g), rel=1e-9)
+            assert values[i, j].item() == pytest.approx(math.log(g), rel=1e-9)
     assert {0, 1, 2} <= set(places)
 
 
-def test_proposals_are_seldom_turned_down():
+def test_proposals_are_seldom_rejected():
     torch.manual_seed(0)
     x, u = torch.randn(1_000_000, dtype=torch.float64), torch.rand(1_000_000, dtype=torch.float64)
-    d = beta.LIFT - 1 / 3  # of the smallest shape, where it happens most
+    d = beta.LIFT - 1 / 3  # of the smallest shape, which rejects most
     v = (1 + x / math.sqrt(9 * d)) ** 3
     share = (u.log() >= x**2 / 2 + d - d * v + d * v.log()).double().mean().item()
     assert 0 < share**beta.PROPOSALS < 1e-8
 
 
-def test_divergence_is_torchs():
+def test_divergence_equals_torchs():
     a, b = (
         grid.flatten()
         for grid in torch.meshgrid(
@@ -148,14 +148,14 @@ def test_divergence_is_torchs():
     )
 
 
-def test_divergence_and_the_released_expression_at_known_places():
+def test_divergence_and_the_released_expression_have_known_values():
     a = torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64)
     assert divergence(a, 1 - a).tolist() == pytest.approx([2.171, 0.242, 6.561], abs=5e-4)
     assert released_divergence(a, 1 - a).tolist() == pytest.approx([6.100, 3.108, 11.776], abs=5e-4)
 
 
 @pytest.mark.parametrize("function", [divergence, released_divergence])
-def test_divergences_are_finite_where_a_concentration_has_vanished(function):
+def test_divergences_are_finite_at_vanishing_concentrations(function):
     a = torch.tensor([0.0, 1e-12, 1e-6, 1.0, 50.0], requires_grad=True)
     value = function(a, torch.tensor([1.0, 1.0, 0.0, 1e-30, 0.0]))
     (slope,) = torch.autograd.grad(value.sum(), a)

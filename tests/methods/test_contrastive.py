@@ -18,13 +18,13 @@ def drawn(items, classes=4, width=3, seed=0, share=0.4):
 
 def entries(embeddings, positive):
     """(unit vector, class) of each entry, in order."""
-    found = []
+    pairs = []
     for row, present in zip(embeddings.tolist(), positive.tolist(), strict=True):
         for c, vector in enumerate(row):
             if present[c]:
                 length = math.sqrt(sum(x * x for x in vector))
-                found.append(([x / length for x in vector], c))
-    return found
+                pairs.append(([x / length for x in vector], c))
+    return pairs
 
 
 def by_loops(batch, queue, temperature):
@@ -44,21 +44,21 @@ def by_loops(batch, queue, temperature):
 
 
 def held(queue):
-    """What the queue holds, oldest first."""
+    """Entries of the queue, oldest first."""
     pairs = zip(queue.embeddings.tolist(), queue.classes.tolist(), strict=True)
     return [(vector, c) for vector, c in pairs if c >= 0]
 
 
-def same(found, expected):
-    assert [c for _, c in found] == [c for _, c in expected]
-    for (u, _), (v, _) in zip(found, expected, strict=True):
+def same(actual, expected):
+    assert [c for _, c in actual] == [c for _, c in expected]
+    for (u, _), (v, _) in zip(actual, expected, strict=True):
         assert u == pytest.approx(v, abs=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 0.1])
 @pytest.mark.parametrize("share", [0.1, 0.4, 1.0])
 def test_loss_and_queue_are_their_definitions_over_many_steps(temperature, share):
-    """Of 7 places, which are filled, wrapped around, and given more than they hold."""
+    """A queue of 7 places is filled, wraps around, and gets more than it holds."""
     queue, past = LabelQueue(width=3, size=7, temperature=temperature), []
     for step, items in enumerate([1, 2, 5, 1, 3, 8]):
         embeddings, positive = drawn(items, seed=step, share=share)
@@ -86,16 +86,16 @@ def test_a_class_is_drawn_together_and_others_apart():
     apart = torch.tensor(
         [[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.1]]]
     )
-    together = torch.tensor(
+    close = torch.tensor(
         [[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]]
     )
-    assert queue.loss(together, positive) < queue.loss(apart, positive)
+    assert queue.loss(close, positive) < queue.loss(apart, positive)
 
 
 @pytest.mark.parametrize(
     ("positive", "filled"),
     [
-        ([[0, 0, 0], [0, 0, 0]], False),  # nothing
+        ([[0, 0, 0], [0, 0, 0]], False),  # no positives
         ([[0, 0, 0], [0, 0, 0]], True),
         ([[0, 1, 0], [0, 0, 0]], False),  # nothing to compare with
         ([[0, 1, 0], [0, 0, 1]], False),  # something, but none of the same class
@@ -118,15 +118,15 @@ def test_value_slope_and_queue_are_finite(dtype, scale, share):
     queue = LabelQueue(width=3, size=6)
     for step in range(3):
         embeddings, positive = drawn(4, seed=step, share=share)
-        given = (embeddings.clamp(-1, 1) * scale).to(dtype).requires_grad_()
-        value = queue.loss(given, positive)
+        scaled = (embeddings.clamp(-1, 1) * scale).to(dtype).requires_grad_()
+        value = queue.loss(scaled, positive)
         value.backward()
-        queue.push(given, positive)
-        assert value.isfinite() and value.dtype == torch.float32 and given.grad.isfinite().all()
+        queue.push(scaled, positive)
+        assert value.isfinite() and value.dtype == torch.float32 and scaled.grad.isfinite().all()
         assert queue.embeddings.isfinite().all() and not queue.embeddings.requires_grad
 
 
-def test_an_embedding_of_nothing_does_not_run_away():
+def test_the_gradient_of_a_zero_embedding_is_bounded():
     embeddings = torch.randn(3, 2, 3)
     embeddings[0] = 0
     embeddings.requires_grad_()
@@ -143,7 +143,7 @@ def test_inside_autocast_it_is_computed_in_float32():
 
 
 @pytest.mark.parametrize("limit", [1, 5, 17, 23])
-def test_where_entries_are_too_many_they_are_thinned_out_evenly(limit):
+def test_entries_beyond_the_limit_are_thinned_out_evenly(limit):
     embeddings, positive = drawn(20, share=0.6)
     places = positive.flatten().nonzero().flatten()
     assert len(places) > limit
@@ -152,14 +152,14 @@ def test_where_entries_are_too_many_they_are_thinned_out_evenly(limit):
     rank = torch.searchsorted(places, chosen)
     gaps = torch.cat([rank, torch.tensor([len(places) + rank[0]])]).diff()
     assert gaps.min() >= len(places) // limit and gaps.max() <= -(-len(places) // limit) + 1
-    kept = torch.zeros_like(positive.flatten())
-    kept[chosen] = True
+    thinned = torch.zeros_like(positive.flatten())
+    thinned[chosen] = True
     queue = LabelQueue(width=3, size=4, limit=limit)
-    expected = by_loops(entries(embeddings, kept.view_as(positive)), [], 0.5)
+    expected = by_loops(entries(embeddings, thinned.view_as(positive)), [], 0.5)
     assert queue.loss(embeddings, positive).item() == pytest.approx(expected)
 
 
-def test_a_limit_above_what_there_is_changes_nothing():
+def test_a_limit_above_the_number_of_entries_changes_nothing():
     embeddings, positive = drawn(20, share=0.2)
     count = int(positive.sum())
     values = [
@@ -169,7 +169,7 @@ def test_a_limit_above_what_there_is_changes_nothing():
     assert values == pytest.approx([values[0]] * 3)
 
 
-def test_the_queue_is_in_the_state_and_goes_with_the_device():
+def test_the_queue_is_in_the_state_and_moves_with_the_module():
     queue = LabelQueue(width=3, size=6)
     queue.push(*drawn(4))
     other = LabelQueue(width=3, size=6)
@@ -180,7 +180,7 @@ def test_the_queue_is_in_the_state_and_goes_with_the_device():
     assert other.to("meta").embeddings.device.type == other.classes.device.type == "meta"
 
 
-def test_a_queue_of_nothing_keeps_nothing():
+def test_a_queue_of_size_0_keeps_nothing():
     queue = LabelQueue(width=3, size=0)
     embeddings, positive = drawn(5)
     queue.push(embeddings, positive)
@@ -191,7 +191,7 @@ def test_a_queue_of_nothing_keeps_nothing():
 
 
 def test_nothing_waits_for_the_device():
-    """No value is asked for and no shape depends on one: it runs on tensors that have shapes alone."""
+    """No shape depends on a value: the loss runs on fake tensors, which have no values."""
     with FakeTensorMode():
         queue = LabelQueue(width=3, size=6, limit=9)
         embeddings, positive = torch.randn(5, 4, 3), torch.rand(5, 4) < 0.5
@@ -208,6 +208,6 @@ def test_nothing_waits_for_the_device():
         ({"temperature": 0.0}, "temperature must"),
     ],
 )
-def test_mistakes_are_named(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LabelQueue(**options)

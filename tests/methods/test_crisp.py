@@ -18,36 +18,36 @@ def prior_by_loops(scores, labels, delta, tau):
     n, n_p = len(scores), labels.count(1)
     if n_p == 0:
         return math.nan
-    best, found = math.inf, math.nan
+    best, prior = math.inf, math.nan
     slack = math.sqrt(math.log(4 / delta) / (2 * n)) + math.sqrt(math.log(4 / delta) / (2 * n_p))
     for z in sorted(set(scores), reverse=True):
         q = sum(f >= z and s != -1 for f, s in zip(scores, labels, strict=True)) / n
         q_p = sum(f >= z and s == 1 for f, s in zip(scores, labels, strict=True)) / n_p
         if q_p > 0 and q / q_p + (1 + tau) / q_p * slack < best - 1e-12:
-            best, found = q / q_p + (1 + tau) / q_p * slack, q / q_p
-    return min(found, 1.0)
+            best, prior = q / q_p + (1 + tau) / q_p * slack, q / q_p
+    return min(prior, 1.0)
 
 
 class TestPriors:
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("steps", [3, 1000])
-    def test_they_are_the_definition(self, seed, steps):
+    def test_they_follow_the_definition(self, seed, steps):
         rng = np.random.default_rng(seed)
         scores = rng.integers(0, steps, (60, 6)) / steps  # ties, with few steps
         labels = rng.choice([-1, 0, 0, 0, 1], (60, 6))
         labels[:, 0] = rng.choice([0, 1], 60)
         labels[labels[:, 1] == 1, 1] = 0
         labels[:, 2] = 1
-        found = estimate_priors(scores, labels, 0.2, 0.05)
+        priors = estimate_priors(scores, labels, 0.2, 0.05)
         expected = [
             prior_by_loops(scores[:, c].tolist(), labels[:, c].tolist(), 0.2, 0.05)
             for c in range(6)
         ]
-        assert found.dtype == torch.float64
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
-        assert math.isnan(found[1]) and found[2] == 1
-        kept = found[~found.isnan()]
-        assert ((kept > 0) & (kept <= 1)).all()
+        assert priors.dtype == torch.float64
+        np.testing.assert_allclose(priors.numpy(), expected, rtol=1e-12)
+        assert math.isnan(priors[1]) and priors[2] == 1
+        known = priors[~priors.isnan()]
+        assert ((known > 0) & (known <= 1)).all()
 
     def test_only_the_order_of_scores_matters(self):
         logits, observed = random_batch(50, 4)
@@ -58,23 +58,23 @@ class TestPriors:
         )
 
     @pytest.mark.parametrize("prior", [0.05, 0.2, 0.5])
-    def test_where_positives_are_observed_at_random_it_is_a_close_upper_bound(self, prior):
+    def test_a_prior_is_a_close_upper_bound_if_positives_are_observed_at_random(self, prior):
         rng = np.random.default_rng(0)
         truth = rng.random((20_000, 3)) < prior
         scores = rng.normal(truth * 4.0, 1.0)
         observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
-        found = estimate_priors(scores, observed).numpy()
-        assert (found > 0.95 * prior).all() and (found < 1.25 * prior + 0.01).all()
+        priors = estimate_priors(scores, observed).numpy()
+        assert (priors > 0.95 * prior).all() and (priors < 1.25 * prior + 0.01).all()
 
     def test_known_negatives_are_not_taken_for_positives(self):
         rng = np.random.default_rng(1)
         truth = rng.random((5_000, 1)) < 0.3
-        scores = rng.normal(truth * 0.3, 1.0)  # tells little
+        scores = rng.normal(truth * 0.3, 1.0)  # weak evidence
         observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
-        told = np.where(~truth & (rng.random(truth.shape) < 0.5), -1, observed)
+        with_known = np.where(~truth & (rng.random(truth.shape) < 0.5), -1, observed)
         without, with_negatives = (
             estimate_priors(scores, observed).item(),
-            estimate_priors(scores, told).item(),
+            estimate_priors(scores, with_known).item(),
         )
         assert 0.28 < with_negatives < without - 0.1
 
@@ -93,7 +93,7 @@ class TestPriors:
             (torch.full((2, 2), math.nan), {}, "NaN"),
         ],
     )
-    def test_mistakes_are_named(self, scores, options, message):
+    def test_invalid_arguments_are_refused(self, scores, options, message):
         with pytest.raises(ValueError, match=message):
             estimate_priors(scores, torch.zeros(2, 2), **options)
 
@@ -102,12 +102,12 @@ PRIORS = [0.5, 0.25, 0.75, 0.125, math.nan, 1.0, 0.5]
 
 
 def method(observed, **options):
-    given = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
-    return losses.create("crisp", **given, **options)
+    data = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
+    return losses.create("crisp", **data, **options)
 
 
 def ready(observed, **options):
-    """One that has its priors."""
+    """A method that has its priors."""
     return method(observed, priors=PRIORS, warmup=1, **options)
 
 
@@ -125,7 +125,7 @@ def risk(p, s, mean, counts, items, priors=PRIORS, weights=(2.0, 1.0)):
     return total
 
 
-def test_what_is_missing_or_makes_no_sense_is_named():
+def test_missing_and_invalid_options_are_refused():
     with pytest.raises(ValueError, match="crisp needs items, classes and observed"):
         losses.create("crisp")
     observed = torch.zeros(2, 7)
@@ -195,12 +195,11 @@ def test_each_term_changes_the_value():
     value = ready(table)(logits, table, **CALL).item()
     for name in ("positive_weight", "prior_weight"):
         assert abs(ready(table, **{name: 0.0})(logits, table, **CALL).item() - value) > 1e-3
-    assert (
-        abs(ready(table)(logits, table.clamp(min=0), **CALL).item() - value) > 1e-3
-    )  # the known negatives
+    without_negatives = table.clamp(min=0)
+    assert abs(ready(table)(logits, without_negatives, **CALL).item() - value) > 1e-3
 
 
-def test_the_slope_is_the_batchs_and_its_direction_the_running_means():
+def test_the_gradient_has_the_size_of_the_batch_and_the_sign_of_the_running_mean():
     table = torch.ones(4, 7, dtype=torch.int8)
     unknown, logits = torch.zeros(2, 7, dtype=torch.int8), torch.zeros(2, 7, dtype=torch.float64)
     loss = ready(table, momentum=0.99, reduction="sum_classes")
@@ -221,7 +220,7 @@ def test_a_known_negative_is_moved_by_its_own_term_only():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_finite_at_any_logit_with_any_labels(dtype):
+def test_value_and_gradient_are_finite_at_any_logit_and_label(dtype):
     logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
     for observed in (
         torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
@@ -243,7 +242,7 @@ def test_reductions_agree_once_there_are_priors():
     torch.testing.assert_close(classes, entries.sum(dim=1).mean())
 
 
-def test_an_epoch_of_its_life():
+def test_priors_are_estimated_after_the_warm_up_and_stored():
     logits, table = random_batch(30, 4)
     table[:, 2] = table[:, 2].clamp(max=0)
     loss = method(table, warmup=2)
@@ -270,7 +269,7 @@ def test_an_epoch_of_its_life():
     assert torch.equal(loss.running, before)
 
 
-def test_a_label_table_serves_as_well_as_an_array():
+def test_a_label_table_is_accepted_like_an_array():
     logits, table = random_batch(6, 3)
     named = LabelTable([str(i) for i in range(6)], list("abc"), table.numpy())
     states = []

@@ -1,4 +1,4 @@
-"""A state in the middle of an epoch brings back the epoch's random numbers."""
+"""A state saved in the middle of an epoch restores the epoch's random numbers."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def value(method):
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_state_taken_in_an_epoch_goes_on_with_its_draws(name, options):
+def test_a_state_saved_in_an_epoch_restores_its_draws(name, options):
     method, other = create(name, options), create(name, options)
     method.begin_epoch(2, 4)
     assert value(method) != value(other)
@@ -34,7 +34,7 @@ def test_a_state_taken_in_an_epoch_goes_on_with_its_draws(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_an_older_state_without_them_is_taken(name, options):
+def test_an_older_state_without_draws_is_accepted(name, options):
     method, other = create(name, options), create(name, options)
     state = method.state_dict()
     del state["_extra_state"]

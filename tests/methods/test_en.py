@@ -30,7 +30,7 @@ def marked(loss):
 
 
 class Loops:
-    """The method as its docstring says, over lists."""
+    """The method by plain loops, as its docstring defines it."""
 
     def __init__(
         self, observed, k, momentum, start="observed", count="observed", cl=0.0, power=2.0
@@ -110,7 +110,7 @@ def test_the_first_epoch_is_assume_negative():
     for start in ("observed", "first"):
         loss = method(table, start=start, expected_positives=2.0)
         call = {"epoch": 1, "epochs": 5, "index": torch.arange(30)}
-        before = loss.eval()(logits, table, **call)  # until an epoch begins it is so too
+        before = loss.eval()(logits, table, **call)  # the same before any epoch begins
         loss.begin_epoch(1, 5)
         assert before == loss(logits, table, **call) == losses.create("an")(logits, table)
 
@@ -130,7 +130,7 @@ def test_known_labels_are_in_the_ranking_and_never_marked():
     table = torch.tensor([[1], [1], [-1], [-1], [0], [0]])
     loss = method(table, expected_positives=1.5)
     loss.mean[:, 0] = torch.tensor([0.0, 0.1, 0.9, 0.8, 0.4, 0.6])
-    loss.begin_epoch(2, 3)  # three negatives, of which two are known
+    loss.begin_epoch(2, 3)  # three negatives, two of them known
     assert loss.labels.flatten().tolist() == [1, 1, -1, -1, EXPECTED, 0]
     for k, expected in ((0.0, [EXPECTED] * 2), (2.0, [0, 0]), (9.0, [0, 0])):
         other = method(table, expected_positives=k)
@@ -153,9 +153,8 @@ def test_ties_at_random_fill_the_places_and_follow_the_seed():
     assert torch.equal(chosen[0], chosen[1]) and not torch.equal(chosen[0], chosen[2])
     loss.mean[20:, 0] = torch.linspace(0, 1, 80)
     loss.begin_epoch(2, 3)
-    assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(
-        range(20, 80)
-    )  # without ties nothing is random
+    # Without ties nothing is random.
+    assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(range(20, 80))
 
 
 def test_evaluation_changes_nothing():
@@ -173,9 +172,8 @@ def test_each_consistency_term_counts_and_no_known_negative_is_raised():
     values, gradients = {}, {}
     for name, weights in {"none": {}, "cl": {"cl": 50.0}, "scl": {"scl": 50.0}}.items():
         loss = method(table, momentum=0.5, grid=3, **weights)
-        loss(
-            logits + 5, table, **{**call, "features": features + 5}
-        )  # the means are above what comes
+        # The stored means lie above the next batch.
+        loss(logits + 5, table, **{**call, "features": features + 5})
         call["features"] = features.requires_grad_()
         values[name], gradients[name] = value_and_gradient(loss, logits, table, **call)
         (slope,) = torch.autograd.grad(
@@ -188,7 +186,7 @@ def test_each_consistency_term_counts_and_no_known_negative_is_raised():
     assert (gradients["cl"] - gradients["none"]).abs().max() > 0.01
 
 
-def test_state_and_copies():
+def test_state_and_copies_give_the_same_values():
     logits, table = random_batch(8, 4)
     call = {**CALL, "index": torch.arange(8), "features": torch.randn(8, 4, 2, 3)}
     options = {"cl": 0.5, "scl": 0.5, "grid": 3, "start": "first", "expected_positives": 1.2}
@@ -205,7 +203,7 @@ def test_state_and_copies():
     assert loss.needs == {"items", "index", "features"}
 
 
-def test_mistakes_are_named():
+def test_invalid_options_and_inputs_are_refused():
     table = torch.zeros(4, 3)
     for options, message in (
         ({"momentum": 1.1}, "momentum is the weight"),
@@ -233,23 +231,23 @@ def test_mistakes_are_named():
         loss(table, table, **call, features=torch.zeros(4, 3, 2, 2))
 
 
-def test_its_memory_is_told():
+def test_memory_equals_the_size_of_the_state():
     coco = losses.memory("en", 65665, 80, scl=1.0)
     assert coco / 1e9 == pytest.approx(8.2, abs=0.15)
     assert losses.memory("en", 65665, 80, scl=1.0, grid=14) < coco / 3.8
     assert losses.memory("en", 65665, 80) == 65665 * 401
     table = torch.zeros(6, 4, dtype=torch.int8)
     for options in ({}, {"scl": 1.0, "grid": 3}):
-        kept = sum(
+        size = sum(
             value.numel() * value.element_size()
             for value in method(table, **options).state_dict().values()
         )
-        assert losses.memory("en", 6, 4, **options) == kept
+        assert losses.memory("en", 6, 4, **options) == size
     with pytest.raises(ValueError, match="grid is a whole number"):
         losses.memory("en", 6, 4, scl=1.0, grid="x")
 
 
-def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(
+def test_training_reports_its_memory_and_refuses_more_than_is_free(
     scenes, quick, tmp_path, monkeypatch, capsys
 ):
     settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
@@ -267,7 +265,7 @@ def test_training_says_what_it_keeps_and_refuses_what_does_not_fit(
     assert not (tmp_path / "big").exists()
 
 
-def test_heat_maps_of_what_has_no_places_are_refused(scenes, quick, tmp_path):
+def test_heat_maps_are_refused_without_a_class_map(scenes, quick, tmp_path):
     labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
     np.savez(
         tmp_path / "f.npz",
@@ -285,7 +283,7 @@ def test_heat_maps_of_what_has_no_places_are_refused(scenes, quick, tmp_path):
     fit(vectors, Settings(method="en", accelerator="cpu", epochs=2), tmp_path / "run", quiet=True)
 
 
-def test_training_of_the_head_alone_sees_whole_pictures(scenes, quick, tmp_path):
+def test_linear_init_sees_whole_pictures(scenes, quick, tmp_path):
     settings = replace(quick, method="en", epochs=1, linear_init=1, crop=0.5, flip=True)
     result = fit(scenes, settings, tmp_path / "run", options={"scl": 1.0, "grid": 4}, quiet=True)
     assert result["options"]["scl"] == 1.0
@@ -293,7 +291,7 @@ def test_training_of_the_head_alone_sees_whole_pictures(scenes, quick, tmp_path)
     assert state["heat.seen"].all() and state["seen"].all()
 
 
-def test_its_settings_are_published_or_said_not_to_be():
+def test_presets_name_their_source_or_that_there_is_none():
     for dataset, k in {"voc": 1.5, "coco": 2.9, "nuswide": 1.9, "cub": 31.4}.items():
         preset = losses.preset("en", dataset)
         assert (

@@ -1,4 +1,4 @@
-"""GR Loss with learned parts: its gradients by plain loops, and what learning does to k_hat and v."""
+"""GR Loss with learned parts: gradients by plain loops, and the effect on k_hat and v."""
 
 import math
 
@@ -19,13 +19,13 @@ def method(**options):
 
 
 def moved(**options):
-    """One whose parameters differ between classes, in float64."""
-    made = method(**options).double()
+    """A method in float64 whose parameters differ between classes."""
+    loss = method(**options).double()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in loss.parameters():
             parameter += torch.randn(CLASSES, generator=generator, dtype=torch.float64) / 2
-    return made
+    return loss
 
 
 def gce(p, q):
@@ -49,7 +49,7 @@ def test_it_needs_the_number_of_classes():
         ({"b": "low"}, "the start of b is a number, or one for each of 7 classes, not 'low'"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(options, message):
+def test_invalid_values_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         method(**options)
 
@@ -124,8 +124,8 @@ def test_the_gradients_of_mu_and_sigma_are_those_of_small_steps():
 
 
 @pytest.mark.parametrize(("p", "slope"), [(0.05, 2.90), (0.5, 0.19), (0.8, -0.58)])
-def test_k_hat_falls_where_p_is_small_and_rises_where_it_is_large(p, slope):
-    """The slope in k_hat is L2 - L3, and turns where they are equal, near p = 0.566."""
+def test_k_hat_falls_at_small_p_and_rises_at_large_p(p, slope):
+    """The slope in k_hat is L2 - L3; it changes sign near p = 0.566, where they are equal."""
     loss = method(learn_alpha=False, mu=p, sigma=1e6, reduction="sum")
     z = torch.full((1, CLASSES), p).logit()
     loss(z, torch.zeros_like(z)).backward()
@@ -166,8 +166,8 @@ def test_the_models_gradient_is_that_of_gr_with_k_hat_and_v_held(learn_alpha):
     torch.testing.assert_close(z.grad, y.grad)
 
 
-def test_at_its_start_it_is_gr_in_its_first_epoch():
-    """Where alpha is scheduled, and w and b have not moved."""
+def test_before_learning_it_equals_gr_in_the_first_epoch():
+    """With a scheduled alpha, and before w and b have moved."""
     logits, observed = random_batch()
     ours = method(learn_alpha=False)(logits, observed, epoch=1, epochs=8)
     assert ours.item() == pytest.approx(
@@ -180,7 +180,7 @@ def test_at_its_start_it_is_gr_in_its_first_epoch():
 
 
 def descended(**options):
-    """Its v after descent on fixed logits, over the unknown entries of each class, and the method."""
+    """Mean v of the unknown entries of each class after descent on fixed logits; the method."""
     torch.manual_seed(0)
     logits = torch.randn(64, CLASSES) * 2 - 1
     observed = (torch.arange(64)[:, None] % CLASSES == torch.arange(CLASSES)).to(torch.int8)
@@ -199,12 +199,12 @@ def descended(**options):
 def test_a_free_v_vanishes_and_a_constrained_one_does_not():
     free, _ = descended(constraint="none")
     assert (free < 0.05).all()
-    kept, tight = descended(constraint="class")
-    torch.testing.assert_close(kept, torch.ones(CLASSES))
+    per_class, tight = descended(constraint="class")
+    torch.testing.assert_close(per_class, torch.ones(CLASSES))
     assert (tight.weight.sigma > 0.1).all() and tight.weight.mu.isfinite().all()
-    assert (tight.weight.mu - 0.5).abs().min() > 1e-3  # and yet it learns
+    assert (tight.weight.mu - 0.5).abs().min() > 1e-3  # it still learns
     batch, _ = descended(constraint="batch")
-    assert batch.mean().item() == pytest.approx(1, abs=0.05) and batch.std() > kept.std()
+    assert batch.mean().item() == pytest.approx(1, abs=0.05) and batch.std() > per_class.std()
 
 
 def test_v_is_one_on_average_whatever_its_parameters():
@@ -213,9 +213,8 @@ def test_v_is_one_on_average_whatever_its_parameters():
     loss = method()
     with torch.no_grad():
         loss.weight.mu.copy_(torch.linspace(-40, 40, CLASSES))
-        loss.weight.width.fill_(
-            -90.0
-        )  # every v of these underflows before it is divided by its mean
+        # Every v underflows before it is divided by the mean.
+        loss.weight.width.fill_(-90.0)
     seen = []
     loss.weight.register_forward_hook(lambda _, __, value: seen.append(value))
     loss(logits, observed, **CALL).backward()
@@ -237,7 +236,7 @@ def test_each_part_changes_the_value():
         assert abs(moved(**options)(logits, observed, **CALL).item() - value) > 1e-4, options
 
 
-def test_its_optimiser_is_its_own():
+def test_it_has_its_own_optimiser():
     loss = method(own_lr=0.3)
     optimizer = loss.optimizer()
     assert loss.parameter_groups(1.0) == []

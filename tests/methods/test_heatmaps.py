@@ -11,7 +11,7 @@ from tests.methods.test_en import CALL, method
 
 
 def bilinear(image, x, y):
-    """Value at a point of a picture that reaches from 0 to 1; beyond the outermost centres it stays as it is there."""
+    """Value at a point of a picture with sides of 1; constant beyond the outermost centres."""
     height, width = len(image), len(image[0])
     column = min(max(x * width - 0.5, 0.0), width - 1.0)
     row = min(max(y * height - 0.5, 0.0), height - 1.0)
@@ -36,7 +36,7 @@ class HeatLoops:
         self.grid, self.momentum = grid, momentum
 
     def cost(self, maps, box, power):
-        """Of each class, before the maps are written."""
+        """Cost of each class, before the maps are written."""
         left, top, right, bottom = box
         height, width = len(maps[0]), len(maps[0][0])
         costs, count = [0.0] * len(maps), 0
@@ -75,7 +75,7 @@ class HeatLoops:
 
 
 @pytest.mark.parametrize(("grid", "height", "width"), [(5, 3, 4), (3, 5, 5), (4, 4, 4), (6, 1, 2)])
-def test_heat_maps_of_cut_and_mirrored_pictures_are_the_definition(grid, height, width):
+def test_heat_maps_of_cut_and_mirrored_pictures_follow_the_definition(grid, height, width):
     table = random_batch(6, 3, seed=2)[1]
     loss = method(table, scl=0.7, power=2.0, momentum=0.6, grid=grid, reduction="none")
     plain = method(table, reduction="none")
@@ -123,7 +123,7 @@ def picture(size):
 MIRRORED = torch.tensor([[0.9, 0.15, 0.3, 0.75]])
 
 
-def test_what_is_written_of_the_whole_is_read_as_the_loop_cuts_it():
+def test_a_map_of_the_whole_picture_is_read_as_training_cuts_it():
     heat, row = HeatMaps(3, 2, 16, 0.8), torch.tensor([1])
     heat.write(row, whole(1, row.device), picture(16))
     for box in (whole(1, row.device), MIRRORED, torch.tensor([[0.1, 0.3, 0.6, 0.9]])):
@@ -133,10 +133,10 @@ def test_what_is_written_of_the_whole_is_read_as_the_loop_cuts_it():
     assert not heat.seen[[0, 2]].any() and not heat.maps[[0, 2]].any()
 
 
-def test_what_is_written_of_a_part_is_read_back_and_the_rest_stays():
+def test_a_map_of_a_part_is_read_back_and_the_rest_is_unchanged():
     heat, row = HeatMaps(1, 2, 20, 0.8), torch.tensor([0])
     heat.write(row, whole(1, row.device), torch.full((1, 2, 4, 4), 0.5))
-    heat.seen.zero_()  # so that what comes is taken as it is
+    heat.seen.zero_()  # so that the next map is not averaged with this one
     heat.write(row, MIRRORED, cut(picture(40), MIRRORED))
     at = (torch.arange(20) + 0.5) / 20
     inside = ((at > 0.15) & (at < 0.75))[:, None] & ((at > 0.3) & (at < 0.9))[None]
@@ -152,7 +152,7 @@ def test_what_is_written_of_a_part_is_read_back_and_the_rest_stays():
     assert not heat.read(row, nowhere, 5, 5)[1].any()
 
 
-def test_parts_of_one_picture_make_it_whole():
+def test_maps_of_parts_add_up_to_the_whole_picture():
     heat, rows, whole_picture = (
         HeatMaps(4, 2, 12, 0.8),
         torch.arange(4),
@@ -168,7 +168,7 @@ def test_parts_of_one_picture_make_it_whole():
     )
 
 
-def test_without_being_told_it_takes_a_batch_for_whole_pictures():
+def test_without_boxes_a_batch_counts_as_whole_pictures():
     logits, table = random_batch(4, 3)
     loss, call = (
         method(table, scl=1.0, grid=6),
@@ -181,7 +181,7 @@ def test_without_being_told_it_takes_a_batch_for_whole_pictures():
     assert loss.heat.seen.all()
 
 
-def test_a_constant_stays_what_it_is():
+def test_a_constant_map_stays_constant():
     heat, rows = HeatMaps(5, 1, 7, 0.3), torch.arange(5)
     for epoch in range(4):
         heat.write(rows, boxes(rows, 1, epoch, crop=0.2, flip=True), torch.full((5, 1, 3, 4), 0.25))

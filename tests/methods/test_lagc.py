@@ -40,19 +40,19 @@ def batch(items=5, classes=7, seed=0):
 
 def method(seed=0, **options):
     torch.manual_seed(seed)
-    made = losses.create("lagc", size=3, queue=9, **options).double()
-    made.prepare(torch.zeros(1, 7, WIDTH, dtype=torch.float64))
-    return made
+    loss = losses.create("lagc", size=3, queue=9, **options).double()
+    loss.prepare(torch.zeros(1, 7, WIDTH, dtype=torch.float64))
+    return loss
 
 
-def called(loss, given, **call):
-    logits, observed, views, features = given
+def called(loss, inputs, **call):
+    logits, observed, views, features = inputs
     return loss(logits, observed, views=views, features=features, **call)
 
 
-def formula(loss, given, past, *, tau, lam=1.0, lac=0.0):
-    """The loss by plain loops, and the entries that the queue is given."""
-    logits, observed, views, features = given
+def formula(loss, inputs, past, *, tau, lam=1.0, lac=0.0):
+    """The loss by plain loops, and the entries that go into the queue."""
+    logits, observed, views, features = inputs
     total, consistent, count = 0.0, 0.0, 0
     present = torch.zeros_like(observed, dtype=torch.bool)
     for i, row in enumerate(observed.tolist()):
@@ -71,25 +71,25 @@ def formula(loss, given, past, *, tau, lam=1.0, lac=0.0):
             elif q < 1 - tau:
                 consistent, count = consistent - math.log(1 - strong), count + 1
     embeddings = features @ loss.projection.weight.T + loss.projection.bias
-    found = entries(embeddings, torch.cat([present, present]))
+    pairs = entries(embeddings, torch.cat([present, present]))
     value = total / observed.numel() + lam * consistent / max(count, 1)
-    return value + lac * by_loops(found, past, 0.5), found
+    return value + lac * by_loops(pairs, past, 0.5), pairs
 
 
 @pytest.mark.parametrize(("lam", "lac"), [(1.0, 1.0), (0.3, 2.0)])
-def test_it_is_its_formula_in_both_parts(lam, lac):
+def test_the_loss_is_its_formula_in_both_parts(lam, lac):
     loss, past = method(lam=lam, lac=lac), []
     for step in range(2):
-        given = batch(seed=step)
-        value, _ = formula(loss, given, past, tau=0.6, lam=lam)
-        assert called(loss, given, **FIRST).item() == pytest.approx(value)
+        inputs = batch(seed=step)
+        value, _ = formula(loss, inputs, past, tau=0.6, lam=lam)
+        assert called(loss, inputs, **FIRST).item() == pytest.approx(value)
         assert (loss.queue.classes == -1).all()  # filled in the second part
     for step in range(4):
-        given = batch(seed=step)
-        value, found = formula(loss, given, past, tau=0.9, lam=lam, lac=lac)
-        assert len(found) > 9  # more than the queue holds
-        assert called(loss, given, **SECOND).item() == pytest.approx(value, abs=1e-6)
-        past = (past + found)[-9:]
+        inputs = batch(seed=step)
+        value, pairs = formula(loss, inputs, past, tau=0.9, lam=lam, lac=lac)
+        assert len(pairs) > 9  # more than the queue holds
+        assert called(loss, inputs, **SECOND).item() == pytest.approx(value, abs=1e-6)
+        past = (past + pairs)[-9:]
 
 
 @pytest.mark.parametrize("call", [FIRST, SECOND])
@@ -105,13 +105,13 @@ def test_the_slope_is_that_of_the_value(call):
 
 
 def test_each_term_changes_the_value_and_what_it_trains():
-    given = batch()
-    second = called(method(), given, **SECOND).item()
+    inputs = batch()
+    second = called(method(), inputs, **SECOND).item()
     for name in ("lam", "lac"):
-        assert abs(called(method(**{name: 0.0}), given, **SECOND).item() - second) > 1e-2
-    first = called(method(), given, **FIRST).item()
-    assert abs(called(method(lam=0.0), given, **FIRST).item() - first) > 1e-2
-    assert called(method(lac=0.0), given, **FIRST).item() == first
+        assert abs(called(method(**{name: 0.0}), inputs, **SECOND).item() - second) > 1e-2
+    first = called(method(), inputs, **FIRST).item()
+    assert abs(called(method(lam=0.0), inputs, **FIRST).item() - first) > 1e-2
+    assert called(method(lac=0.0), inputs, **FIRST).item() == first
 
     def trained(**options):
         logits, observed, views, features = batch()
@@ -127,9 +127,9 @@ def test_each_term_changes_the_value_and_what_it_trains():
 
 
 def test_without_its_terms_it_is_assume_negative():
-    logits, observed, *_ = given = batch()
+    logits, observed, *_ = inputs = batch()
     for call in (FIRST, SECOND):
-        value = called(method(lam=0.0, lac=0.0), given, **call)
+        value = called(method(lam=0.0, lac=0.0), inputs, **call)
         assert value.item() == pytest.approx(losses.create("an")(logits, observed).item())
 
 
@@ -137,8 +137,8 @@ def test_without_its_terms_it_is_assume_negative():
     ("tau", "signs"),
     [(0.5, [1, 1, -1, -1, -1, -1]), (0.75, [1, 0, 0, 0, -1, -1]), (1.0, [0, 0, 0, 0, 0, -1])],
 )
-def test_a_probability_is_one_of_three(tau, signs):
-    """Sure of presence, of absence, or not; tau itself is presence, and 1 - tau is not absence."""
+def test_a_probability_means_present_absent_or_unsure(tau, signs):
+    """At tau itself the label is present; at 1 - tau it is not yet absent."""
     logits = torch.tensor([[-3.0, -math.log(3), 0.0, 0.5, math.log(3), 0.0]], dtype=torch.float64)
     labels = torch.tensor([[0, 0, 0, 0, 0, 1]])
     views = torch.zeros_like(logits).requires_grad_()
@@ -147,7 +147,7 @@ def test_a_probability_is_one_of_three(tau, signs):
     assert views.grad.sign().tolist() == [signs]
 
 
-def test_where_nothing_is_sure_nothing_is_added():
+def test_without_sure_labels_no_term_is_added():
     logits = torch.zeros(2, 7, dtype=torch.float64, requires_grad=True)
     unknown, views = torch.zeros(2, 7), torch.ones(2, 7, dtype=torch.float64, requires_grad=True)
     for call in (FIRST, SECOND):
@@ -157,9 +157,9 @@ def test_where_nothing_is_sure_nothing_is_added():
         assert (views.grad == 0).all()
 
 
-def test_a_known_negative_is_one_in_both_views_and_not_compared():
+def test_a_known_negative_is_negative_in_both_views_and_not_compared():
     observed = torch.full((2, 7), -1)
-    logits = torch.full((2, 7), 9.0, dtype=torch.float64)  # the model thinks otherwise
+    logits = torch.full((2, 7), 9.0, dtype=torch.float64)  # the model predicts presence
     for call, options in ((FIRST, {}), (SECOND, {}), (FIRST, {"tau": 1.0})):
         views = torch.full((2, 7), 9.0, dtype=torch.float64, requires_grad=True)
         loss = method(**options)
@@ -168,7 +168,7 @@ def test_a_known_negative_is_one_in_both_views_and_not_compared():
         assert (loss.queue.classes == -1).all()
 
 
-def test_an_observed_positive_is_one_whatever_the_model_thinks():
+def test_an_observed_positive_is_positive_whatever_the_model_predicts():
     observed = torch.zeros(2, 7)
     observed[0, 3] = 1
     views = torch.zeros(2, 7, dtype=torch.float64, requires_grad=True)
@@ -184,21 +184,21 @@ def test_an_observed_positive_is_one_whatever_the_model_thinks():
     ("first", "epochs", "second"),
     [(0.5, 10, 6), (0.5, 3, 3), (0.0, 4, 1), (1.0, 4, None), (0.55, 20, 12), (0.5, 1, 1)],
 )
-def test_parts_of_training(first, epochs, second):
-    given = batch()
+def test_the_second_part_starts_after_the_first_share_of_epochs(first, epochs, second):
+    inputs = batch()
     before = []
     for epoch in range(1, epochs + 1):
         loss = method(first=first)
-        called(loss, given, epoch=epoch, epochs=epochs)
+        called(loss, inputs, epoch=epoch, epochs=epochs)
         before.append(bool((loss.queue.classes == -1).all()))
     assert before.index(False) + 1 == second if second else all(before)
 
 
 @pytest.mark.parametrize("call", [FIRST, SECOND])
 def test_reductions_agree(call):
-    given = batch()
+    inputs = batch()
     entries_, mean, total, by_item = (
-        called(method(reduction=reduction), given, **call)
+        called(method(reduction=reduction), inputs, **call)
         for reduction in ("none", "mean", "sum", "sum_classes")
     )
     assert entries_.shape == (5, 7)
@@ -208,7 +208,7 @@ def test_reductions_agree(call):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_finite_at_any_logit_of_either_view(dtype):
+def test_value_and_gradients_are_finite_at_any_logit_of_either_view(dtype):
     extreme = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
     for labels in (
         torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
@@ -228,21 +228,21 @@ def test_finite_at_any_logit_of_either_view(dtype):
             )
 
 
-def test_what_it_remembers_is_in_its_state():
+def test_the_queue_and_the_projection_are_in_the_state():
     loss = method()
     called(loss, batch(), **SECOND)
     assert {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"} == set(
         loss.state_dict()
     )
     copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), method(seed=9)]
-    lazy = losses.create("lagc", size=3, queue=9).double()  # not shown any features yet
+    lazy = losses.create("lagc", size=3, queue=9).double()  # has not seen any features
     for other in (copies[2], lazy):
         other.load_state_dict(loss.state_dict())
     value = called(loss.eval(), batch(seed=1), **SECOND)
     assert all(called(other, batch(seed=1), **SECOND) == value for other in (*copies, lazy))
 
 
-def test_in_evaluation_nothing_is_remembered():
+def test_evaluation_changes_no_state():
     loss = method().eval()
     called(loss, batch(), **SECOND)
     assert (loss.queue.classes == -1).all()
@@ -261,12 +261,12 @@ def test_the_projection_is_trained_by_the_loops_optimiser():
         ({"tau_second": 2.0}, "tau_second is a"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         losses.create("lagc", **options)
 
 
-def test_what_is_missing_is_named():
+def test_missing_inputs_are_named():
     logits, observed, views, features = batch()
     for more in (
         {},
@@ -287,7 +287,7 @@ def test_class_maps_and_vectors_are_refused(shape):
 
 
 class TestRun:
-    def test_it_is_meant_for_the_query_head(self, scenes, quick, tmp_path):
+    def test_it_needs_the_query_head(self, scenes, quick, tmp_path):
         assert resolve(replace(quick, method="lagc"), scenes).head == "query"
         with pytest.raises(
             UserError, match=r"lagc compares embeddings of labels.*give --head query"
@@ -333,7 +333,9 @@ class TestRun:
             torch.from_numpy(scenes.observed.labels[:8]),
         )
         torch.manual_seed(0)
-        model = Classifier.build("tiny", 10, head="query").eval()  # batch norm and dropout aside
+        model = Classifier.build(
+            "tiny", 10, head="query"
+        ).eval()  # no batch norm statistics, no dropout
         values = []
         for rows in (np.arange(8), np.array([5, 0, 7, 2, 1, 4, 6, 3])):
             torch.manual_seed(0)
@@ -386,7 +388,7 @@ def test_published_training_settings():
 
 
 def test_the_published_head_has_151_million_parameters():
-    """Embeddings of 80 classes on ResNet-50, without being made."""
+    """For 80 classes on ResNet-50, counted on the meta device."""
     with torch.device("meta"):
         model = Classifier.build("resnet50", 80, head="query")
     count = sum(p.numel() for p in model.head.parameters())

@@ -1,4 +1,4 @@
-"""What a method says it keeps is what it keeps."""
+"""The memory that a method reports is the memory that it uses."""
 
 import pytest
 import torch
@@ -32,8 +32,8 @@ def size(tensors) -> int:
     )
 
 
-def kept(method: losses.Method) -> int:
-    """Bytes of all that a trained method holds on to, in the middle of a pass where it makes one."""
+def stored_bytes(method: losses.Method) -> int:
+    """Bytes held by a trained method, in the middle of its pass if it makes one."""
     groups = method.parameter_groups(0.1)
     optimizers = [torch.optim.Adam(groups)] if groups else []
     optimizers += [own] if (own := method.optimizer()) else []
@@ -49,7 +49,7 @@ def kept(method: losses.Method) -> int:
         for optimizer in optimizers
         for state in optimizer.state.values()
         for name, value in state.items()
-        if name != "step"  # one number in all
+        if name != "step"  # a single number
     ]
     return size([*method.parameters(), *method.buffers(), *moments, *vars(method).values()])
 
@@ -60,17 +60,17 @@ def kept(method: losses.Method) -> int:
 def test_memory_is_what_a_method_keeps(name, options):
     observed = torch.zeros(ITEMS, CLASSES, dtype=torch.int8)
     observed[torch.arange(ITEMS), torch.arange(ITEMS) % CLASSES] = 1
-    given = (
+    data = (
         {"items": ITEMS, "classes": CLASSES, "observed": observed}
         if "items" in losses.needs(name)
         else {}
     )
-    method = losses.create(name, **options, **given)
-    method.observed = None  # the training split's own
-    assert losses.memory(name, ITEMS, CLASSES, **options) == kept(method)
+    method = losses.create(name, **options, **data)
+    method.observed = None  # belongs to the training split
+    assert losses.memory(name, ITEMS, CLASSES, **options) == stored_bytes(method)
     stored = size(method.state_dict().values())
     assert stored <= losses.memory(name, ITEMS, CLASSES, **options)
-    assert bool(stored) == bool(given)
+    assert bool(stored) == bool(data)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_memory_is_what_a_method_keeps(name, options):
         ("mime", {"marked", "_extra_state"}),
     ],
 )
-def test_a_checkpoint_has_nothing_that_the_labels_tell(name, learned):
-    given = {
+def test_a_checkpoint_has_nothing_that_follows_from_the_labels(name, learned):
+    data = {
         "items": ITEMS,
         "classes": CLASSES,
         "observed": torch.zeros(ITEMS, CLASSES, dtype=torch.int8),
     }
-    assert set(losses.create(name, **given).state_dict()) == learned
+    assert set(losses.create(name, **data).state_dict()) == learned

@@ -26,7 +26,7 @@ def batch(items=5, classes=7, size=4):
 
 
 def by_loops(logits, table, features, noise, beta=1e-4, eps=0.0, ignored=()):
-    """The whole loss; `table` holds 1 for what is taken as positive."""
+    """The whole loss; `table` holds 1 for each label counted as positive."""
     items, classes, size = len(logits), len(logits[0]), len(features[0][0]) // 2
     entries = [[0.0] * classes for _ in range(items)]
     for b in range(items):
@@ -73,7 +73,7 @@ def test_the_loss_of_a_draw_is_its_formula():
 
 
 @pytest.mark.parametrize("rule", ["add", "ignore"])
-def test_what_is_marked_is_positive_or_counts_nothing(rule):
+def test_marked_labels_are_positive_or_ignored(rule):
     logits, observed, features = batch()
     loss = method(observed, rule=rule, beta=0.7, sample=False, mean_inverse_positives=0.5)
     marked = [
@@ -86,9 +86,9 @@ def test_what_is_marked_is_positive_or_counts_nothing(rule):
         [1 if (b, c) in marked else s for c, s in enumerate(row)]
         for b, row in enumerate(observed.tolist())
     ]
-    given = {"ignored": marked} if rule == "ignore" else {}
+    options = {"ignored": marked} if rule == "ignore" else {}
     assert value.item() == pytest.approx(
-        by_loops(logits.tolist(), table, features.tolist(), ZEROS, 0.7, **given)
+        by_loops(logits.tolist(), table, features.tolist(), ZEROS, 0.7, **options)
     )
     assert len(marked) > 3
 
@@ -111,9 +111,8 @@ def test_each_term_counts():
     ):
         other, other_slope, other_embedding = at(**changed)
         assert abs(other - value) > 1e-3
-        assert torch.equal(other_slope, slope) == (
-            "beta" in changed
-        )  # the divergence is not of the logits
+        # The divergence does not depend on the logits.
+        assert torch.equal(other_slope, slope) == ("beta" in changed)
         assert not torch.equal(other_embedding, by_embedding)
     *_, plain = at(beta=0.0, sample=False)
     assert (plain == 0).all()
@@ -161,7 +160,7 @@ class TestDraws:
         return head.read((mean + deviation * noise).mean(dim=1))
 
     @torch.no_grad()
-    def test_they_have_the_same_law(self, shown):
+    def test_they_have_the_same_distribution(self, shown):
         head, logits, features = shown
         ours = self.drawn(logits, features)
         theirs = self.literal(head, features, torch.Generator().manual_seed(1))
@@ -174,9 +173,8 @@ class TestDraws:
             assert (scaled**3).mean(dim=0).abs().max() < 0.06 and (
                 (scaled**4).mean(dim=0) - 3
             ).abs().max() < 0.15
-            assert (
-                torch.corrcoef(sample.T) - torch.eye(3)
-            ).abs().max() < 0.02  # classes are drawn independently
+            # Classes are drawn independently.
+            assert (torch.corrcoef(sample.T) - torch.eye(3)).abs().max() < 0.02
         for c in range(3):
             assert stats.ks_2samp(ours[:, c], theirs[:, c]).pvalue > 0.001
         assert deviation.min() > 0.05
@@ -191,14 +189,14 @@ class TestDraws:
         deviation = torch.linalg.vector_norm(weight * each.exp(), dim=-1, keepdim=True) / math.sqrt(
             10
         )
-        given = torch.cat([mean.expand_as(each), each, deviation], dim=-1)
+        inputs = torch.cat([mean.expand_as(each), each, deviation], dim=-1)
         loss = method(ones, beta=0.0, reduction="none")
-        given.retain_grad()
+        inputs.retain_grad()
         entries = loss(
             logits.detach().expand(self.ITEMS, -1),
             ones,
             index=torch.arange(self.ITEMS),
-            features=given,
+            features=inputs,
             **CALL,
         )
         (ours,) = torch.autograd.grad(entries.sum(), each, retain_graph=True)
@@ -226,7 +224,7 @@ class TestDraws:
         _, logits, features = shown
         assert torch.allclose(self.drawn(logits, features, sample=False), logits)
 
-    def test_they_belong_to_the_item_and_the_epoch(self):
+    def test_they_depend_on_the_item_and_the_epoch(self):
         logits, observed, features = batch()
         loss = method(torch.zeros(9, 7), reduction="none")
         loss.begin_epoch(1, 10)
@@ -236,9 +234,8 @@ class TestDraws:
         part = loss(
             logits[some], observed[some], **CALL, index=index[some], features=features[some]
         )
-        torch.testing.assert_close(
-            part, whole[some], rtol=1e-5, atol=0
-        )  # a logarithm's last bit is its batch's
+        # The last bit of a logarithm may depend on the batch.
+        torch.testing.assert_close(part, whole[some], rtol=1e-5, atol=0)
         loss.begin_epoch(2, 10)
         assert (
             (loss(logits, observed, **CALL, index=index, features=features) - whole).abs() > 1e-4
@@ -251,18 +248,18 @@ class TestDraws:
         assert states[0] == states[1]
 
 
-def test_a_label_table_serves_as_well_as_an_array():
+def test_a_label_table_is_accepted_like_an_array():
     observed = random_batch(6, 3)[1]
     table = LabelTable([str(i) for i in range(6)], list("abc"), observed.numpy())
-    made = [
+    methods = [
         losses.create("mime", items=6, classes=3, observed=source)
         for source in (table, observed, observed.numpy())
     ]
-    for one in made:
+    for one in methods:
         assert torch.equal(one.unknown, observed == 0)
 
 
-def test_what_it_remembers_is_in_its_state():
+def test_marked_labels_are_in_the_state():
     logits, observed, features = batch()
     loss = method(observed, theta=0.3, warmup=1)
     live(loss, logits, 1)
@@ -277,7 +274,7 @@ def test_what_it_remembers_is_in_its_state():
     )
 
 
-def test_the_memory_is_told():
+def test_memory_equals_the_size_of_the_buffers():
     assert losses.memory("mime", 100, 10) == 2000
     assert losses.memory("mime", 100, 10, rule="ignore", mean_inverse_positives=0.5) == 6000
     loss = method(torch.zeros(100, 10))
@@ -295,12 +292,12 @@ def test_the_memory_is_told():
         ({"rule": "replace"}, "rule is one of add, ignore, not 'replace'"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         method(torch.zeros(3, 2), **options)
 
 
-def test_what_is_missing_is_named():
+def test_missing_inputs_are_named():
     with pytest.raises(ValueError, match="mime needs items, classes and observed"):
         losses.create("mime")
     logits, observed, features = batch()
@@ -343,7 +340,7 @@ def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_pat
     assert marked.any() and not marked.all()
 
 
-def test_evaluation_has_nothing_random(scenes, settings, tmp_path):
+def test_evaluation_is_deterministic(scenes, settings, tmp_path):
     from spml.data.images.loader import Feed
     from spml.model import load_model
 
@@ -356,7 +353,7 @@ def test_evaluation_has_nothing_random(scenes, settings, tmp_path):
         assert np.allclose(file["logits"], first, atol=2e-3)
 
 
-def test_feature_vectors_take_its_head_too(tmp_path):
+def test_its_head_works_on_feature_vectors_too(tmp_path):
     from spml.data import load
     from spml.train import Settings
     from tests.model.test_query import vectors

@@ -13,22 +13,21 @@ from tests.methods.mime import CALL, IGNORE, live, method
 
 
 class TestAdd:
-    def test_sure_labels_are_added_for_good(self):
+    def test_sure_labels_are_added_permanently(self):
         observed = random_batch(30, 4, seed=2)[1]
         loss, added = method(observed, theta=0.8, warmup=2), set()
         for epoch in range(1, 7):
             scores = torch.randn(30, 4, generator=torch.Generator().manual_seed(epoch)) * 2
             live(loss, scores, epoch)
             if 2 <= epoch < 6:
-                found = set()
+                sure = set()
                 for i in range(30):
                     for c in range(4):
                         if observed[i, c] == 0 and 1 / (1 + math.exp(-scores[i, c].item())) > 0.8:
-                            found.add((i, c))
-                assert found - added and (
-                    epoch == 2 or added - found
-                )  # more come, and some are not sure any more
-                added |= found
+                            sure.add((i, c))
+                # New labels are sure, and some are no longer sure.
+                assert sure - added and (epoch == 2 or added - sure)
+                added |= sure
             assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == added
         assert added
 
@@ -45,7 +44,7 @@ class TestAdd:
             loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits
         )
         assert (slope[:, 1] > 0).all() and (slope[:, [0, 2]] < 0).all()
-        loss.marked.fill_(True)  # whatever is remembered, a known negative of the batch stays one
+        loss.marked.fill_(True)  # a known negative of the batch stays negative all the same
         (slope,) = torch.autograd.grad(
             loss(logits, observed, **CALL, index=torch.arange(3), features=features), logits
         )
@@ -91,9 +90,8 @@ class TestIgnore:
                         (i, c) for i in unknown[: math.floor(round(frequency / 0.4 * 40, 6))]
                     }
                 seen.append(expected)
-                assert (
-                    sum(c == 0 for _, c in expected) == 7 and sum(c == 2 for _, c in expected) == 4
-                )  # floor(3 / 0.4)
+                assert sum(c == 0 for _, c in expected) == 7  # floor(3 / 0.4)
+                assert sum(c == 2 for _, c in expected) == 4
                 assert not any(c == 1 for _, c in expected)
             assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == (
                 seen[-1] if seen else set()

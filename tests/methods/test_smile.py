@@ -16,7 +16,7 @@ from tests.conftest import assert_resumes, outcome
 
 @pytest.fixture(scope="module")
 def feature_file(tmp_path_factory):
-    """Points about centres that tell which of four labels they have."""
+    """Points around centres that depend on their four labels."""
     rng = np.random.default_rng(0)
     labels = np.where(rng.random((200, 4)) < 0.4, 1, -1).astype(np.int8)
     labels[np.arange(200), rng.integers(0, 4, 200)] = 1
@@ -33,7 +33,10 @@ class TestTraining:
         assert_resumes(load(feature_file, labels="complete"), settings, tmp_path)
 
     def test_the_command_trains_on_feature_vectors(self, feature_file, tmp_path, capsys):
-        command = f"train {feature_file} --labels complete --method smile --set mu=0.2 --epochs 3 --lr 0.01"
+        command = (
+            f"train {feature_file} --labels complete --method smile"
+            " --set mu=0.2 --epochs 3 --lr 0.01"
+        )
         assert main([*command.split(), "--out", str(tmp_path / "run")]) == 0
         assert "smile on linear" in capsys.readouterr().out
         assert outcome(tmp_path / "run")["test_map"] > 60

@@ -60,20 +60,20 @@ CALL = {"index": INDEX, "features": SHOWN, "epochs": 9}
 class TestOnPictures:
     logits, observed = random_batch(len(INDEX), CLASSES)
 
-    @pytest.mark.parametrize("given", [False, True])
+    @pytest.mark.parametrize("sample", [False, True])
     @pytest.mark.parametrize("changed", [{}, *({name: 0.0} for name in IMAGE)])
-    def test_the_loss_is_its_formula_over_two_steps(self, monkeypatch, given, changed):
+    def test_the_loss_is_its_formula_over_two_steps(self, monkeypatch, sample, changed):
         options = {**IMAGE, **changed}
-        method, past = image_form(sample=given, **options), []
+        method, past = image_form(sample=sample, **options), []
         torch.manual_seed(1)
         noise, d = torch.randn(2, len(INDEX), CLASSES, dtype=torch.float64)
         monkeypatch.setattr(smile_image, "draw", lambda a, b, index, salt: d)
         monkeypatch.setattr(smile_image.keyed, "normal", lambda index, salt, classes: noise)
         for step in range(2):
             shown = SHOWN.roll(step, dims=0)
-            z = self.logits + shown[..., -1] * noise if given else self.logits
+            z = self.logits + shown[..., -1] * noise if sample else self.logits
             value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": shown})
-            drawn = d if given else None
+            drawn = d if sample else None
             expected, batch = image_by_loops(
                 method, z, drawn, self.observed, shown, past, **options
             )
@@ -102,7 +102,7 @@ class TestOnPictures:
         assert (method.form.queue.classes == -1).all()
         assert method(self.logits, self.observed, epoch=warmup + 1, **CALL) < value
 
-    def test_d_teaches_the_classifier_and_is_not_taught_by_it(self):
+    def test_d_trains_the_classifier_and_is_not_trained_by_it(self):
         slopes = []
         for theta in (0.0, 0.7):
             method = image_form(**{**IMAGE, "theta": theta})
@@ -111,7 +111,7 @@ class TestOnPictures:
             slopes.append((z.grad, method.form.weight.grad))
         assert (slopes[0][0] != slopes[1][0]).all() and torch.equal(slopes[0][1], slopes[1][1])
 
-    def test_noise_is_the_items_own_and_changes_with_the_epoch(self):
+    def test_noise_depends_on_the_item_and_the_epoch(self):
         method = image_form(lam=0.0, reduction="none")
         whole = method(self.logits, self.observed, epoch=3, **CALL)
         part = torch.tensor([5, 2])
@@ -127,7 +127,7 @@ class TestOnPictures:
         still.begin_epoch(3, 9)
         assert still(self.logits, self.observed, epoch=3, **CALL) == before
 
-    def test_logit_and_d_have_random_numbers_of_their_own(self, monkeypatch):
+    def test_logit_and_d_use_different_random_numbers(self, monkeypatch):
         asked = {}
         monkeypatch.setattr(
             smile_image, "draw", lambda a, b, index, salt: asked.setdefault("d", (salt, a.log()))[1]
@@ -160,7 +160,7 @@ class TestOnPictures:
         with pytest.raises(ValueError, match="give --head query-normal:128"):
             method.prepare(torch.zeros(shape))
 
-    def test_what_is_missing_is_named(self):
+    def test_missing_inputs_are_named(self):
         with pytest.raises(ValueError, match="smile needs features"):
             image_form()(self.logits, self.observed, index=INDEX)
         with pytest.raises(ValueError, match="smile needs index"):
@@ -168,7 +168,7 @@ class TestOnPictures:
         with pytest.raises(ValueError, match="temperature must be above 0"):
             image_form(queue_temperature=0.0)
 
-    def test_a_state_brings_the_layers_that_no_batch_has_made_yet(self):
+    def test_a_state_restores_layers_before_the_first_batch(self):
         first = image_form()
         first(self.logits, self.observed, epoch=3, **CALL)
         other = losses.create(
@@ -194,6 +194,6 @@ class TestOnPictures:
             (2, 4),
         ]
 
-    def test_its_layers_start_as_linear_ones_do(self):
+    def test_its_layers_are_initialised_like_linear_layers(self):
         for values in image_form(classes=50, size=16).form.parameters():
             assert 0.2 < values.max() <= 0.25 and -0.25 <= values.min() < -0.2

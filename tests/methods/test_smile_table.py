@@ -28,7 +28,7 @@ from tests.methods.smile import (
 
 
 class WholeGraph:
-    """d of every item by plain loops: the adjacency matrix, self-loops, rows divided by their sums, two layers."""
+    """d of every item by plain loops over the normalised adjacency matrix and two layers."""
 
     def __init__(self, method, x, k=3):
         self.part, self.x = method.form.enhancement, x.tolist()
@@ -62,7 +62,7 @@ class WholeGraph:
 def table_by_loops(
     method, x, logits, observed, drawn=None, *, mu, pi0, rate, gamma, delta, temperature
 ):
-    """Section by section of the loss on feature vectors; `drawn` are logits of the sampled labels."""
+    """The loss on feature vectors, term by term; `drawn` are logits of the sampled labels."""
     graph, z, s, index = WholeGraph(method, x), logits.tolist(), observed.tolist(), INDEX.tolist()
     level = [[value / temperature for value in row] for row in graph.level()]
     batch, classes = range(len(index)), range(CLASSES)
@@ -80,12 +80,12 @@ def table_by_loops(
             total_d += an(level[index[b]][c], label)
             total_y += an(out[c], label)
             total_kl += kl(d[c] + 1e-5, 1 - d[c] + 1e-5)
-        for found, wanted in zip(graph.restored(index[b], d), graph.x[index[b]], strict=True):
-            total_x += (found - wanted) ** 2
+        for value, wanted in zip(graph.restored(index[b], d), graph.x[index[b]], strict=True):
+            total_x += (value - wanted) ** 2
     for b in batch:
         for other in batch:
-            found = sum(y[b][c] * y[other][c] for c in classes)
-            total_graph += (found - graph.adjacency[index[b]][index[other]]) ** 2
+            product = sum(y[b][c] * y[other][c] for c in classes)
+            total_graph += (product - graph.adjacency[index[b]][index[other]]) ** 2
     n = len(index) * CLASSES
     again = total_x / (len(index) * FEATURES) + total_y / n + total_graph / len(index) ** 2
     return total_classifier / n + total_d / n + gamma * again + delta * total_kl / n
@@ -95,14 +95,14 @@ class TestOnFeatureVectors:
     logits, observed = random_batch(len(INDEX), CLASSES)
     x = features()
 
-    @pytest.mark.parametrize("given", [False, True])
+    @pytest.mark.parametrize("sample", [False, True])
     @pytest.mark.parametrize(
         "changed", [{}, *({name: 0.0} for name in TABLE if name != "temperature"), {"mu": 1.0}]
     )
-    def test_the_loss_is_its_formula(self, monkeypatch, given, changed):
-        drawn = torch.randn(len(INDEX), CLASSES, dtype=torch.float64) * 3 if given else None
+    def test_the_loss_is_its_formula(self, monkeypatch, sample, changed):
+        drawn = torch.randn(len(INDEX), CLASSES, dtype=torch.float64) * 3 if sample else None
         options = {**TABLE, **changed}
-        method = table_form(sample=given, standardise=False, x=self.x, **options)
+        method = table_form(sample=sample, standardise=False, x=self.x, **options)
         monkeypatch.setattr(smile_table, "draw", lambda a, b, index, salt: drawn)
         value = method(self.logits, self.observed, index=INDEX, epoch=1, epochs=3)
         expected = table_by_loops(
@@ -163,13 +163,13 @@ class TestOnFeatureVectors:
             z.grad, value_and_gradient(method, self.logits, self.observed, index=INDEX)[1]
         )
 
-    def test_a_known_negative_is_taken_as_it_is(self):
+    def test_a_known_negative_has_target_0(self):
         method = table_form(mu=0.9, pi0=0.9, rate=0.01, reduction="sum")
         observed = torch.full_like(self.observed, -1)
         _, slope = value_and_gradient(method, self.logits, observed, index=INDEX)
         torch.testing.assert_close(slope, self.logits.sigmoid())
 
-    def test_without_a_rate_an_unknown_label_counts_one_over_the_others(self):
+    def test_the_default_rate_is_one_over_the_number_of_other_classes(self):
         options = {**TABLE, "rate": None}
         value = table_form(**options)(self.logits, self.observed, index=INDEX)
         assert value == table_form(**{**TABLE, "rate": 1 / 3})(
@@ -201,7 +201,7 @@ class TestOnFeatureVectors:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
     @pytest.mark.parametrize("scale", [1.0, 1e4])
-    def test_finite_at_any_logit_and_any_feature(self, dtype, scale):
+    def test_value_and_gradients_are_finite_at_any_logit_and_feature(self, dtype, scale):
         logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
         for labels in (
             torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
@@ -247,7 +247,7 @@ class TestOnFeatureVectors:
         object.__setattr__(pictures, "x", np.zeros((ITEMS, 3, 4, 4), np.uint8))
         assert "features" in losses.create("smile", items=ITEMS, classes=4, observed=pictures).needs
 
-    def test_memory_is_the_graphs_and_the_features_of_an_option(self):
+    def test_memory_counts_the_graph_and_features_passed_as_an_option(self):
         assert losses.memory("smile", 100, 7) == 100 * 4 * 8
         assert (
             losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
@@ -271,11 +271,11 @@ class TestOnFeatureVectors:
             ({"reduction": "median"}, "median"),
         ],
     )
-    def test_mistakes_are_named(self, options, message):
+    def test_invalid_options_are_refused(self, options, message):
         with pytest.raises(ValueError, match=message):
             table_form(**options)
 
-    def test_what_is_missing_is_named(self):
+    def test_missing_inputs_are_named(self):
         with pytest.raises(ValueError, match="smile needs items, classes and observed"):
             losses.create("smile")
         with pytest.raises(ValueError, match="smile needs index"):

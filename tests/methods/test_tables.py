@@ -1,4 +1,4 @@
-"""Methods that keep something for every item, against plain loops."""
+"""Methods with a state for every item, against plain loops."""
 
 import math
 import re
@@ -13,17 +13,17 @@ from spml.data import LabelTable
 CALL = {"epoch": 2, "epochs": 10}
 
 
-def given(observed):
+def data_of(observed):
     return {"items": len(observed), "classes": observed.shape[1], "observed": observed}
 
 
 @pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl", "en"])
-def test_what_is_missing_is_named(name):
+def test_missing_inputs_are_named(name):
     with pytest.raises(ValueError, match=f"{name} needs items"):
         losses.create(name)
     observed = torch.zeros(4, 3, dtype=torch.int8)
     with pytest.raises(ValueError, match=f"{name} needs index"):
-        losses.create(name, **given(observed))(torch.zeros(2, 3), observed[:2], **CALL)
+        losses.create(name, **data_of(observed))(torch.zeros(2, 3), observed[:2], **CALL)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_an_index_of_another_shape_is_refused(name, index):
     observed = torch.zeros(4, 2, dtype=torch.int8)
     options = {"x": torch.arange(8.0).view(4, 2)} if name == "smile" else {}
     features = {"features": torch.zeros(3, 2, 5)} if name == "mime" else {}
-    method = losses.create(name, **options, **given(observed))
+    method = losses.create(name, **options, **data_of(observed))
     with pytest.raises(ValueError, match=f"{name} needs index with a row number for each item"):
         method(torch.zeros(3, 2), observed[:3], index=index, **features, **CALL)
 
@@ -43,18 +43,18 @@ def test_an_index_of_another_shape_is_refused(name, index):
 @pytest.mark.parametrize(
     "name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"]
 )
-def test_each_of_them_is_needed(name, missing):
+def test_items_classes_and_observed_are_each_needed(name, missing):
     spared = {"ll_cp": ("observed",), "gr_learnable": ("items", "observed")}.get(name, ())
-    told = {
+    data = {
         key: value
-        for key, value in given(torch.zeros(4, 3, dtype=torch.int8)).items()
+        for key, value in data_of(torch.zeros(4, 3, dtype=torch.int8)).items()
         if key != missing
     }
     if missing in spared:
-        losses.create(name, **told)
+        losses.create(name, **data)
     else:
         with pytest.raises(ValueError, match=f"{name} needs items"):
-            losses.create(name, **told)
+            losses.create(name, **data)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 3), (1, 3), (4, 1), (4, 2), (3, 4)], ids=str)
@@ -74,12 +74,12 @@ def test_labels_of_another_split_are_refused(name, shape):
         with pytest.raises(
             ValueError, match=re.escape(f"{options[name]} is {shape}, the training split")
         ):
-            losses.create(name, **{options[name]: labels.float()}, **given(torch.zeros(4, 3)))
+            losses.create(name, **{options[name]: labels.float()}, **data_of(torch.zeros(4, 3)))
 
 
 @pytest.mark.parametrize(("name", "option"), [("ll_cp", "delta"), ("em_apl", "theta")])
-def test_what_is_no_share_is_refused(name, option):
-    table = given(torch.zeros(4, 3, dtype=torch.int8))
+def test_values_outside_0_to_1_are_refused(name, option):
+    table = data_of(torch.zeros(4, 3, dtype=torch.int8))
     for share in (0.0, 1.0):
         losses.create(name, **{option: share}, **table)
     for wrong in (-0.1, 1.1, math.nan):
@@ -88,7 +88,7 @@ def test_what_is_no_share_is_refused(name, option):
 
 
 @pytest.mark.parametrize("name", ["role", "em_apl", "en"])
-def test_a_label_table_serves_as_well_as_an_array(name):
+def test_a_label_table_is_accepted_like_an_array(name):
     observed = np.array([[1, 0, -1], [0, 1, 0], [0, 0, 1]], np.int8)
     table = LabelTable(["a", "b", "c"], ["x", "y", "z"], observed)
     states = []
@@ -99,10 +99,10 @@ def test_a_label_table_serves_as_well_as_an_array(name):
 
 
 class TestLLCp:
-    def test_corrections_are_those_of_the_largest_losses_and_stay(self):
+    def test_the_largest_losses_are_corrected_permanently(self):
         logits = torch.tensor([[3.0, 2.0, -1.0, 0.5], [1.0, -2.0, 4.0, 0.0]])
         observed = torch.tensor([[1, 0, 0, 0], [0, 1, 0, -1]])
-        loss = losses.create("ll_cp", delta=1 / 8, **given(torch.zeros(5, 4)))
+        loss = losses.create("ll_cp", delta=1 / 8, **data_of(torch.zeros(5, 4)))
         index = torch.tensor([3, 1])
         value = loss(logits, observed, **CALL, index=index)
 
@@ -115,34 +115,32 @@ class TestLLCp:
         assert value.item() == pytest.approx(expected / 8)
         assert loss.corrected.nonzero().tolist() == [[1, 2]]
 
-        loss(
-            logits, observed, **CALL, index=index
-        )  # the corrected one is known now: the next largest follows
+        # The corrected entry is known now: the next largest follows.
+        loss(logits, observed, **CALL, index=index)
         assert loss.corrected.nonzero().tolist() == [[1, 2], [3, 1]]
-        last = loss(
-            logits, observed, epoch=1, epochs=10, index=index
-        )  # epoch 1 corrects nothing, keeps what is stored
+        # Epoch 1 corrects nothing and keeps the stored corrections.
+        last = loss(logits, observed, epoch=1, epochs=10, index=index)
         labels[0, 1] = 1
         assert last.item() == pytest.approx(losses.create("an")(logits, labels).item())
 
     @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
-    def test_an_item_that_stands_twice_in_a_batch_keeps_the_corrections_of_both(self, order):
+    def test_an_item_repeated_in_a_batch_keeps_all_its_corrections(self, order):
         logits = torch.tensor([[5.0, -1.0, 0.0], [-2.0, 4.0, 0.0], [-3.0, -4.0, 0.0]])[order]
         observed = torch.tensor([[0, 0, 1]] * 3)
-        loss = losses.create("ll_cp", delta=2 / 9, **given(torch.zeros(4, 3)))
+        loss = losses.create("ll_cp", delta=2 / 9, **data_of(torch.zeros(4, 3)))
         loss(logits, observed, **CALL, index=torch.tensor([2, 2, 2]))
         assert loss.corrected.nonzero().tolist() == [[2, 0], [2, 1]]
 
     def test_known_labels_are_never_corrected(self):
         observed = torch.tensor([[1, -1, 0]])
-        loss = losses.create("ll_cp", delta=1.0, **given(observed))
+        loss = losses.create("ll_cp", delta=1.0, **data_of(observed))
         for _ in range(3):
             loss(torch.tensor([[-9.0, 9.0, -5.0]]), observed, **CALL, index=torch.tensor([0]))
         assert loss.corrected.tolist() == [[False, False, True]]
 
     def test_a_delta_of_0_corrects_nothing(self):
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
-        loss = losses.create("ll_cp", delta=0.0, **given(observed))
+        loss = losses.create("ll_cp", delta=0.0, **data_of(observed))
         value = loss(logits, observed, **CALL, index=torch.arange(6))
         assert (
             torch.equal(value, losses.create("an")(logits, observed)) and not loss.corrected.any()
@@ -152,7 +150,7 @@ class TestLLCp:
         torch.manual_seed(0)
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
         observed[torch.arange(6), torch.arange(6) % 5] = 1
-        cp = losses.create("ll_cp", delta=0.1, **given(observed))(
+        cp = losses.create("ll_cp", delta=0.1, **data_of(observed))(
             logits, observed, **CALL, index=torch.arange(6)
         )
         ct = losses.create("ll_ct", delta=0.1)(logits, observed, **CALL)
@@ -160,7 +158,7 @@ class TestLLCp:
 
     def test_as_released_it_is_ll_ct(self):
         logits, observed = torch.randn(6, 5), torch.zeros(6, 5)
-        loss = losses.create("ll_cp", delta=0.1, variant="released", **given(observed))
+        loss = losses.create("ll_cp", delta=0.1, variant="released", **data_of(observed))
         for epoch in (1, 2, 5):
             call = {"epoch": epoch, "epochs": 10, "index": torch.arange(6)}
             assert torch.equal(
@@ -174,7 +172,7 @@ class TestRole:
     def test_labels_start_as_published(self):
         observed = torch.zeros(300, 4, dtype=torch.int8)
         observed[:, 0], observed[:, 1] = 1, -1
-        theta = losses.create("role", **given(observed)).label_logits.detach().sigmoid()
+        theta = losses.create("role", **data_of(observed)).label_logits.detach().sigmoid()
         assert torch.allclose(theta[:, 0], torch.tensor(0.995)) and torch.allclose(
             theta[:, 1], torch.tensor(0.005)
         )
@@ -183,7 +181,7 @@ class TestRole:
     def test_both_sides_learn_from_each_other(self):
         torch.manual_seed(0)
         observed = torch.tensor([[1, 0, -1], [0, 1, 0]])
-        loss = losses.create("role", **given(observed))
+        loss = losses.create("role", **data_of(observed))
         logits = torch.randn(1, 3, requires_grad=True)
         loss(logits, observed[1:], **CALL, index=torch.tensor([1])).backward()
         assert (logits.grad != 0).all()
@@ -193,7 +191,7 @@ class TestRole:
     def test_each_gradient_is_that_of_its_own_half(self, side):
         torch.manual_seed(0)
         observed, k = torch.tensor([[1.0, 0, -1], [0, 1, 0]]), 1.2
-        loss = losses.create("role", expected_positives=k, **given(observed))
+        loss = losses.create("role", expected_positives=k, **data_of(observed))
         z = torch.randn(2, 3, requires_grad=True)
         loss(z, observed, **CALL, index=torch.arange(2)).backward()
         learner, teacher = (
@@ -211,7 +209,7 @@ class TestRole:
         half.backward()
         torch.testing.assert_close(learner.grad, a.grad)
 
-    def test_sure_labels_may_be_given_and_what_is_no_probability_may_not(self):
+    def test_estimated_labels_may_be_0_or_1_but_nothing_outside(self):
         sure = torch.tensor([[1.0, 0.0]])
         loss = losses.create("role", estimated=sure)
         assert loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL).isfinite()
@@ -223,14 +221,14 @@ class TestRole:
                 losses.create("role", estimated=wrong)
 
     def test_its_labels_are_trained_as_fast_as_the_head(self):
-        groups = losses.create("role", **given(torch.zeros(3, 2))).parameter_groups(0.25)
+        groups = losses.create("role", **data_of(torch.zeros(3, 2))).parameter_groups(0.25)
         assert [(len(group["params"]), group["lr"]) for group in groups] == [(1, 0.25)]
 
 
 class TestEmApl:
     @staticmethod
     def method(observed, **options):
-        return losses.create("em_apl", **given(observed), **options)
+        return losses.create("em_apl", **data_of(observed), **options)
 
     def test_the_lowest_open_scores_of_each_class_become_soft_negatives(self):
         torch.manual_seed(1)
@@ -258,7 +256,7 @@ class TestEmApl:
                         )
             assert {tuple(pair) for pair in (method.targets >= 0).nonzero().tolist()} == marked
 
-    def test_no_more_than_their_share_have_one_whatever_is_carried_over_or_in_the_table(self):
+    def test_carried_over_and_listed_pseudo_labels_count_towards_the_share(self):
         observed, scores = torch.zeros(20, 1, dtype=torch.int8), torch.linspace(-1, 1, 20)[:, None]
         carried = self.method(observed, theta=0.6, warmup=1)
         table = losses.create(
@@ -320,7 +318,7 @@ class TestEmApl:
         soft = -(0.2 * math.log(p) + 0.8 * math.log(1 - p))
         assert values[1] - values[0] == pytest.approx(soft / 2, rel=1e-5)
 
-    def test_a_known_label_is_no_pseudo_label_whatever_the_table_says(self):
+    def test_the_table_gives_no_pseudo_label_to_a_known_label(self):
         logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, -1]])
         value = losses.create("em_apl", table=[[-0.4, -1.0]], beta=0.5)(logits, observed, **CALL)
         assert value.item() == pytest.approx(losses.create("em")(logits, observed).item())

@@ -1,4 +1,4 @@
-"""Every method trains, and goes on after an interruption to the same bytes."""
+"""Every method trains, and an interrupted run resumes to the same bytes."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from spml import losses
 from tests.conftest import assert_resumes
 
-OPTIONS = {  # with which there is something to remember after the second of three epochs
+OPTIONS = {  # so that the method has a state after the second of three epochs
     "em_apl": {"warmup": 1},
     "crisp": {"warmup": 1},
     "ll_cp": {"delta": 0.01},

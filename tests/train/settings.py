@@ -10,7 +10,7 @@ from spml.train.resolve import resolve
 
 
 def experiment(name: str, x=None) -> Experiment:
-    """Three items, of which the last is for validation; pictures in files unless `x` is given."""
+    """Three items, the last one for validation; pictures in files unless `x` is an array."""
     table = LabelTable(["a", "b", "c"], ["one", "two"], np.array([[1, 0]] * 3, np.int8), x=x)
     rows = np.array([0, 1]), np.array([2])
     return Experiment(name, table.classes, table, None, *rows, None, "observed")

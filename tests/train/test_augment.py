@@ -106,15 +106,14 @@ def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
 
 def test_a_crop_is_resized_to_the_size_of_the_picture():
     pictures = noise(2, 3, 8, 8)
-    quarter = torch.tensor(
-        [[0.5, 0.0, 1.0, 0.5], [1.0, 0.0, 0.5, 0.5]]
-    )  # upper right; the same mirrored
-    found = cut(pictures, quarter)
-    assert found.shape == pictures.shape and found.dtype == torch.uint8
+    # The upper right quarter, and the same quarter mirrored.
+    quarter = torch.tensor([[0.5, 0.0, 1.0, 0.5], [1.0, 0.0, 0.5, 0.5]])
+    crops = cut(pictures, quarter)
+    assert crops.shape == pictures.shape and crops.dtype == torch.uint8
     corner = pictures[0, :, :4, 4:].float()
     expected = torch.nn.functional.interpolate(corner[None], size=(8, 8), mode="bilinear")[0]
     inner = (slice(None), slice(1, 7), slice(1, 7))  # at its edges a part sees beyond itself
-    assert (found[0][inner].float() - expected[inner]).abs().max() <= 1
+    assert (crops[0][inner].float() - expected[inner]).abs().max() <= 1
     assert torch.equal(
         cut(pictures[:1], quarter[:1])[0], cut(pictures[:1], quarter[1:])[0].flip(-1)
     )
@@ -123,8 +122,8 @@ def test_a_crop_is_resized_to_the_size_of_the_picture():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_maps_keep_their_type(dtype):
     maps = torch.rand(2, 4, 6, 6).to(dtype)
-    found = cut(maps, torch.tensor([[0.1, 0.1, 0.9, 0.8]] * 2))
-    assert found.dtype == dtype and found.shape == maps.shape and found.isfinite().all()
+    cropped = cut(maps, torch.tensor([[0.1, 0.1, 0.9, 0.8]] * 2))
+    assert cropped.dtype == dtype and cropped.shape == maps.shape and cropped.isfinite().all()
 
 
 def test_the_model_and_the_method_see_the_same_crop(scenes, quick, tmp_path):

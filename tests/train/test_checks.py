@@ -74,12 +74,12 @@ def test_every_method_must_return_one_number_and_a_check_changes_no_state(name):
     known = {"items": 5, "classes": 3, "observed": torch.eye(5, 3, dtype=torch.int8)}
     message = known if "items" in losses.needs(name) else {}
     method = losses.create(name, reduction="sum", **message)
-    kept = {
+    before = {
         key: value.clone() for key, value in method.state_dict().items() if "projection" not in key
     }
     check_method(method, name, 3, 5)
     assert method.training
-    for key, value in kept.items():
+    for key, value in before.items():
         torch.testing.assert_close(method.state_dict()[key], value, rtol=0, atol=0, equal_nan=True)
     with pytest.raises(UserError, match=f"{name} returns no single number to minimise"):
         check_method(losses.create(name, reduction="none", **message), name, 3, 5)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from lightning.fabric import (
-    Fabric,
-)  # imported first: the import looks at what the test replaces
+
+# Imported before a test patches torch.cuda: the import reads what the test replaces.
+from lightning.fabric import Fabric
 
 from spml.errors import UserError
 from spml.train import fit
@@ -53,7 +53,7 @@ def test_lack_of_cpu_memory_is_reported_like_lack_of_gpu_memory(scenes, quick, t
     ],
 )
 def test_lack_of_memory_is_recognised_on_every_device(scenes, quick, tmp_path, monkeypatch, error):
-    def full(*given):
+    def full(*args):
         raise error
 
     monkeypatch.setattr("spml.train.loop.optimizer_for", full)  # the model itself may be too large

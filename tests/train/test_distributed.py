@@ -112,8 +112,8 @@ def test_an_item_is_augmented_alike_in_every_process(count, crop):
         )
         return step._seen(processes.share_of(x), rows, epoch=2)
 
-    alone, together = seen(0, 1), torch.cat([seen(rank, count) for rank in range(count)])
-    assert torch.equal(together[: len(rows)], alone) and not torch.equal(alone, x)
+    alone, joined = seen(0, 1), torch.cat([seen(rank, count) for rank in range(count)])
+    assert torch.equal(joined[: len(rows)], alone) and not torch.equal(alone, x)
 
 
 @pytest.mark.parametrize("backbone", ["tiny", "tf_efficientnet_lite0"])

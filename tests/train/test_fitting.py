@@ -51,7 +51,7 @@ def test_backbone_head_and_method_learn_at_their_rates(frozen):
 
 def test_a_method_gets_the_training_labels_only_if_it_needs_them(scenes, monkeypatch):
     calls = []
-    monkeypatch.setattr("spml.losses.create", lambda name, **given: calls.append(given))
+    monkeypatch.setattr("spml.losses.create", lambda name, **options: calls.append(options))
     make_method(scenes, "role", {"q": 1})
     make_method(scenes, "gr", {"q": 1})
     items, classes, observed = (calls[0][name] for name in ("items", "classes", "observed"))

@@ -29,10 +29,10 @@ def init(quick):
 def stop_before(monkeypatch, owner, name, epoch):
     original = getattr(owner, name)
 
-    def stopping(self, *given):
-        if given[0] == epoch:
+    def stopping(self, *args):
+        if args[0] == epoch:
             raise KeyboardInterrupt
-        return original(self, *given)
+        return original(self, *args)
 
     monkeypatch.setattr(owner, name, stopping)
 
@@ -53,14 +53,14 @@ def test_only_the_head_changes(scenes, init, tmp_path, monkeypatch):
     models = []
     build = Classifier.build
     monkeypatch.setattr(
-        Classifier, "build", lambda *given: models.append(build(*given)) or models[-1]
+        Classifier, "build", lambda *args: models.append(build(*args)) or models[-1]
     )
     before = {}
     run = LinearInit.run
 
-    def watched(self, *given):
+    def watched(self, *args):
         before.update({name: value.clone() for name, value in models[0].state_dict().items()})
-        return run(self, *given)
+        return run(self, *args)
 
     monkeypatch.setattr(LinearInit, "run", watched)
     after = after_stage(scenes, init, tmp_path / "run", monkeypatch)["model"]
@@ -68,9 +68,8 @@ def test_only_the_head_changes(scenes, init, tmp_path, monkeypatch):
         "head.weight",
         "head.bias",
     }
-    assert any(
-        "running_mean" in name for name in before
-    )  # the statistics of batch norm stay as well
+    # The statistics of batch norm stay as well.
+    assert any("running_mean" in name for name in before)
 
 
 def test_it_trains_a_linear_model_on_the_features_of_the_backbone(
@@ -100,17 +99,17 @@ def test_history_records_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_p
     figures = iter([40.0, 60.0, 50.0])
     heads = []
 
-    def scored(*given):
+    def scored(*args):
         return next(figures)
 
     epoch = LinearInit._train_epoch
 
-    def kept(self, *given):
-        epoch(self, *given)
+    def recorded(self, *args):
+        epoch(self, *args)
         heads.append(self.model.head.weight.detach().clone())
 
     monkeypatch.setattr("spml.train.linear_init.validation_map", scored)
-    monkeypatch.setattr(LinearInit, "_train_epoch", kept)
+    monkeypatch.setattr(LinearInit, "_train_epoch", recorded)
     state = after_stage(scenes, init, tmp_path / "run", monkeypatch)
     assert torch.equal(state["model"]["head.weight"], heads[1]) and not torch.equal(
         heads[1], heads[2]
@@ -250,11 +249,11 @@ def stage(model, method, settings):
 def test_the_parameters_of_a_method_learn_head_lr_times_as_fast(scenes, init):
     settings = resolve(replace(init, linear_lr=0.02, head_lr=7.0), scenes)
     model = Classifier.build("tiny", 3)
-    given = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
-    (only,) = stage(model, losses.create("role", **given), settings)._optimizers()
+    data = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
+    (only,) = stage(model, losses.create("role", **data), settings)._optimizers()
     assert [group["lr"] for group in only.param_groups] == [0.02, pytest.approx(0.14)]
     assert [p.shape for p in only.param_groups[0]["params"]] == [(3, 64), (3,)]
-    both = stage(model, losses.create("gr_learnable", **given), settings)._optimizers()
+    both = stage(model, losses.create("gr_learnable", **data), settings)._optimizers()
     assert len(both) == 2 and isinstance(both[1], torch.optim.SGD)
 
 
@@ -264,10 +263,10 @@ def test_a_stop_request_is_noticed_even_if_every_batch_is_skipped(
     begun = []
     original = LinearInit._train_epoch
 
-    def asked(self, epoch, *given):
+    def asked(self, epoch, *args):
         begun.append(epoch)
         self.stop.asked = True
-        original(self, epoch, *given)
+        original(self, epoch, *args)
 
     monkeypatch.setattr(LinearInit, "_train_epoch", asked)
     settings = replace(init, method="tests.train.test_linear_init:never_finite", on_nan="skip")
@@ -308,8 +307,8 @@ def test_a_custom_loss_gets_float32_logits_as_in_later_epochs(scenes, init, tmp_
 def test_defaults_follow_the_head(scenes, init):
     settings = resolve(init, scenes)
     assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)
-    given = resolve(replace(init, linear_lr=0.5, linear_batch_size=4), scenes)
-    assert (given.linear_lr, given.linear_batch_size) == (0.5, 4)
+    explicit = resolve(replace(init, linear_lr=0.5, linear_batch_size=4), scenes)
+    assert (explicit.linear_lr, explicit.linear_batch_size) == (0.5, 4)
     assert resolve(replace(init, linear_init=0), scenes).as_config()["linear_lr"] is None
 
 

@@ -49,9 +49,8 @@ def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, sc
     assert (result["best_epoch"], result["val_map"]) == (best["epoch"], best["val_map"])
     with np.load(finished / "scores" / "test.npz") as file:
         again = 100 * metrics.mean_average_precision(file["logits"], scenes.test.labels)
-    assert result["test_map"] == pytest.approx(
-        again, abs=1
-    )  # scores are stored as float16, and 64 items are few
+    # Scores are stored as float16, and 64 items are few.
+    assert result["test_map"] == pytest.approx(again, abs=1)
     assert np.mean(list(result["per_class_ap"].values())) == pytest.approx(result["test_map"])
 
 
@@ -72,10 +71,10 @@ def test_an_interrupted_run_resumes_to_the_same_result(
 ):
     original = getattr(Training, moment)
 
-    def interrupted(self, *given):
-        if moment == "_finish" or given[0] == 3:
+    def interrupted(self, *args):
+        if moment == "_finish" or args[0] == 3:
             raise KeyboardInterrupt
-        return original(self, *given)
+        return original(self, *args)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Training, moment, interrupted)
@@ -111,7 +110,7 @@ def test_a_run_interrupted_before_it_resumes_is_unchanged(
     """As while pictures are decoded; a run to be replaced does not belong to the command."""
     before = contents(stopped, without=())
 
-    def interrupted(self, *given):
+    def interrupted(self, *args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Training, "__init__", interrupted)
@@ -133,14 +132,14 @@ def test_the_first_line_describes_the_run_whenever_training_starts(
 
 
 def test_the_log_mentions_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
-    said = []
+    hints = []
     for epochs in (1, 2, 3, 4):
         result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
-        said.append(
+        hints.append(
             "the last epoch is the best: more --epochs or a higher --lr" in capsys.readouterr().out
         )
-        assert said[-1] == (result["best_epoch"] == epochs > 1)
-    assert any(said) and not all(said)
+        assert hints[-1] == (result["best_epoch"] == epochs > 1)
+    assert any(hints) and not all(hints)
 
 
 def noisy(experiment, seed):
@@ -171,8 +170,10 @@ def test_the_noise_would_be_seen_with_complete_selection(scenes, quick, tmp_path
 def test_test_labels_choose_nothing(finished, scenes, quick, tmp_path):
     flipped = replace(scenes, test=scenes.test.with_labels(-scenes.test.labels))
     fit(flipped, quick, tmp_path / "flipped", quiet=True)
-    kept = ("best_epoch", "val_map", "options")
-    assert [outcome(tmp_path / "flipped")[k] for k in kept] == [outcome(finished)[k] for k in kept]
+    names = ("best_epoch", "val_map", "options")
+    assert [outcome(tmp_path / "flipped")[k] for k in names] == [
+        outcome(finished)[k] for k in names
+    ]
 
 
 def test_without_a_test_split_the_test_figure_is_null(scenes, quick, tmp_path):
@@ -202,7 +203,7 @@ def test_complete_selection_without_complete_labels_is_refused(scenes, quick, tm
 
 def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_path, monkeypatch):
     figures = iter([0, 50, 60, 57, 70])
-    monkeypatch.setattr("spml.train.loop.validation_map", lambda *given: float(next(figures)))
+    monkeypatch.setattr("spml.train.loop.validation_map", lambda *args: float(next(figures)))
     result = fit(scenes, replace(quick, epochs=4, patience_drop=2), tmp_path / "run", quiet=True)
     assert (result["best_epoch"], result["val_map"]) == (2, 60)
     assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 4  # epochs 0 to 3
@@ -223,9 +224,8 @@ def test_pictures_train_end_to_end(pictures, quick, tmp_path):
     settings = replace(quick, size=16, batch_size=4, epochs=6, flip=True, method="an")
     result = fit(load(pictures), settings, tmp_path / "run", quiet=True)
     assert result["selection"] == "observed"
-    assert (
-        result["test_map"] is None and 0 < result["test_estimate"] <= 100
-    )  # there are no negatives to rank positives against
+    # There are no negatives to rank positives against.
+    assert result["test_map"] is None and 0 < result["test_estimate"] <= 100
 
 
 def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
@@ -249,9 +249,8 @@ def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
 
 def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, capsys):
     labels, items = np.tile(2 * np.eye(4, dtype=np.int8) - 1, (30, 1)), np.arange(120)
-    labels[80:][items[80:] % 5 > 0] *= np.eye(4, dtype=np.int8)[
-        items[80:][items[80:] % 5 > 0] % 4
-    ]  # only the positive is known
+    # Of four in five test items only the positive is known.
+    labels[80:][items[80:] % 5 > 0] *= np.eye(4, dtype=np.int8)[items[80:][items[80:] % 5 > 0] % 4]
     known = np.count_nonzero(labels[80:]) / labels[80:].size
     x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
     split = np.repeat(["train", "val", "test"], 40)

@@ -18,7 +18,7 @@ from spml.train.linear_init import LinearInit
 from spml.train.step import LossWatch, Step, all_finite
 from tests.train.settings import resolved
 
-STEPS = 4  # of an epoch: 128 items in batches of 32
+STEPS = 4  # in an epoch: 128 items in batches of 32
 SIXTH = {"step": 6}  # the second of the second epoch
 
 
@@ -147,7 +147,7 @@ def test_logits_that_are_nan_end_the_run(train, tmp_path, blinded):
 
 @pytest.mark.parametrize("which", ["logits", "views", "features"])
 def test_no_nan_reaches_a_method(which):
-    given = []
+    calls = []
 
     class Method(torch.nn.Module):
         needs = frozenset({"features", "views"})
@@ -156,7 +156,7 @@ def test_no_nan_reaches_a_method(which):
             pass
 
         def forward(self, logits, observed, **more):
-            given.append(more)
+            calls.append(more)
             return logits.sum()
 
     parts = {name: torch.zeros(2, 3) for name in ("logits", "views", "features")}
@@ -165,7 +165,7 @@ def test_no_nan_reaches_a_method(which):
     step = Step(lambda x: both, Method(), resolved(on_nan="skip", epochs=1), Processes())
     rows = np.arange(2)
     x = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
-    assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not given
+    assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not calls
 
 
 def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):

@@ -38,32 +38,35 @@ def groups():
     ],
 )
 def test_the_named_optimiser_is_built(name, kind):
-    made = make_optimizer(groups(), 0.5, resolved(optimizer=name, weight_decay=0.01))
-    assert type(made) is kind and [group["lr"] for group in made.param_groups] == [0.1, 1.0]
-    assert all(group["weight_decay"] == 0.01 for group in made.param_groups)
-    assert name != "sgd" or all(group["momentum"] == 0.9 for group in made.param_groups)
+    optimizer = make_optimizer(groups(), 0.5, resolved(optimizer=name, weight_decay=0.01))
+    assert type(optimizer) is kind and [group["lr"] for group in optimizer.param_groups] == [
+        0.1,
+        1.0,
+    ]
+    assert all(group["weight_decay"] == 0.01 for group in optimizer.param_groups)
+    assert name != "sgd" or all(group["momentum"] == 0.9 for group in optimizer.param_groups)
     plain = make_optimizer([{"params": groups()[0]["params"]}], 0.5, resolved(optimizer=name))
     assert [group["lr"] for group in plain.param_groups] == [0.5]
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "adamax", "sgd"])
 def test_a_run_uses_the_named_optimiser(scenes, quick, tmp_path, name, monkeypatch):
-    made = []
+    optimizers = []
     monkeypatch.setattr(
         "spml.train.step.make_optimizer",
-        lambda *given: made.append(make_optimizer(*given)) or made[-1],
+        lambda *args: optimizers.append(make_optimizer(*args)) or optimizers[-1],
     )
     settings = replace(quick, optimizer=name, epochs=1, lr=1e-3)
     fit(scenes, settings, tmp_path / "run", quiet=True)
-    assert type(made[0]).__name__.lower() == name
+    assert type(optimizers[0]).__name__.lower() == name
     state = read_checkpoint(tmp_path / "run" / "last.ckpt")["optimizers"][0]["state"]
-    kept = {
+    buffer = {
         "adam": "exp_avg_sq",
         "adamw": "exp_avg_sq",
         "adamax": "exp_inf",
         "sgd": "momentum_buffer",
     }[name]
-    assert state and all(kept in values for values in state.values())
+    assert state and all(buffer in values for values in state.values())
     assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"] == name
 
 
@@ -100,22 +103,22 @@ def test_the_cycle_equals_torchs():
 
 
 def test_rates_are_multiples_of_the_initial_ones():
-    made = make_optimizer(groups(), 0.5, resolved())
+    optimizer = make_optimizer(groups(), 0.5, resolved())
     for factor in (0.5, 0.25, 1.0):
-        set_rate(made, factor)
-        assert [group["lr"] for group in made.param_groups] == pytest.approx([0.1 * factor, factor])
-    set_rate(made, 0.5)
+        set_rate(optimizer, factor)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(
+            [0.1 * factor, factor]
+        )
+    set_rate(optimizer, 0.5)
     again = make_optimizer(groups(), 0.5, resolved())
-    again.load_state_dict(made.state_dict())  # in the middle of a cycle
+    again.load_state_dict(optimizer.state_dict())  # in the middle of a cycle
     set_rate(again, 1.0)
     assert [group["lr"] for group in again.param_groups] == pytest.approx([0.1, 1.0])
 
 
 def watch_rates(monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        "spml.train.step.rate", lambda *given: seen.append(rate(*given)) or seen[-1]
-    )
+    monkeypatch.setattr("spml.train.step.rate", lambda *args: seen.append(rate(*args)) or seen[-1])
     return seen
 
 
@@ -169,8 +172,8 @@ def test_frozen_batch_norm_keeps_its_statistics_scale_and_shift(
 ):
     built, build = [], Classifier.build
 
-    def noticed(*given):
-        model = build(*given)
+    def noticed(*args):
+        model = build(*args)
         for name, value in model.backbone.state_dict().items():
             if "running" in name or value.ndim == 1:
                 value.add_(

@@ -107,16 +107,16 @@ def test_pictures_of_a_user_have_their_own_defaults():
 
 
 @pytest.mark.parametrize(
-    ("given", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)]
+    ("explicit", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)]
 )
-def test_on_data_of_a_user_a_transformer_learns_no_faster_than_the_backbone(given, times):
-    assert resolve(Settings(**given), experiment("mine.csv")).head_lr == times
-    assert resolve(Settings(**given, head_lr=3.0), experiment("mine.csv")).head_lr == 3
+def test_on_data_of_a_user_a_transformer_learns_no_faster_than_the_backbone(explicit, times):
+    assert resolve(Settings(**explicit), experiment("mine.csv")).head_lr == times
+    assert resolve(Settings(**explicit, head_lr=3.0), experiment("mine.csv")).head_lr == 3
     assert (
-        resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr
+        resolve(Settings(**explicit), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr
         == times
     )
-    assert resolve(Settings(**given), experiment("voc")).head_lr == 10  # of the protocol
+    assert resolve(Settings(**explicit), experiment("voc")).head_lr == 10  # of the protocol
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,13 @@ def test_features_use_a_linear_model():
     assert settings.flip is False and settings.size == 0
 
 
-@pytest.mark.parametrize("given", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
-def test_settings_of_pictures_are_refused_for_features(given):
+@pytest.mark.parametrize("explicit", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
+def test_settings_of_pictures_are_refused_for_features(explicit):
     with pytest.raises(
-        UserError, match=f"^{next(iter(given))} is for pictures, but the data are feature vectors"
+        UserError,
+        match=f"^{next(iter(explicit))} is for pictures, but the data are feature vectors",
     ):
-        resolve(Settings(**given), experiment("mine.npz", np.zeros((3, 5), np.float32)))
+        resolve(Settings(**explicit), experiment("mine.npz", np.zeros((3, 5), np.float32)))
     assert (
         resolve(Settings(flip=False), experiment("mine.npz", np.zeros((3, 5), np.float32))).flip
         is False
@@ -190,7 +191,7 @@ def test_the_tiny_backbone_has_no_pretrained_weights():
 
 
 def test_explicit_settings_are_not_changed():
-    given = Settings(
+    explicit = Settings(
         backbone="tiny",
         accelerator="cpu",
         size=32,
@@ -202,8 +203,8 @@ def test_explicit_settings_are_not_changed():
         head="linear",
         head_lr=3.0,
     )
-    settings = resolve(given, experiment("voc"))
-    stays = {name: value for name, value in vars(given).items() if value is not None}
+    settings = resolve(explicit, experiment("voc"))
+    stays = {name: value for name, value in vars(explicit).items() if value is not None}
     assert {name: getattr(settings, name) for name in stays} == {**stays, "compile": "none"}
     assert settings.selection == "observed"
 
@@ -264,9 +265,8 @@ def test_completely_labelled_validation_rows_choose_the_epoch():
     )
     assert resolve(Settings(), own).selection == "complete"
     assert own.validation_labels("complete").tolist() == [[1, -1]]
-    known = table.with_labels(
-        np.array([[-1, -1], [-1, 1], [1, -1]], np.int8)
-    )  # stored sparse, without the negatives
+    # Stored sparse, without the negatives.
+    known = table.with_labels(np.array([[-1, -1], [-1, 1], [1, -1]], np.int8))
     assert replace(own, observed=known).validates_completely
     other = replace(own, train_rows=np.array([0, 2]), val_rows=np.array([1]))
     assert resolve(Settings(), other).selection == "observed"

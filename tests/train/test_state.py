@@ -44,12 +44,12 @@ def test_an_interrupted_epoch_restarts_with_its_draws_and_continues():
     first.optimizers[0].step()
     state = Progress(within={"total": torch.zeros(())}).state(2, first, 7.0)
     following = torch.rand(())
-    taken = Progress()
-    assert taken.restore(state, second, seed=5, epochs=9) == 2
+    progress = Progress()
+    assert progress.restore(state, second, seed=5, epochs=9) == 2
     assert torch.equal(torch.rand(()), following)
     seed_all(key(5, 3))
     assert second.method.begun == (3, 9, torch.rand(()).item())
-    assert taken.spent == {"train_images": 0, "train_seconds": 0.0, "seconds": 7.0}
+    assert progress.spent == {"train_images": 0, "train_seconds": 0.0, "seconds": 7.0}
     weights = second.classifier.state_dict(), first.classifier.state_dict()
     assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
     assert (

@@ -18,10 +18,10 @@ class Noting(losses.Method):
 
     def __init__(self, needs=()):
         super().__init__()
-        self.needs, self.given, self.boxes = frozenset(needs), {}, None
+        self.needs, self.inputs, self.boxes = frozenset(needs), {}, None
 
-    def forward(self, logits, observed, **given):
-        self.given = {"logits": logits, **given}
+    def forward(self, logits, observed, **inputs):
+        self.inputs = {"logits": logits, **inputs}
         return logits.sum()
 
 
@@ -48,16 +48,16 @@ class Model:
 
 
 def step(method, model, x=PICTURES, **settings):
-    made = Step(model, method, resolved(**{"epochs": 8, **settings}), Processes())
-    made.prepare(x)
-    made.loss(x, torch.zeros(3, 1), torch.from_numpy(ROWS), ROWS, 5)
-    return method.given
+    built = Step(model, method, resolved(**{"epochs": 8, **settings}), Processes())
+    built.prepare(x)
+    built.loss(x, torch.zeros(3, 1), torch.from_numpy(ROWS), ROWS, 5)
+    return method.inputs
 
 
 def test_a_method_gets_epoch_and_rows_and_nothing_it_does_not_need():
-    given = step(Noting(), model := Model())
-    assert (given["epoch"], given["epochs"], given["index"].tolist()) == (5, 8, ROWS.tolist())
-    assert set(given) == {"logits", "index", "epoch", "epochs"} and torch.equal(
+    inputs = step(Noting(), model := Model())
+    assert (inputs["epoch"], inputs["epochs"], inputs["index"].tolist()) == (5, 8, ROWS.tolist())
+    assert set(inputs) == {"logits", "index", "epoch", "epochs"} and torch.equal(
         model.shown, PICTURES
     )
     assert torch.equal(model.prepared, PICTURES)
@@ -65,12 +65,12 @@ def test_a_method_gets_epoch_and_rows_and_nothing_it_does_not_need():
 
 @pytest.mark.parametrize("detailed", [False, True])
 def test_two_views_pass_through_the_model_in_one_batch(detailed):
-    given = step(Noting({"views"}), model := Model(detailed))
+    inputs = step(Noting({"views"}), model := Model(detailed))
     assert len(model.shown) == len(model.prepared) == 6 and torch.equal(model.shown[:3], PICTURES)
-    assert given["logits"].flatten().tolist() == [0, 1, 2] and given[
+    assert inputs["logits"].flatten().tolist() == [0, 1, 2] and inputs[
         "views"
     ].flatten().tolist() == [3, 4, 5]
-    assert not detailed or given["features"].flatten().tolist() == [0, 10, 20, 30, 40, 50]
+    assert not detailed or inputs["features"].flatten().tolist() == [0, 10, 20, 30, 40, 50]
 
 
 def test_feature_vectors_are_not_mirrored():

@@ -90,7 +90,7 @@ def test_half_of_the_side_is_cut_out_around_any_point(pictures):
         view = strong._cut_out(pictures[2], np.random.default_rng(seed))
         changed = (view != pictures[2]).any(dim=0)
         rows, columns = changed.any(dim=1).nonzero(), changed.any(dim=0).nonzero()
-        height, width = (int(found.max() - found.min()) + 1 for found in (rows, columns))
+        height, width = (int(lines.max() - lines.min()) + 1 for lines in (rows, columns))
         assert height <= 20 and width <= 20
         assert (view[:, changed] == 127).all()
         shares.append(height * width / 400)

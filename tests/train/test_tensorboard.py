@@ -15,12 +15,12 @@ def scalars(run):
     """Every (name, epoch) with its values, over all event files."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    found = {}
+    values_of = {}
     for path in sorted((run / "tensorboard").iterdir()):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
-                found.setdefault((value.tag, event.step), []).append(value.tensor.float_val[0])
-    return found
+                values_of.setdefault((value.tag, event.step), []).append(value.tensor.float_val[0])
+    return values_of
 
 
 def expected(run):
@@ -38,9 +38,11 @@ def expected(run):
 
 
 def check(run):
-    found = scalars(run)
-    assert {key: len(values) for key, values in found.items()} == dict.fromkeys(expected(run), 1)
-    assert {key: values[0] for key, values in found.items()} == pytest.approx(
+    values_of = scalars(run)
+    assert {key: len(values) for key, values in values_of.items()} == dict.fromkeys(
+        expected(run), 1
+    )
+    assert {key: values[0] for key, values in values_of.items()} == pytest.approx(
         expected(run), rel=1e-6
     )
 

@@ -167,11 +167,12 @@ def gr(
     """
     official = variant == "official"
     lag = 1 if (schedule or variant) == "official" else 0
+    default_q1 = 0.0 if official else 0.01
     soft: Part = Logistic(w, b, lag=lag) if a is None else Posterior(a)
     return UnifiedLoss(
         khat=soft if khat else Constant(0),
         weight=Gaussian(mu, sigma) if v else Constant(1),
-        l1=GCE((0.0 if official else 0.01) if q1 is None else q1, eps),
+        l1=GCE(default_q1 if q1 is None else q1, eps),
         l2=GCE(q2),
         l3=Absent(GCE(q3)),
         reduction=reduction or ("mean" if official else "sum_classes"),

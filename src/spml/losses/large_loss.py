@@ -96,7 +96,7 @@ def ll_r(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
 )
 @searched({"delta": 0.005}, delta=SHARES)
 def ll_ct(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
-    """Large loss, temporary correction: take large losses as positive for a step (Kim et al., 2022).
+    """Large loss, temporary correction: large losses are positive for a step (Kim et al., 2022).
 
     Args:
         delta: share of the batch's entries corrected, times (epoch - 1).

@@ -212,30 +212,30 @@ def factory(name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=1)
 def _all_methods() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+    methods: dict[str, Callable[..., Any]] = {}
     for package in PACKAGES:
-        found |= _methods_of(package)
+        methods |= _methods_of(package)
 
     def place(name: str) -> tuple[bool, int, str]:
         order = about(name).order
         return order is None, order or 0, name
 
-    return {name: found[name] for name in sorted(found, key=place)}
+    return {name: methods[name] for name in sorted(methods, key=place)}
 
 
 @lru_cache(maxsize=2)
 def _methods_of(package: str) -> dict[str, Callable[..., Any]]:
-    """Import every module of a package and collect the methods that stand in it."""
+    """Import every module of a package and collect the methods defined there."""
     root = import_module(package)
-    found: dict[str, Callable[..., Any]] = {}
+    methods: dict[str, Callable[..., Any]] = {}
     for entry in pkgutil.walk_packages(root.__path__, f"{package}."):
         module = import_module(entry.name)
         for value in vars(module).values():
             # A module may import another one's methods, and a class inherit from one.
             own = getattr(value, "__module__", None) == module.__name__
             if own and isinstance(getattr(value, "__dict__", {}).get("about"), About):
-                found[value.__name__] = value
-    return found
+                methods[value.__name__] = value
+    return methods
 
 
 class CallableLoss(Method):

@@ -80,8 +80,8 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         q3: robustness of the loss of labels taken as negative.
         w: initial slope of the pseudo-label; a number, or one per class.
         b: initial offset of the pseudo-label; a number, or one per class.
-        mu: probability at which an unknown label counts most; (start, end), of which a learned mu
-            uses the start.
+        mu: probability at which an unknown label counts most; (start, end): a learned mu begins at
+            the start.
         sigma: width of the weight around mu; as mu.
         sigma_min: lower bound of a learned sigma; the smallest sigma that the paper tried.
         own_lr: learning rate of the learned parameters, which have their own SGD optimiser.
@@ -123,11 +123,12 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
                 "gr_learnable needs items, classes and observed: it has parameters for each class"
             )
         official = variant == "official"
+        default_q1 = 0.0 if official else 0.01
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
         super().__init__(
             khat=LearnedLogistic(w, b, classes),
             weight=learned or Gaussian(mu, sigma),
-            l1=GCE((0.0 if official else 0.01) if q1 is None else q1, eps),
+            l1=GCE(default_q1 if q1 is None else q1, eps),
             l2=GCE(q2),
             l3=Absent(GCE(q3)),
             reduction=reduction or ("mean" if official else "sum_classes"),

@@ -47,7 +47,7 @@ class Display:
         self._progress.stop()
 
     def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Replace the bar by one over `total` items, of which some are done."""
+        """Replace the bar by one over `total` items, `done` of them finished."""
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(what, total=total, completed=done, note="")

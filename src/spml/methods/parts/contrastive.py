@@ -81,8 +81,8 @@ class LabelQueue(nn.Module):
         own = torch.where(positive.flatten()[last], last % positive.shape[1], EMPTY)
         units = _units(embeddings.flatten(0, 1)[last]).to(self.embeddings.dtype)
         classes = torch.cat([self.classes, own])
-        kept = _last(classes >= 0, self.size)
-        self.classes, self.embeddings = classes[kept], torch.cat([self.embeddings, units])[kept]
+        newest = _last(classes >= 0, self.size)
+        self.classes, self.embeddings = classes[newest], torch.cat([self.embeddings, units])[newest]
 
 
 def _units(embeddings: Tensor) -> Tensor:

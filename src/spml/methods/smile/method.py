@@ -84,7 +84,7 @@ ON_PICTURES = (
     MIME's author's repository. The released divergence has the wrong sign in its logs of gamma
     functions (`kl=released`); features are standardised here (`standardise=false` turns that off);
     one Adam with two parameter groups replaces two optimisers; $d$ is detached in
-    $\mathrm{CE}(d,p)$ and the contrastive loss is over observed positives, both of which are our
+    $\mathrm{CE}(d,p)$ and the contrastive loss is over observed positives; both are our
     interpretation. The warm-up's loss is about ten times as large as the later one, which keeps
     Adam's steps small afterwards: on small data `warmup=0` trains much faster.
 
