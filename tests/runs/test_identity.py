@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spml.analysis.archive import Made
+from spml.analysis.archive import FinishedRun
 from spml.cli.many_runs import ManyRuns
 from spml.report.groups import group_runs
 from spml.runs.run import Run
@@ -116,7 +116,7 @@ def test_reports_and_studies_read_the_role(name, tmp_path):
     # The same seeds drew other rows: other data, which a group does not mix.
     separate = groups or name == "data_sha256"
     assert len(group_runs(runs)) == (2 if separate else 1)
-    first, second = (Made(run.name, run.config, [], {}) for run in runs)
+    first, second = (FinishedRun(run.name, run.config, [], {}) for run in runs)
     assert (first.setting() != second.setting()) == studies
 
 
@@ -171,8 +171,10 @@ def recorded_configs():
     configs += [json.loads(path.read_text(encoding="utf-8")) for path in copied]
     assert len(configs) >= 3
     first = {
-        "data": "digits", "method": "gr", "options": {"variant": "official", "q3": 1.5, "w": [0, 10]},
-        "backbone": "tiny", "weights": "none", "size": 40, "epochs": 8, "batch_size": 32, "lr": 0.001,
+        "data": "digits", "method": "gr",
+        "options": {"variant": "official", "q3": 1.5, "w": [0, 10]},
+        "backbone": "tiny", "weights": "none", "size": 40,
+        "epochs": 8, "batch_size": 32, "lr": 0.001,
         "seed": 0, "observe_seed": 1200, "split_seed": 1200, "selection": "complete",
         "device": {"kind": "cpu", "precision": "32-true"}, "side_information": {},
         "versions": {"spml": "0.1.0", "torch": "2.14.1", "numpy": "2.4.6"},

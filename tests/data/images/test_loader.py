@@ -8,7 +8,7 @@ import torch
 from spml.data import LabelTable, load
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import decode
-from spml.data.images.loader import AHEAD, Feed
+from spml.data.images.loader import PREFETCH, Feed
 from spml.errors import DataError
 from spml.train import fit
 from tests.conftest import contents, outcome
@@ -60,7 +60,7 @@ def test_no_more_than_a_few_batches_are_made_ahead(feed):
     asked = []
     batches = feed.batches(asked.append(i) or np.array([0]) for i in range(50))
     next(batches)
-    assert len(asked) == AHEAD + 1
+    assert len(asked) == PREFETCH + 1
     batches.close()
 
 
@@ -102,13 +102,13 @@ def test_training_does_not_depend_on_the_cache(pictures, quick, tmp_path):
         fit(load(pictures), replace(settings, cache=mode), tmp_path / mode, quiet=True)
         assert (tmp_path / "cache").exists() == (mode != "none")
     fit(load(pictures), settings, tmp_path / "default", quiet=True)
-    kept = ("result.json", "last.ckpt", "report.html")
-    expected = contents(tmp_path / "none", without=kept)
+    ignored = ("result.json", "last.ckpt", "report.html")
+    expected = contents(tmp_path / "none", without=ignored)
     assert {"config.json", "history.jsonl", "best/model.safetensors", "scores/test.npz"} <= set(
         expected
     )
     for mode in (*MODES[1:], "default"):
-        assert contents(tmp_path / mode, without=kept) == expected
+        assert contents(tmp_path / mode, without=ignored) == expected
         assert outcome(tmp_path / mode) == outcome(tmp_path / "none")
 
 
