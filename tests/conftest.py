@@ -118,7 +118,11 @@ def contents(
 
 
 def assert_resumes(data, settings, folder: Path, options=None) -> dict:
-    """A run that is broken off before its third epoch ends as one that is not; gives the method's state in between."""
+    """Check that a run interrupted before its third epoch ends like an uninterrupted one.
+
+    Returns:
+        The method's state at the interruption.
+    """
     import torch
 
     from spml.train import fit

@@ -183,7 +183,8 @@ def test_the_cost_of_a_method_is_measured_and_put_into_a_page(monkeypatch, tmp_p
     page, figures = tmp_path / "page.md", tmp_path / "cost.json"
     page.write_text("before\n<!-- generated: method_cost -->\nold\n<!-- end -->\nafter\n")
     words = shlex.split(
-        "--accelerator cpu --backbone tiny --size 16 --data voc --budget 0.01 --only role --only em_apl "
+        "--accelerator cpu --backbone tiny --size 16 --data voc --budget 0.01 "
+        "--only role --only em_apl "
         """--also em_apl '{"base": "gr"}'"""
     )
     monkeypatch.setattr(sys, "argv", ["method_cost.py", *words, "--json", str(figures)])
@@ -270,13 +271,13 @@ def test_the_calibration_benchmark_takes_any_run_with_scores(finished, monkeypat
         record["test"]
     )
     assert len(record["epochs"]["true"]) == 3 and set(record["estimates"]) >= {"map", "macro_f1"}
-    made = tables(
+    texts = tables(
         [
             record,
             {**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}},
         ]
     )
-    assert "1 runs × 2 draws" in made["calibration_test"]
+    assert "1 runs × 2 draws" in texts["calibration_test"]
     worse = tables(
         [{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}]
     )

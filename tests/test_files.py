@@ -55,7 +55,7 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error,told",
+    "error,message",
     [
         (OSError(errno.ENOSPC, "No space left"), "the disk is full"),
         (OSError(errno.EDQUOT, "Quota exceeded"), "the disk is full"),
@@ -63,12 +63,12 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
         (OSError("no number"), "no number"),
     ],
 )
-def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path, error, told):
+def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path, error, message):
     path = tmp_path / "a.txt"
-    for kept in ("", "; the one written before is whole"):
+    for suffix in ("", "; the one written before is whole"):
         with pytest.raises(UserError) as raised, replacing(path):
             raise error
-        assert str(raised.value) == f"{path} cannot be written: {told}{kept}"
+        assert str(raised.value) == f"{path} cannot be written: {message}{suffix}"
         path.write_text("before")
 
 
@@ -81,9 +81,9 @@ def test_an_error_about_another_file_is_passed_on(tmp_path):
 
 
 def test_a_librarys_error_is_a_full_disk_only_if_space_is_low(tmp_path, monkeypatch):
-    for free, told in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
+    for free, message in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
         monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
         assert (
             str(write_error(tmp_path / "a", RuntimeError("it\nbroke")))
-            == f"{tmp_path / 'a'} cannot be written: {told}"
+            == f"{tmp_path / 'a'} cannot be written: {message}"
         )

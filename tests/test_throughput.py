@@ -22,22 +22,22 @@ def test_all_parts_are_measured(benchmarks, tmp_path, capsys):
     small = (
         "--fake 40 --backbone test_resnet --size 32 --batch 8 --epochs 2 --device cpu --budget 0.1"
     )
-    found = throughput.main(
+    result = throughput.main(
         [*small.split(), "--set", "flip=False", "--json", str(tmp_path / "found.json")]
     )
     names = ["step", "epoch from cold", "epoch from cache", "evaluation", "whole experiment"]
-    assert set(found["seconds"]) == set(found["ratios"]) == set(names)
-    assert all(value > 0 for pair in found["seconds"].values() for value in pair.values())
-    for run in found["runs"].values():
+    assert set(result["seconds"]) == set(result["ratios"]) == set(names)
+    assert all(value > 0 for pair in result["seconds"].values() for value in pair.values())
+    for run in result["runs"].values():
         assert (
             run["whole"] > sum(run["epochs"])
             and len(run["epochs"]) == 2
             and run["cold"] > run["epochs"][0]
         )
     stored = json.loads((tmp_path / "found.json").read_text())
-    assert stored["ratios"] == found["ratios"] and stored["asked"]["set"] == {"flip": False}
-    said = capsys.readouterr().out
-    assert all(name in said for name in names) and "of the" in said
+    assert stored["ratios"] == result["ratios"] and stored["asked"]["set"] == {"flip": False}
+    output = capsys.readouterr().out
+    assert all(name in output for name in names) and "of the" in output
 
 
 def test_unknown_parts_are_refused(benchmarks, capsys):

@@ -1,4 +1,4 @@
-"""Names beside lines: apart from each other, within the axes, and near their lines; and nothing that is cut off."""
+"""Line names do not overlap, stay within the axes and near their lines; nothing is cut off."""
 
 from itertools import pairwise
 
@@ -63,9 +63,9 @@ def test_every_pair_of_axes_of_the_assumptions_is_drawn_upon(tmp_path, monkeypat
     )
     positive = np.arange(40) % 4 == 0
     at = {p: ratios(np.full(40, p), positive, 0.5, 0) for p in (*starts, 0.9)}
-    found = [
+    results = [
         Assumptions(name, name, 0.5, at[p], at[0.9])
         for name, p in zip(("gr", "an"), starts, strict=True)
     ]
-    plots_confidence.draw_assumptions(found, tmp_path / "e.svg")
+    plots_confidence.draw_assumptions(results, tmp_path / "e.svg")
     assert len(seen) == panels and seen[0].figure.axes == seen

@@ -34,14 +34,14 @@ def outcomes():
 def job(scenes_file, tmp_path_factory):
     """A small bench on scenes that is done: two methods, two seeds."""
     plan = Plan("bench", str(scenes_file), (Case("an", "an"), Case("gr", "gr")), (0, 1), SETTINGS)
-    made = Job(
+    finished = Job(
         [plan],
         RunStore(tmp_path_factory.mktemp("bench")),
         {str(scenes_file): partial(load, str(scenes_file), labels="complete")},
         {"accelerator": "cpu"},
     )
-    assert run_pending(made) == 4
-    return made
+    assert run_pending(finished) == 4
+    return finished
 
 
 def stored(path):

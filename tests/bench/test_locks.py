@@ -150,7 +150,7 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
@@ -169,11 +169,11 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
         ),
     ],
 )
-def test_a_damaged_record_is_named(tmp_path, text, told):
+def test_a_damaged_record_is_named(tmp_path, text, message):
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "x.json").write_text(text)
     with pytest.raises(
-        UserError, match=rf"x\.json: {told}.*; delete the file to train the run again"
+        UserError, match=rf"x\.json: {message}.*; delete the file to train the run again"
     ):
         RunStore(tmp_path).outcome("x")
 

@@ -63,13 +63,13 @@ def test_a_method_of_ones_own_is_another_one_when_its_file_has_changed(tmp_path,
     )
     monkeypatch.syspath_prepend(tmp_path)
 
-    def made(text):
+    def run_id(text):
         file.write_text(text)
         losses.code.cache_clear()  # as another process
         (run,) = Plan("t", "digits", (Case("own", "changing:loss"),), (0,)).runs(lambda name: None)
         return run.id
 
-    assert made(text) == made(text) != made(text.replace("sum", "mean"))
+    assert run_id(text) == run_id(text) != run_id(text.replace("sum", "mean"))
     assert losses.code("gr") is None  # those of spml are known by its version
 
 
@@ -118,8 +118,8 @@ def test_a_row_without_alternative_has_more_rates_instead():
 @pytest.mark.parametrize("search", [Grid((2e-5, 5e-5)), Tune(8, 5e-5)], ids=["grid", "tune"])
 def test_an_option_that_is_given_is_not_varied(search):
     pytest.importorskip("optuna")
-    given = {"em": {"alpha": 0.3}, "hill": {"variant": "gr"}, "gr": {"w": (0.0, 5.0)}}
-    plan = Plan("b", "mine.npz", method_cases(list(given), given), (1,), {}, search)
+    options = {"em": {"alpha": 0.3}, "hill": {"variant": "gr"}, "gr": {"w": (0.0, 5.0)}}
+    plan = Plan("b", "mine.npz", method_cases(list(options), options), (1,), {}, search)
     for case in plan.cases:
         trials, _ = search.trials(plan, case, lambda name: done())
         assert all(

@@ -1,4 +1,4 @@
-"""docs/reproduction.md: its numbers are those of the recorded runs, and its commands repeat them."""
+"""docs/reproduction.md shows the numbers of the recorded runs and the commands to repeat them."""
 
 import json
 import re
@@ -145,7 +145,8 @@ def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, 
     assert re.search(
         r"an, the copy less the original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"]
     )
-    assert re.search(r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|", shown["switches"])
+    row = r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|"
+    assert re.search(row, shown["switches"])
     assert "β: 18 of 18 settings run, test mAP from 80." in shown["sensitivity"]
     assert shown["state"].count(" of ") == len(filled.every)
     for done_, every in (filled.done(plan) for plan in filled.every):
@@ -232,22 +233,22 @@ def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(
         record["history"] = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
         path.write_text(json.dumps(record))
         if number == 2:
-            (said,) = reproduction.Page(
+            (sentence,) = reproduction.Page(
                 reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
             )._stopped()
-            assert said.startswith(
+            assert sentence.startswith(
                 "No run stopped early: validation mAP is never more than 8.00 below"
             )
             path.write_text(json.dumps(record | {"history": record["history"][:-1]}))
-    (said,) = reproduction.Page(
+    (sentence,) = reproduction.Page(
         reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
     )._stopped()
-    assert said == "1 of 3 runs stopped early."
+    assert sentence == "1 of 3 runs stopped early."
 
 
 def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
-    said = reproduction.Page(filled).table_a().splitlines()[0]
-    assert said.startswith("0 of 8 that were run lie within 0.5") and "full (−" in said
+    sentence = reproduction.Page(filled).table_a().splitlines()[0]
+    assert sentence.startswith("0 of 8 that were run lie within 0.5") and "full (−" in sentence
 
 
 def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):
@@ -264,9 +265,9 @@ def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):
         Image.new("RGB", (60, 40), (200, 30, 30)).save(home / "JPEGImages" / f"{name}.jpg")
     monkeypatch.setattr("sys.argv", ["", str(tmp_path / "VOC"), str(tmp_path / "small")])
     smaller_pictures.main()
-    made = tmp_path / "small" / smaller_pictures.HOME
-    assert Image.open(made / "JPEGImages" / "2008_1.jpg").size == (448, 448)
-    assert (made / "ImageSets" / "Main" / "val.txt").read_text() == "2008_2\n"
-    (made / "JPEGImages" / "2008_2.jpg").write_bytes(b"kept")
+    smaller = tmp_path / "small" / smaller_pictures.HOME
+    assert Image.open(smaller / "JPEGImages" / "2008_1.jpg").size == (448, 448)
+    assert (smaller / "ImageSets" / "Main" / "val.txt").read_text() == "2008_2\n"
+    (smaller / "JPEGImages" / "2008_2.jpg").write_bytes(b"kept")
     smaller_pictures.main()
-    assert (made / "JPEGImages" / "2008_2.jpg").read_bytes() == b"kept"
+    assert (smaller / "JPEGImages" / "2008_2.jpg").read_bytes() == b"kept"

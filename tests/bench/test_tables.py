@@ -25,8 +25,8 @@ from .conftest import done, stored
 
 def test_a_tables_figures_are_those_of_its_runs(job):
     plan, store = job.plans[0], job.store
-    made = table(collected(plan, store.outcome), "gr")
-    an, gr = made.rows
+    result = table(collected(plan, store.outcome), "gr")
+    an, gr = result.rows
     maps = [
         store.outcome(run.id)["result"]["test_map"]
         for run in plan.finals(plan.cases[0], store.outcome)
@@ -34,19 +34,19 @@ def test_a_tables_figures_are_those_of_its_runs(job):
     assert (an.test.mean, an.test.std) == pytest.approx(
         (statistics.mean(maps), statistics.stdev(maps))
     )
-    assert an.seeds == 2 and an.versus.seeds == 2 and gr.versus is None and made.against == "gr"
+    assert an.seeds == 2 and an.versus.seeds == 2 and gr.versus is None and result.against == "gr"
     assert an.versus.difference == pytest.approx(an.test.mean - gr.test.mean)
     assert an.versus.low < an.versus.difference < an.versus.high
-    assert made.selection == "complete" and made.figure == "test mAP"
+    assert result.selection == "complete" and result.figure == "test mAP"
 
 
 def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
-    made = collected(job.plans[0], job.store.outcome)
-    write_collected(tmp_path / "bench.json", made)
+    content = collected(job.plans[0], job.store.outcome)
+    write_collected(tmp_path / "bench.json", content)
     again = read_collected(tmp_path / "bench.json")
-    assert again == made
+    assert again == content
     for as_text in FORMATS.values():
-        assert as_text(table(again, "gr")) == as_text(table(made, "gr"))
+        assert as_text(table(again, "gr")) == as_text(table(content, "gr"))
     assert (tmp_path / "bench.json").stat().st_size < 100_000
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(UserError, match=r"is not a bench\.json"):
@@ -65,24 +65,24 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
-        (lambda made: made.update(rows="an"), r"is not a bench\.json"),
-        (lambda made: made.update(runs=[]), r"is not a bench\.json"),
-        (lambda made: made["rows"][1].pop("finals"), "row 2 lacks one of finals, "),
-        (lambda made: made["runs"].update(one=3), "one: the result is not a JSON object"),
+        (lambda content: content.update(rows="an"), r"is not a bench\.json"),
+        (lambda content: content.update(runs=[]), r"is not a bench\.json"),
+        (lambda content: content["rows"][1].pop("finals"), "row 2 lacks one of finals, "),
+        (lambda content: content["runs"].update(one=3), "one: the result is not a JSON object"),
         (
-            lambda made: made["runs"].update(one={"result": {"test_map": "a"}}),
+            lambda content: content["runs"].update(one={"result": {"test_map": "a"}}),
             "one: test_map of the result cannot be 'a'",
         ),
     ],
 )
-def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, told):
-    made = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
-    spoil(made)
-    (tmp_path / "bench.json").write_text(json.dumps(made))
+def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, message):
+    content = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
+    spoil(content)
+    (tmp_path / "bench.json").write_text(json.dumps(content))
     with pytest.raises(
-        UserError, match=rf"bench\.json.*{told}.*; give a bench\.json written by spml bench"
+        UserError, match=rf"bench\.json.*{message}.*; give a bench\.json written by spml bench"
     ):
         read_collected(tmp_path / "bench.json")
 
@@ -98,20 +98,20 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     )
     assert [line["epoch"] for line in record["history"]] == [0, 1] and record["versions"]["torch"]
     assert "root" not in record["config"] and "command" not in record["config"]
-    kept = stored(job.store.home / f"{run.id}.json")
-    assert kept["id"] == run.id and kept["result"] == record["result"]
+    written = stored(job.store.home / f"{run.id}.json")
+    assert written["id"] == run.id and written["result"] == record["result"]
 
 
 @pytest.mark.parametrize(
-    ("weights", "kept"),
+    ("weights", "name"),
     [("downloads/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)],
 )
-def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
+def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, name):
     folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
     (folder / "config.json").write_text(
         json.dumps({**stored(folder / "config.json"), "weights": weights})
     )
-    assert condensed(folder, resamples=0)["config"]["weights"] == kept
+    assert condensed(folder, resamples=0)["config"]["weights"] == name
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,8 @@ def test_the_quoted_table_is_the_papers():
     assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark is about
     assert paper_quote("splc", "cub").doubt and not paper_quote("splc", "voc").doubt
     assert set(DOUBTS) <= set(TABLE_2)
-    assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86 and paper_quote("AN", "cub") is None
+    assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86
+    assert paper_quote("AN", "cub") is None
     assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [
         89.2,
         88.27,
@@ -275,31 +276,31 @@ def test_failures_and_open_runs_are_shown(outcomes):
 
 def test_without_a_test_split_validation_is_shown():
     known = [done(val_map=12.0, test_map=None), done(val_map=13.0, test_map=None)]
-    made = small(["a", "b"], data="digits", known=known, against="b")
-    assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
-    assert made.against == "b" and not any(
-        "− b" in note for note in cells(made).notes
+    result = small(["a", "b"], data="digits", known=known, against="b")
+    assert result.figure == "validation mAP" and result.rows[0].test.mean == 12.0
+    assert result.against == "b" and not any(
+        "− b" in note for note in cells(result).notes
     )  # no column that it explains
     assert any(
         note.startswith("Rows are not compared with b: this needs test images")
-        for note in cells(made).notes
+        for note in cells(result).notes
     )
-    assert cells(made).header.count("validation mAP") == 1
-    first = next(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+    assert cells(result).header.count("validation mAP") == 1
+    first = next(csv.DictReader(io.StringIO(FORMATS["csv"](result))))
     assert (first["test"], first["val"]) == ("", "12.0")  # nothing was tested
 
 
 def test_without_complete_labels_the_figure_is_called_an_estimate():
-    made = small(
+    result = small(
         ["a"],
         data="photos",
         known=[done(val_map=12.0, test_map=None, result={"selection": "observed"})],
     )
-    assert made.figure == "validation estimate" and cells(made).header[:2] == [
+    assert result.figure == "validation estimate" and cells(result).header[:2] == [
         "method",
         "validation estimate",
     ]
-    assert any("mAP is unknown" in note for note in cells(made).notes)
+    assert any("mAP is unknown" in note for note in cells(result).notes)
 
 
 def test_what_trials_chose_is_shown(outcomes):
@@ -312,13 +313,13 @@ def test_what_trials_chose_is_shown(outcomes):
 
 
 def test_the_forms(tmp_path):
-    made = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
-    assert "a\\|b" in markdown(made) and markdown(made).count("\n| ") == 4
+    result = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
+    assert "a\\|b" in markdown(result) and markdown(result).count("\n| ") == 4
     assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(
-        made
-    ) and r"\begin{tabular}{l" in latex(made)
-    assert "a|b &amp; &lt;c&gt;_1" in page([made]) and "http" not in page([made])
-    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+        result
+    ) and r"\begin{tabular}{l" in latex(result)
+    assert "a|b &amp; &lt;c&gt;_1" in page([result]) and "http" not in page([result])
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](result))))
     assert [row["row"] for row in rows] == ["k̂ ✓, a|b & <c>_1", "gr"]
     assert float(rows[0]["test"]) == 40.0 and rows[1]["quoted_voc"] == "89.83"
 

@@ -1,4 +1,4 @@
-"""Trials drawn by Optuna: as many for every row, the same in every process, the later ones after the earlier."""
+"""Optuna draws equally many trials for every row, in order, and the same in every process."""
 
 import math
 import sys

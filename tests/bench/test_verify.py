@@ -1,4 +1,4 @@
-"""A recorded figure is that of its scores, up to the ties that float16 makes, or it is found out."""
+"""A recorded figure must match its scores, up to ties caused by float16; others are reported."""
 
 import json
 import shutil

@@ -86,8 +86,8 @@ def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypa
 
 
 def test_weights_are_given_by_backbone(voc_plan, tmp_path):
-    found = voc_plan.weight_files(
+    files = voc_plan.weight_files(
         [str(tmp_path / "a.pth"), f"mobilenetv2_100={tmp_path / 'b.pth'}"]
     )
-    assert found["tf_efficientnet_lite0"] == str(tmp_path / "a.pth")
-    assert found["mobilenetv2_100"] == str(tmp_path / "b.pth")
+    assert files["tf_efficientnet_lite0"] == str(tmp_path / "a.pth")
+    assert files["mobilenetv2_100"] == str(tmp_path / "b.pth")

@@ -1,4 +1,4 @@
-"""Those who do runs: failures are recorded and passed over, interruptions leave runs to be gone on with."""
+"""Workers record failures and continue; an interrupted run can be resumed."""
 
 import dataclasses
 import time
@@ -38,8 +38,11 @@ def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path
     bad = [Case("own", "os:getcwd"), Case("gr", "gr", {"sigma": 0}), Case("role", "role")]
     monkeypatch.setattr("spml.methods.role._initial", broken)
     other = moved(job, tmp_path, [*bad, Case("an", "an")])
-    told = []
-    assert run_pending(other, {other.plans[0].data: scenes}, told.append) == 4 and len(told) == 4
+    recorded = []
+    assert (
+        run_pending(other, {other.plans[0].data: scenes}, recorded.append) == 4
+        and len(recorded) == 4
+    )
     own, sigma, role, an = (stored(other.store.home / f"{run.id}.json") for run in other.runs())
     assert "not a loss" in own["error"] and "sigma must be positive" in sigma["error"]
     assert role["error"] == "ZeroDivisionError: nothing to divide" and "result" in an
@@ -111,10 +114,10 @@ def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
     runs = plan.runs(lambda name: None)
 
     def possible(**more):
-        made = dataclasses.replace(
+        other = dataclasses.replace(
             job, sources={"voc": load}, file_backbones=frozenset({"net"}), **more
         )
-        return [made.possible(run) for run in runs]
+        return [other.possible(run) for run in runs]
 
     assert possible() == [False, True] and possible(weights={"net": "file"}) == [True, True]
     assert not job.possible(runs[0])
@@ -137,9 +140,11 @@ def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job,
             f"{first.id}.json",
             f"{second.id}.json",
         }
-        kept = tmp_path / folder / "scores" / first.id
-        assert (kept / "scores" / "test.npz").is_file() and not (kept / "best").exists()
-        assert not (kept / "last.ckpt").exists() and "accelerator" in stored(kept / "config.json")
+        scored = tmp_path / folder / "scores" / first.id
+        assert (scored / "scores" / "test.npz").is_file() and not (scored / "best").exists()
+        assert not (scored / "last.ckpt").exists() and "accelerator" in stored(
+            scored / "config.json"
+        )
         assert not (tmp_path / folder / "scores" / second.id).exists()
     from spml.runs.run import Run
 
@@ -180,7 +185,7 @@ def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, c
     while workers.alive():
         time.sleep(0.1)
     assert workers.replaced == 0 and [process.exitcode for process in workers.processes] == [2, 2]
-    assert "Traceback" not in (told := capfd.readouterr().err) and "gone" in told
+    assert "Traceback" not in (errors := capfd.readouterr().err) and "gone" in errors
     assert {other.store.state(run.id) for run in other.runs()} == {"pending"}
     with pytest.raises(SystemExit) as ended:
         workers.check()

@@ -170,19 +170,23 @@ def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
     ]
     assert main([*words, "--format", "md"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
+    assert shown.count("\n| k̂") == 10 and "| AN |" in shown
+    assert "− k̂ ✓, v ✓, L ✓" in shown
 
 
 def test_a_row_of_the_ablation_that_the_data_do_not_allow_is_told(scenes_file, capsys):
     from spml.cli.commands.ablate import Ablate
     from spml.data import load
 
-    for labels, rows, told in (("complete", 11, ""), ("observed", 10, "k̂ of Eq. (kx) is left out")):
+    for labels, rows, message in (
+        ("complete", 11, ""),
+        ("observed", 10, "k̂ of Eq. (kx) is left out"),
+    ):
         assert (
             len(Ablate(data=str(scenes_file)).plan(load(str(scenes_file), labels=labels)).cases)
             == rows
         )
-        assert told in (error := capsys.readouterr().err) and bool(error) == bool(told)
+        assert message in (error := capsys.readouterr().err) and bool(error) == bool(message)
 
 
 def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):
@@ -250,13 +254,15 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words,message", BAD.values(), ids=BAD)
-def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("arguments,message", BAD.values(), ids=BAD)
+def test_a_users_mistake_is_one_line_and_exit_code_2(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     file = tmp_path.with_name("bench-file.json")
     row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
     file.write_text(json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}}))
-    assert main([str(file) if word == "{file}" else word for word in words]) == 2
+    assert main([str(file) if text == "{file}" else text for text in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and "Traceback" not in error
     assert list(tmp_path.iterdir()) == []

@@ -248,7 +248,7 @@ def test_a_class_list_fits_the_copy_too(photos, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--fix", "photos.csv"], "spml: photos.csv is already there"),
         (["--fix", "out.parquet"], "ends in .csv"),
@@ -256,12 +256,12 @@ def test_a_class_list_fits_the_copy_too(photos, capsys):
         (["--size", "0"], "--size 0 must be at least 1"),
     ],
 )
-def test_options_that_cannot_be_are_refused_first(photos, capsys, options, said):
+def test_options_that_cannot_be_are_refused_first(photos, capsys, options, message):
     folder = photos(sound())
     before = (folder / "photos.csv").read_bytes()
     assert main(["check", "photos.csv", *options]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and said in err
+    assert out == "" and message in err
     assert (folder / "photos.csv").read_bytes() == before
 
 

@@ -33,24 +33,24 @@ def written(out):
         for path in (path, *path.rglob("*"))
         if path.is_file()
     )
-    kept = [
+    texts = [
         path
         for path in files
         if path.suffix in (".csv", "") or path.name in ("index.html", "model.json")
     ]
-    return [path.read_text().replace(out, "") for path in kept]
+    return [path.read_text().replace(out, "") for path in texts]
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_file_and_the_names_in_it_are_the_same(command, here, capsys):
     Path("names.txt").write_text("red\ngreen\nblue\n")
-    found = []
-    for out, given in (("made-1", "names.txt"), ("made-2", "red, green,blue")):
+    outputs = []
+    for out, classes in (("made-1", "names.txt"), ("made-2", "red, green,blue")):
         capsys.readouterr()
-        assert main([*(word.replace("OUT", out) for word in command), "--classes", given]) == 0
-        told = capsys.readouterr()
-        found.append([told.out.replace(out, ""), told.err, *written(out)])
-    assert found[0] == found[1]
+        assert main([*(word.replace("OUT", out) for word in command), "--classes", classes]) == 0
+        printed = capsys.readouterr()
+        outputs.append([printed.out.replace(out, ""), printed.err, *written(out)])
+    assert outputs[0] == outputs[1]
     assert main([*(word.replace("OUT", "none") for word in command), "--classes", "gone.txt"]) == 2
     assert "gone.txt: no such file of class names" in capsys.readouterr().err and not list(
         Path().glob("none*")

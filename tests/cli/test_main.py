@@ -44,8 +44,10 @@ def test_every_command_has_help_with_an_example(command, capsys):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from spml.cli import main; main(['train', '--help']); main(['bench', '--help']);"
-        "heavy = {'torch', 'numpy', 'timm', 'lightning', 'matplotlib', 'sklearn'} & set(sys.modules);"
+        "import sys; from spml.cli import main; "
+        "main(['train', '--help']); main(['bench', '--help']); "
+        "heavy = {'torch', 'numpy', 'timm', 'lightning', 'matplotlib', 'sklearn'}; "
+        "heavy &= set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -306,7 +308,10 @@ def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(
     monkeypatch.chdir(tmp_path / "there")
     Path("run/result.json").unlink()  # as one that was stopped
     assert main([*words, "--out", "run", "--quiet", "--resume"]) == 0
-    few = "spml: no estimates of mAP, precision and recall: 12 items have a positive, and a range needs 20 at least\n"
+    few = (
+        "spml: no estimates of mAP, precision and recall: "
+        "12 items have a positive, and a range needs 20 at least\n"
+    )
     assert main(["eval", "run", "--split", "val"]) == 0 and capsys.readouterr().err == few
 
 
@@ -325,7 +330,8 @@ def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scene
         "--method",
         "mine:loss",
     ]
-    bare = "import sys; sys.path[:] = [path for path in sys.path if path]"  # as the installed program starts
+    # as the installed program starts
+    bare = "import sys; sys.path[:] = [path for path in sys.path if path]"
     code = f"{bare}; sys.argv = {['spml', *words]!r}; from spml.cli import entry; entry()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
@@ -333,10 +339,13 @@ def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scene
     assert done.returncode == 0, done.stderr
 
 
-def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
-    words = "import os, shutil, sys; shutil.rmtree(os.getcwd()); sys.argv = ['spml', 'train', 'x.csv']; "
+def test_a_removed_working_folder_gives_an_error_and_no_traceback(tmp_path):
+    code = (
+        "import os, shutil, sys; shutil.rmtree(os.getcwd()); "
+        "sys.argv = ['spml', 'train', 'x.csv']; from spml.cli import entry; entry()"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"{words}from spml.cli import entry; entry()"],
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -13,10 +13,10 @@ from spml.errors import UserError
 
 
 def test_only_what_was_given_is_of_the_run_and_not_how_or_where_it_is_made():
-    given, making = ManyRuns(
+    defining, execution = ManyRuns(
         data="digits", lr=0.1, classes=Path("c.txt"), root=Path("x"), accelerator="cpu"
     ).changed_settings()
-    assert given == {"lr": 0.1, "classes": "c.txt"} and making == {"accelerator": "cpu"}
+    assert defining == {"lr": 0.1, "classes": "c.txt"} and execution == {"accelerator": "cpu"}
     assert ManyRuns(data="digits", seed=3, jobs=2, resamples=5).changed_settings() == ({}, {})
 
 
@@ -62,8 +62,8 @@ def test_runs_side_by_side_share_the_cores(monkeypatch):
 def test_workers_are_looked_at_until_all_have_ended_and_stopped_in_any_case(monkeypatch):
     monkeypatch.setattr("spml.cli.many_runs.LOOK", 0)
     seen, alive = [], [True, True, False]
-    told = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
-    workers = SimpleNamespace(alive=lambda: alive.pop(0), **told)
+    methods = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
+    workers = SimpleNamespace(alive=lambda: alive.pop(0), **methods)
     ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
     assert seen == ["look", "look", "look", "check", "stop"]  # once more for what was done last
 
@@ -82,5 +82,5 @@ def test_a_run_names_the_command_that_repeats_it(tmp_path):
     for pair in (("--seed", "2"), ("--lr", "0.01"), ("--accelerator", "cpu"), ("--root", "photos")):
         assert pair in pairs
     assert ("--out", str(tmp_path / "runs" / run.id)) in pairs
-    given = [value for flag, value in pairs if flag == "--set"]
-    assert parse_options("gr", given) == options
+    texts = [value for flag, value in pairs if flag == "--set"]
+    assert parse_options("gr", texts) == options

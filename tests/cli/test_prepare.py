@@ -1,4 +1,4 @@
-"""`spml prepare` as a person uses it: with the files there, from a server, and with faults in between."""
+"""`spml prepare` with local files, from a server, and with download errors."""
 
 import hashlib
 import io
@@ -88,8 +88,8 @@ def test_files_that_are_there_need_no_network(placed, server, capsys):
     out = capsys.readouterr().out
     assert "voc: 20 classes, 4 / 1 / 2 images" in out and "2.00 positives per training image" in out
     assert (
-        "warning: 5 images in the train list, the paper has 5,717: another version of the list, or files"
-        in out
+        "warning: 5 images in the train list, the paper has 5,717: "
+        "another version of the list, or files" in out
     )
     assert "warning: the observed labels are not those of the reference protocol" in out
     assert "all 7 pictures are there" in out

@@ -23,7 +23,8 @@ def test_complete_labels(scenes_file, capsys):
     assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
     assert "uniform (positives 1, negatives 0, seed 1200)" in out
     assert re.search(
-        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing .*b\(0\) of Assumption 1, is -\d",
+        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing "
+        r".*b\(0\) of Assumption 1, is -\d",
         out,
     )
     assert ["positives of 10 classes", "seen", "missing", "total"] in cells(out)
@@ -132,9 +133,9 @@ def test_nothing_is_replaced_unasked(pictures, tmp_path, monkeypatch, capsys, wo
     for file in files:
         file.write_text("mine")
     assert main(["stats", str(pictures), *words]) == 2
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        said.err.endswith(f" is already there; give --overwrite or another {flag}\n")
-        and not said.out
+        printed.err.endswith(f" is already there; give --overwrite or another {flag}\n")
+        and not printed.out
     )
     assert all(file.read_text() == "mine" for file in files)

@@ -90,10 +90,10 @@ def test_verifying_tells_all_or_what_differs(
     monkeypatch.setattr("spml.bench.verify.without_scores", lambda *folders: 3)
     words = ["bench", "--verify", "--out", str(tmp_path), *(["--quiet"] if quiet else [])]
     assert main(words) == code
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        told.out.count("a check") == lines
-        and "recorded without scores, not checked: 3 runs" in told.err
+        printed.out.count("a check") == lines
+        and "recorded without scores, not checked: 3 runs" in printed.err
     )
     (tmp_path / "scores").mkdir()
     main(words)

@@ -51,6 +51,7 @@ def test_a_table_of_results_has_its_title_rows_and_notes(capsys):
     )
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
     assert [line.split() for line in lines] == [
-        ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"], ["one", "note"], ["two", "[x]"],
+        ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"],
+        ["one", "note"], ["two", "[x]"],
     ]  # fmt: skip
     assert lines[2].rindex("0") == lines[3].rindex("0")  # figures end in one column

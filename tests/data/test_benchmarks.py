@@ -74,7 +74,7 @@ def test_what_agrees_with_the_paper():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "parts"),
+    ("name", "counts", "parts"),
     [
         (
             "voc",
@@ -104,17 +104,17 @@ def test_what_agrees_with_the_paper():
         ),
     ],
 )
-def test_differences_are_explained(name, given, parts):
-    found = "\n".join(differences(BENCHMARKS[name], experiment(name, *given)))
+def test_differences_are_explained(name, counts, parts):
+    text = "\n".join(differences(BENCHMARKS[name], experiment(name, *counts)))
     for part in parts:
-        assert part in found
+        assert part in text
 
 
 def test_hashes_are_of_separate_draws():
-    given = experiment("voc", 50, 30, 20, 3)
-    expected = (observe(given.test.labels) == 1).tobytes()
-    assert observed_sha256(given) == {
-        "train": given.sha256,
+    data = experiment("voc", 50, 30, 20, 3)
+    expected = (observe(data.test.labels) == 1).tobytes()
+    assert observed_sha256(data) == {
+        "train": data.sha256,
         "test": hashlib.sha256(expected).hexdigest(),
     }
     assert set(BENCHMARKS["voc"].observed_sha256) == {"train", "test"}

@@ -40,7 +40,8 @@ def test_a_known_name_stands_for_itself(names):
     [
         (
             "gone.txt",
-            r"gone.txt: no such file of class names; check the path, or give names joined by commas",
+            r"gone.txt: no such file of class names; "
+            "check the path, or give names joined by commas",
         ),
         ("lists/mine", r"lists/mine: no such file of class names"),
         ("dog,cat,dog", r"the names given: class 'dog' appears twice; remove one"),
@@ -88,8 +89,8 @@ def table_with(**positives):
     ],
 )
 def test_near_names(positives, pairs):
-    found = near_duplicates(table_with(**positives))
-    assert [(pair.name, pair.other) for pair in found] == pairs
+    duplicates = near_duplicates(table_with(**positives))
+    assert [(pair.name, pair.other) for pair in duplicates] == pairs
 
 
 def test_numbers_of_positives_come_along():

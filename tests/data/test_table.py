@@ -39,9 +39,9 @@ def test_rows_and_take(dense, data):
     table = table_of(dense)
 
     np.testing.assert_array_equal(table.rows(index), dense[np.array(index, int)])
-    taken = table.take(index)
-    np.testing.assert_array_equal(taken.labels, dense[np.array(index, int)])
-    assert taken.items == [table.items[i] for i in index]
+    subset = table.take(index)
+    np.testing.assert_array_equal(subset.labels, dense[np.array(index, int)])
+    assert subset.items == [table.items[i] for i in index]
 
 
 @given(DENSE)
@@ -66,9 +66,9 @@ def test_the_commoner_value_is_not_stored():
 
 def test_masks_pick_rows():
     table = table_of([[1, 0], [0, 1], [-1, 1]], x=np.arange(6.0).reshape(3, 2))
-    taken = table.take([True, False, True])
-    assert taken.items == ["0.jpg", "2.jpg"]
-    np.testing.assert_array_equal(taken.x, [[0, 1], [4, 5]])
+    subset = table.take([True, False, True])
+    assert subset.items == ["0.jpg", "2.jpg"]
+    np.testing.assert_array_equal(subset.x, [[0, 1], [4, 5]])
     with pytest.raises(IndexError, match="mask"):
         table.rows([True, False])
 

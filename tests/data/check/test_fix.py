@@ -12,8 +12,9 @@ from spml.errors import DataError, UserError
 from tests.data.check.test_check import kinds
 
 DAMAGED = (
-    "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\nleak.png,dog,,\n"
-    "kept.png,bird,,test\none.png,dog,bird,\ntwo.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,dog,,val\n"
+    "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\n"
+    "leak.png,dog,,\nkept.png,bird,,test\none.png,dog,bird,\n"
+    "two.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,dog,,val\n"
 )
 
 
@@ -117,7 +118,8 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
     for name in ("a.png", "b.png", "c.png", "d.png"):
         picture(name, 1)
     csv = table(
-        "image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\nd.png,y,test\ne.png,y,\nf.png,y,\n"
+        "image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\n"
+        "d.png,y,test\ne.png,y,\nf.png,y,\n"
     )
     cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
     assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
@@ -159,16 +161,16 @@ def test_nothing_is_replaced(table, existing):
 
 
 @pytest.mark.parametrize(
-    ("item", "name", "said"),
+    ("item", "name", "message"),
     [
         ("a.png", "a|b", "contains '|'"),
         ("a.png ", "x", "ends with a space"),
         ("\udcff.png", "x", "is not UTF-8"),
     ],
 )
-def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, said):
+def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, message):
     tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
-    with pytest.raises(DataError, match=said.replace("|", r"\|")):
+    with pytest.raises(DataError, match=message.replace("|", r"\|")):
         write_table(tables, tmp_path / "clean.csv")
     assert not list(tmp_path.iterdir())
 

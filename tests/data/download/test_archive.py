@@ -65,10 +65,10 @@ def test_unpacking(tmp_path, folder, kind):
     make_zip(path, FILES) if kind == "zip" else make_tar(
         path, FILES, "w:gz" if kind == "tgz" else "w"
     )
-    told = []
-    unpack(path, folder, LIMITS, advance=lambda *what: told.append(what))
+    progress = []
+    unpack(path, folder, LIMITS, advance=lambda *what: progress.append(what))
     assert contents(folder) == {**FILES, f".x.{kind}.unpacked": b""}
-    assert told[-1] == (f"unpacking x.{kind}", 3006, 1_000_000)
+    assert progress[-1] == (f"unpacking x.{kind}", 3006, 1_000_000)
 
 
 def test_an_archive_just_within_the_limits_is_unpacked(tmp_path):

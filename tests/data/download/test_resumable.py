@@ -42,12 +42,14 @@ def names(folder):
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha256"])
 def test_a_file_arrives_whole_and_is_not_asked_for_again(files, remote, tmp_path, algorithm):
-    told = []
-    path = download(remote(algorithm), tmp_path / "new", advance=lambda *what: told.append(what))
+    progress = []
+    path = download(
+        remote(algorithm), tmp_path / "new", advance=lambda *what: progress.append(what)
+    )
     assert path.read_bytes() == CONTENT and names(tmp_path / "new") == ["file.bin"]
     assert (
-        told[-1] == ("checking file.bin", 300_000, 300_000)
-        and ("file.bin", 300_000, 300_000) in told
+        progress[-1] == ("checking file.bin", 300_000, 300_000)
+        and ("file.bin", 300_000, 300_000) in progress
     )
     download(remote(algorithm), tmp_path / "new")
     assert len(files.seen) == 1

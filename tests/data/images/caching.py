@@ -77,7 +77,7 @@ def lines(cache):
 
 
 def batch(pictures, rows):
-    """The pictures of the rows, without those that cannot be read, and why; as a feed takes them."""
+    """Return the readable pictures of the rows as a feed reads them, and the errors."""
     staged = pictures.stage(rows)
     staged.errors = pictures.read(staged.lacking, staged.host.numpy())
     return pictures.send(staged), staged.errors
@@ -91,6 +91,6 @@ def feed_of(table, cache, mode="disk"):
     return feed
 
 
-def opened(tables, folder, mode="disk", **given):
+def opened(tables, folder, mode="disk", **options):
     mode = "disk" if mode == "resident" else mode
-    return open_cache(tables, SIZE, mode, folder=folder, background=True, **given)
+    return open_cache(tables, SIZE, mode, folder=folder, background=True, **options)

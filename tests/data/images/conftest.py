@@ -16,9 +16,9 @@ def decoded(monkeypatch):
     """Names of the files that are decoded."""
     names = []
 
-    def decode_bytes(data, path, *given, **named):
+    def decode_bytes(data, path, *args, **kwargs):
         names.append(path.name)
-        return original(data, path, *given, **named)
+        return original(data, path, *args, **kwargs)
 
     original = cache_build.decode_bytes
     monkeypatch.setattr(cache_build, "decode_bytes", decode_bytes)
@@ -26,7 +26,7 @@ def decoded(monkeypatch):
 
 
 class Gate:
-    """Blocks the decoding of named pictures until it opens."""
+    """Blocks the decoding of kwargs pictures until it opens."""
 
     def __init__(self):
         self.shut, self.begun, self.names, self.original = (
@@ -36,12 +36,12 @@ class Gate:
             cache_build.decode_bytes,
         )
 
-    def __call__(self, data, path, *given, **named):
+    def __call__(self, data, path, *args, **kwargs):
         self.names.append(path.name)
         self.begun.set()
         if path.name in self.shut:
             assert self.shut[path.name].wait(30)
-        return self.original(data, path, *given, **named)
+        return self.original(data, path, *args, **kwargs)
 
     def close(self, *names):
         self.shut |= {name: threading.Event() for name in names}

@@ -124,11 +124,11 @@ def build(folder, names, cache, gate=None, commit=0.02):
     module.COMMIT_SECONDS, module.RECENT = commit, 0
     original = module.decode_bytes
 
-    def noted(data, path, *given, **named):
+    def noted(data, path, *args, **kwargs):
         with (folder / "decoded").open("a") as file:
             file.write(f"{path.name}\n")
         time.sleep(0.01)  # long enough to be killed meanwhile
-        return original(data, path, *given, **named)
+        return original(data, path, *args, **kwargs)
 
     module.decode_bytes = noted
     if gate is not None:
@@ -183,7 +183,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
 
 
 def test_training_keeps_its_threads(tmp_path):
-    """torch.set_num_threads in a thread, before torch has computed anything, is for the whole process."""
+    """torch.set_num_threads in a thread affects the whole process if torch has computed nothing."""
     make(tmp_path / "a", 20)
     program = """if True:
         import sys, torch
@@ -192,10 +192,11 @@ def test_training_keeps_its_threads(tmp_path):
         from spml.data.images.loader import Feed
         from tests.data.images.caching import table_of
         table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
-        list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))
+        cache = open_cache([table], 24, sys.argv[1], folder=Path("cache"))
+        list(Feed(table, 24, cache=cache).in_order(4))
         print(torch.get_num_threads())"""
     here = str(Path(__file__).parents[2])
-    given = {
+    environment = {
         **os.environ,
         "OMP_NUM_THREADS": "2",
         "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)]),
@@ -203,6 +204,6 @@ def test_training_keeps_its_threads(tmp_path):
     for mode in ("none", "disk"):
         command = [sys.executable, "-c", program, mode]
         done = subprocess.run(
-            command, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout == "2\n"

@@ -50,7 +50,7 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
         read = []
         original = feed.cached.read
         monkeypatch.setattr(
-            feed.cached, "read", lambda rows, *given: read.extend(rows) or original(rows, *given)
+            feed.cached, "read", lambda rows, *args: read.extend(rows) or original(rows, *args)
         )
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
         assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are there

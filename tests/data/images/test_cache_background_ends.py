@@ -1,4 +1,4 @@
-"""How decoding in the background ends before its time, and what becomes of it beside other processes."""
+"""Background decoding that is interrupted, or that runs at the same time in other processes."""
 
 import os
 import shutil
@@ -89,11 +89,11 @@ def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_m
         opened([table], tmp_path / "cache")
     original, written = os.pwrite, []
 
-    def pwrite(*given):
+    def pwrite(*args):
         if len(written) == 4:
             raise OSError(28, "No space left on device")
-        written.append(given)
-        return original(*given)
+        written.append(args)
+        return original(*args)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(
@@ -148,9 +148,9 @@ def background(folder, names, cache):
     module.COMMIT_SECONDS, module.RECENT = 0.02, 0
     original = module.decode_bytes
 
-    def slow(*given, **named):
+    def slow(*args, **kwargs):
         time.sleep(0.01)
-        return original(*given, **named)
+        return original(*args, **kwargs)
 
     module.decode_bytes = slow
     table = table_of(folder, names)
@@ -208,10 +208,10 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
             if sys.argv[1] == "end":
                 break"""
     here = str(Path(__file__).parents[2])
-    given = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
     command = [sys.executable, "-c", program, leaves]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"batch\n"
         began = time.monotonic()

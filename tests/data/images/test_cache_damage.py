@@ -25,11 +25,11 @@ def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(
     table = make(tmp_path / "a", 6)
     original, written = os.pwrite, []
 
-    def pwrite(*given):
+    def pwrite(*args):
         if len(written) == 4:
             raise error
-        written.append(given)
-        return original(*given)
+        written.append(args)
+        return original(*args)
 
     with (
         monkeypatch.context() as patch,
@@ -170,7 +170,7 @@ def test_a_warm_cache_that_may_only_be_read_is_enough(tmp_path, settled, monkeyp
     table = make(tmp_path / "a", 3)
     pixels(table, tmp_path / "cache")
 
-    def refused(*given, **named):
+    def refused(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("spml.data.images.store.Pool.locked", refused)

@@ -174,7 +174,7 @@ def test_what_is_no_picture_is_one_plain_line(tmp_path, name):
 
 
 def small_in_header():
-    """EXIF that holds a picture of its own, as cameras write it, which begins and ends as a file does."""
+    """EXIF with an embedded thumbnail, as cameras write it: a complete JPEG with start and end."""
     exif = Image.Exif()
     exif[0x010E] = "a"
     return exif.tobytes() + encoded("JPEG")

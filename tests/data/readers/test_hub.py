@@ -95,8 +95,8 @@ def test_names_of_class_labels_are_stripped(tmp_path):
     table = with_features(
         pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a b", ""]}
     )
-    found = read(save_arrow(tmp_path / "set", table))["train"]
-    assert found.classes == ["dog", "a b"] and rows(found) == {"a": [1, 0], "b": [0, 1]}
+    table = read(save_arrow(tmp_path / "set", table))["train"]
+    assert table.classes == ["dog", "a b"] and rows(table) == {"a": [1, 0], "b": [0, 1]}
 
 
 @pytest.mark.parametrize("name", ["tags", "a|b"])
@@ -194,14 +194,14 @@ def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
 
 
 def test_bad_rows_are_reported(tmp_path):
-    told = []
+    errors = []
     table = with_features(
         pa.table({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}), label=NAMES
     )
-    assert rows(read(save_arrow(tmp_path / "set", table), on_error=told.append)["train"]) == {
+    assert rows(read(save_arrow(tmp_path / "set", table), on_error=errors.append)["train"]) == {
         "a": [1, 0, 0]
     }
-    assert [str(error).partition("row ")[2][:8] for error in told] == [
+    assert [str(error).partition("row ")[2][:8] for error in errors] == [
         "2: the i",
         "3: label",
         "4: label",
@@ -229,11 +229,11 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
 
 
 def test_a_row_without_a_picture_is_reported_and_the_rest_read(tmp_path):
-    told = []
+    errors = []
     column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
-    assert read(folder, on_error=told.append)["train"].items == ["b.jpg"] and "row 1: " in str(
-        told[0]
+    assert read(folder, on_error=errors.append)["train"].items == ["b.jpg"] and "row 1: " in str(
+        errors[0]
     )
 
 
@@ -253,17 +253,17 @@ def embedded(tmp_path):
 
 
 def test_pictures_inside_are_refused_with_a_remedy_that_works(embedded, tmp_path, capsys):
-    told = []
+    errors = []
     with pytest.raises(
         DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"
     ):
-        read(embedded, on_error=told.append)
-    assert told == []
+        read(embedded, on_error=errors.append)
+    assert errors == []
     assert main([str(embedded), str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out
-    assert (
-        said
-        == f"Written. Train with: spml train {tmp_path}/out/labels.csv --classes {tmp_path}/out/classes.txt\n"
+    output = capsys.readouterr().out
+    assert output == (
+        f"Written. Train with: spml train {tmp_path}/out/labels.csv "
+        f"--classes {tmp_path}/out/classes.txt\n"
     )
     tables = read(tmp_path / "out/labels.csv", classes=tmp_path / "out/classes.txt")
     assert {split: rows(table) for split, table in tables.items()} == {

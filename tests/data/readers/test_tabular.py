@@ -167,39 +167,69 @@ def test_class_list_with_names_to_show(write):
         ("image,label,Label\na,b,dog\n", ["line 1", "'label' appears twice"]),
         ("image,cat,cat\na,1,0\n", ["line 1", "'cat' appears twice", "one named column"]),
         (",image,cat\n0,a,1\n", ["line 1", "column 1 has no name"]),
-        ("image,label,spilt\na,dog,val\n", ["line 1", "'spilt' is not known", "did you mean 'split'"]),
-        ("image,label,negatives\na,dog,cat\n", ["line 1", "'negatives'", "did you mean 'negative'"]),
+        (
+            "image,label,spilt\na,dog,val\n",
+            ["line 1", "'spilt' is not known", "did you mean 'split'"],
+        ),
+        (
+            "image,label,negatives\na,dog,cat\n",
+            ["line 1", "'negatives'", "did you mean 'negative'"],
+        ),
         ("image,label\na,dog\n ,dog\n", ["line 3", "image cell is empty", "remove the row"]),
         ("image,label\na,dog\nb\n", ["line 3", "1 cells, the header has 2", "fill the row up"]),
         ("image,label\na,dog,cat\n", ["line 2", "3 cells, the header has 2", "quote a cell"]),
-        ("image,label,split\na,dog,trian\n", ["line 2", "'trian'", "train, val or test", "did you mean 'train'"]),
+        (
+            "image,label,split\na,dog,trian\n",
+            ["line 2", "'trian'", "train, val or test", "did you mean 'train'"],
+        ),
         ("image,label,split\na,dog,validation\n", ["line 2", "did you mean 'val'"]),
         ("image,label,split\na,dog,zzz\n", ["line 2", "'zzz' is not train, val or test"]),
-        (b"image,label\na,dog\nb,caf\xe9\n", ["line 3", "0xe9 is not UTF-8", "save the file as UTF-8"]),
+        (
+            b"image,label\na,dog\nb,caf\xe9\n",
+            ["line 3", "0xe9 is not UTF-8", "save the file as UTF-8"],
+        ),
         (b"image,label\na,dog\nb,c\0t\n", ["line 3", "NUL", "UTF-8"]),
         ("image,label\na,dog\n".encode("utf-16"), ["line 1", "UTF-8"]),
         ("image,label\na,\nb,\n", ["no row has a label", "give at least one"]),
         ("image,label,negative\na,,dog\n", ["no row has a label"]),
         ("image,cat\na,0\nb,\n", ["no row has a label"]),
-        ("image,cat,dog\na,1,0\nb,yes,0\n", ["line 3", "'yes' in column 'cat'", "1, 0, -1 or empty", "'label'"]),
+        (
+            "image,cat,dog\na,1,0\nb,yes,0\n",
+            ["line 3", "'yes' in column 'cat'", "1, 0, -1 or empty", "'label'"],
+        ),
         ("image,cat\na,2\n", ["line 2", "'2' in column 'cat'"]),
         ('image,label\n"a,dog\nb,cat\n', ["line 2", "check the quotes"]),
         ('image,label\n"a"b,dog\n', ["line 2", "check the quotes"]),
-        ("image,labels\na,dog\n", ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"]),
+        (
+            "image,labels\na,dog\n",
+            ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"],
+        ),
         ("\nimage,split,Lable\na,val,\nb,,2\n", ["line 2", "rename column 'Lable' to 'label'"]),
         ("image,tags,note\na,dog,x\n", ["line 1", "rename column 'tags' to 'label'"]),
         ("image,breed,width\na,,640\nb,pug,480\n", ["line 1", "rename column 'breed' to 'label'"]),
         ("image,breed,note\na,pug,x\n", ["line 2", "'pug' in column 'breed'"]),
         ("image,cat,dog\na,yes,1\n", ["line 2", "'yes' in column 'cat'"]),
-        ("image,tags\na,1\n", ["line 1", "'tags' is called like a column of predictions", "class list"]),
+        (
+            "image,tags\na,1\n",
+            ["line 1", "'tags' is called like a column of predictions", "class list"],
+        ),
         ("image,a|b\na,1\n", ["line 1", "'a|b' contains '|'", "class list"]),
-        ("image,label\na,dog\nb,image\n", ["line 3", "'image' is called like a column of predictions"]),
-        ("image,label,negative\na,,cat\nb,cat,\na,cat,\n", ["line 4", "'cat' is both", "'a'", "line 2", "keep one"]),
+        (
+            "image,label\na,dog\nb,image\n",
+            ["line 3", "'image' is called like a column of predictions"],
+        ),
+        (
+            "image,label,negative\na,,cat\nb,cat,\na,cat,\n",
+            ["line 4", "'cat' is both", "'a'", "line 2", "keep one"],
+        ),
         ("image,label,negative\na,dog,dog\n", ["line 2", "'dog' is both", "see line 2"]),
         ("image,cat\na,1\na,-1\n", ["line 3", "'cat' is both", "see line 2"]),
-        ("image,label,split\na,x,train\nb,y,val\na,x,test\n", ["line 4", "'a'", "'test'", "'train' at line 2", "one"]),
+        (
+            "image,label,split\na,x,train\nb,y,val\na,x,test\n",
+            ["line 4", "'a'", "'test'", "'train' at line 2", "one"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_malformed_files(write, content, parts):
     with pytest.raises(DataError) as caught:
         read(write(content))
