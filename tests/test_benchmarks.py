@@ -20,7 +20,7 @@ def missing(module: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_all_that_a_script_imports_is_there(script: Path) -> None:
+def test_every_imported_name_exists(script: Path) -> None:
     imports = [
         node
         for node in ast.walk(ast.parse(script.read_text(encoding="utf-8")))

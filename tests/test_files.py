@@ -19,7 +19,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_folder_that_is_there_stays_the_one_it_is(tmp_path, monkeypatch):
+def test_an_existing_folder_is_refilled_in_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(2):
         with replacing_folder(Path()) as beside:
@@ -32,7 +32,7 @@ def test_a_folder_that_is_there_stays_the_one_it_is(tmp_path, monkeypatch):
     assert sorted(Path().iterdir()) == [Path("1.txt"), Path("in")]
 
 
-def test_what_a_killed_process_left_in_a_folder_is_nothing(tmp_path):
+def test_leftovers_of_a_killed_process_are_ignored_and_removed(tmp_path):
     (tmp_path / ".maps.99.part").mkdir()
     assert contents(tmp_path) == []
     with replacing_folder(tmp_path):
@@ -45,7 +45,7 @@ def test_json_is_written_into_new_folders(tmp_path):
     assert (tmp_path / "w" / "x" / "y.json").read_text() == '{\n  "ä": 1\n}\n'
 
 
-def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
+def test_a_file_is_flushed_before_it_is_moved_into_place(tmp_path, monkeypatch):
     path, seen = tmp_path / "a.txt", []
     monkeypatch.setattr(
         os, "fsync", lambda number: seen.append((os.fstat(number).st_size, path.exists()))
@@ -63,7 +63,7 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
         (OSError("no number"), "no number"),
     ],
 )
-def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path, error, message):
+def test_a_system_error_is_one_line_that_names_the_file(tmp_path, error, message):
     path = tmp_path / "a.txt"
     for suffix in ("", "; the one written before is whole"):
         with pytest.raises(UserError) as raised, replacing(path):

@@ -74,7 +74,7 @@ def test_losses_import_nothing_else_of_ours():
         assert others <= {other for file, other in EXCEPTIONS if path == SOURCE / file}, path
 
 
-def test_imports_are_seen_wherever_they_stand():
+def test_imports_are_detected_everywhere():
     text = """
 import spml.data.table
 from spml import cli, metrics as m, __version__
@@ -114,7 +114,7 @@ def test_every_path_on_the_page_exists():
 
 
 @pytest.mark.slow
-def test_a_walk_is_as_short_as_the_page_says():
+def test_the_walk_is_as_short_as_the_page_states():
     """Counts of functions change with every small edit; the number of files is what is promised."""
     command = [sys.executable, str(ROOT / "tools" / "walk.py")]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout

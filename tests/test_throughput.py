@@ -73,13 +73,13 @@ def test_unknown_parts_are_refused(benchmarks, capsys):
         ("something new", "others"),
     ],
 )
-def test_kernels_are_told_apart_by_their_names(benchmarks, name, expected):
+def test_kernels_are_classified_by_their_names(benchmarks, name, expected):
     import device_share
 
     assert device_share.kind(name) == expected
 
 
-def test_time_by_kind_and_what_is_idle(benchmarks):
+def test_time_is_summed_by_kind_and_idle_time_is_reported(benchmarks):
     import device_share
 
     events = [

@@ -12,7 +12,7 @@ from spml.analysis.unknown import unknown_labels
 from spml.errors import UserError
 
 
-def test_unknown_labels_leave_out_what_was_drawn(make):
+def test_unknown_labels_exclude_the_drawn_ones(make):
     unknown = unknown_labels(make())
     assert unknown.mask.shape == (8, 3) and unknown.mask.sum() == 16 and unknown.seen == 8
     assert unknown.epochs == [0, 1, 2] and set(unknown.at(0)) == {0.5}
@@ -20,7 +20,7 @@ def test_unknown_labels_leave_out_what_was_drawn(make):
     assert unknown.observed_share == 8 / (8 + unknown.positive.sum())
 
 
-def test_the_papers_mean_positives_are_taken_on_a_benchmark(make):
+def test_a_benchmark_uses_the_mean_positives_of_the_paper(make):
     assert unknown_labels(make(data="voc")).observed_share == 1 / 1.46
 
 
@@ -39,7 +39,7 @@ def test_the_distance_is_that_of_samples(make):
     )
 
 
-def test_nothing_told_apart_before_training_and_all_after(make):
+def test_labels_are_indistinguishable_before_training_and_separate_after(make):
     result = distinguishability(unknown_labels(make()))
     assert result.distances[0] == 0 and result.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
     bins = [
@@ -60,7 +60,7 @@ def test_ratios_count_bins():
     assert result.within == 0.5  # k_hat is in the first bin's interval, and nearly 1 in the second
 
 
-def test_a_constant_share_is_taken_for_one():
+def test_a_constant_share_is_recognised():
     rng = np.random.default_rng(1)
     result = ratios(rng.random(5000), rng.random(5000) < 0.1, 0.5, 0)
     assert result.constant_p > 0.05 and abs(result.higher - 0.5) < 0.05
@@ -82,7 +82,7 @@ def test_a_constant_share_is_taken_for_one():
         ([20, 10], [100, 100], [(20, 100), (10, 100)]),
     ],
 )
-def test_shares_are_compared_by_chi_squared_rare_bins_together(positives, labels, merged):
+def test_shares_are_compared_by_chi_squared_with_rare_bins_merged(positives, labels, merged):
     hits, total = np.array(merged, float).T
     share = hits.sum() / total.sum()
     statistic = ((hits - share * total) ** 2 / (share * (1 - share) * total)).sum()
@@ -98,7 +98,7 @@ def test_shares_that_cannot_differ_are_constant(positives, labels):
     assert constant_p(np.array(positives), np.array(labels)) == 1.0
 
 
-def test_bins_of_ten_labels_count_as_points():
+def test_bins_with_ten_labels_are_points():
     confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
     assert (
         ratios(confidence, positive, 0.5, 0).within == 0.5
@@ -125,7 +125,7 @@ def test_both_ends_of_a_run(make):
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_no_other_epoch_stands_for_an_end_that_is_not_there(make, epoch):
+def test_a_missing_first_or_last_epoch_is_not_replaced_by_another(make, epoch):
     folder = make()
     (folder / "scores" / f"val-{epoch:02d}.npz").unlink()
     with pytest.raises(UserError, match=f"scores of epoch {epoch} are needed"):
@@ -157,7 +157,7 @@ def spoil(folder, what):
         "shape": "do not fit",
     }.items(),
 )
-def test_what_is_wanting_is_named(make, what, message):
+def test_missing_parts_are_named(make, what, message):
     folder = make()
     spoil(folder, what)
     with pytest.raises(UserError, match=message):
@@ -165,12 +165,12 @@ def test_what_is_wanting_is_named(make, what, message):
 
 
 @pytest.mark.parametrize("row", [[1, 0, 0], [1, -1, -1], [1, 1, 1]])
-def test_validation_labels_that_tell_nothing_are_refused(make, row):
+def test_uninformative_validation_labels_are_refused(make, row):
     with pytest.raises(UserError, match="complete validation labels"):
         unknown_labels(make(truth=[row] * 8))
 
 
-def test_the_files_hold_what_was_computed(make, tmp_path):
+def test_the_files_hold_the_computed_values(make, tmp_path):
     from spml.analysis.archive import find
     from spml.analysis.figures import FIGURES, Source, draw
 

@@ -34,7 +34,7 @@ def test_names_do_not_overlap_nor_leave_the_axes(axes):
     assert places["far"] > places["a"] > places["b"] > places["c"]
 
 
-def test_no_ends_no_names(axes):
+def test_no_names_are_drawn_without_lines(axes):
     name_ends(axes, [], 1.0)
     assert not axes.texts
 
@@ -55,7 +55,7 @@ def test_the_highest_bar_of_either_group_is_within_the_axes(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("starts", "panels"), [((0.5, 0.5), 3), ((0.5, 0.6), 4)])
-def test_every_pair_of_axes_of_the_assumptions_is_drawn_upon(tmp_path, monkeypatch, starts, panels):
+def test_every_axes_of_the_assumptions_figure_is_used(tmp_path, monkeypatch, starts, panels):
     seen = []
     drawn = plots_confidence._ratios
     monkeypatch.setattr(

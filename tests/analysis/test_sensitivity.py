@@ -37,7 +37,7 @@ def published(**more):
     return {"options": {**method_options("gr", "toy", {}), **more}}
 
 
-def test_a_run_is_found_by_what_it_trained(make, tmp_path):
+def test_a_run_is_identified_by_its_configuration(make, tmp_path):
     make("one", **published())
     make("other", **published(q3=[0.01, 1.0]))
     make("seed", seed=1, **published())
@@ -78,7 +78,7 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
 
 
 @pytest.mark.parametrize(("selection", "name"), [("complete", "mAP"), ("observed", "estimate")])
-def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, name):
+def test_the_axes_name_the_validation_figure(make, tmp_path, selection, name):
     file = make("gr-0", **published()) / "result.json"
     file.write_text(
         json.dumps({**json.loads(file.read_text()), "selection": selection, "test_map": None})
@@ -93,14 +93,14 @@ def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, 
     ("file", "message"),
     [("result.json", "best_epoch of the result"), ("config.json", "lacks data")],
 )
-def test_a_run_that_does_not_say_what_it_is_is_left_out(make, tmp_path, file, message):
+def test_a_run_with_an_incomplete_configuration_is_left_out(make, tmp_path, file, message):
     (make("gr-0", **published()) / file).write_text("{}")
     make("gr-1", **published())
     (run,), (problem,) = find(tmp_path)
     assert run.name == "gr-1" and "gr-0" in problem and message in problem
 
 
-def test_records_and_folders_of_one_run_are_one(make, tmp_path):
+def test_a_record_and_a_folder_of_one_run_are_merged(make, tmp_path):
     folder = make("scores/gr-1", **published())
     result = {"val_map": 1.0, "best_epoch": 1, "selection": "complete"}
     record = {
@@ -118,7 +118,7 @@ def test_records_and_folders_of_one_run_are_one(make, tmp_path):
         find(tmp_path / "nowhere")
 
 
-def test_a_run_is_comparable_with_one_of_before_a_sample_and_names_were_noted():
+def test_a_run_is_comparable_with_one_of_an_older_version():
     before = {"data": "voc", "method": "gr", "options": {}, "weights": "none"}
     noted = {**before, "classes": None, "sample_sha256": "a"}
     old, new = (FinishedRun("a", config, [], {}) for config in (before, noted))

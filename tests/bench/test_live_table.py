@@ -65,7 +65,7 @@ def test_without_a_test_split_the_table_fills_with_validation_figures(plan, tmp_
     )
 
 
-def test_elsewhere_each_new_run_is_a_line_and_quiet_is_quiet(plan, tmp_path):
+def test_without_a_terminal_each_run_prints_a_line_unless_quiet(plan, tmp_path):
     store, out, none = RunStore(tmp_path), io.StringIO(), io.StringIO()
     first, second = plan.runs(store.outcome)
     store.write(first, done())

@@ -23,14 +23,14 @@ def reproduction(monkeypatch):
     return reproduction
 
 
-def test_the_page_is_that_of_the_recorded_runs(reproduction):
+def test_the_page_matches_the_recorded_runs(reproduction):
     page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     blocks = reproduction.Page(reproduction.Recorded.read()).blocks()
     assert all(f"<!-- generated: {name} -->" in page for name in blocks)
     assert reproduction.render(page, blocks) == page, "run python benchmarks/reproduction.py"
 
 
-def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
+def test_the_table_of_the_readme_matches_the_recorded_runs(reproduction):
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     known = reproduction.Page(reproduction.Recorded.read())
     assert "<!-- generated: voc -->\n| method" in page
@@ -40,7 +40,7 @@ def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
     assert "| `gr` | " in page and "not run yet" not in page
 
 
-def test_the_figure_of_sensitivity_is_of_one_learning_rate_and_not_of_trials_at_others():
+def test_the_sensitivity_figure_uses_one_learning_rate_and_no_trials():
     drawn = json.loads((ROOT / "docs" / "figures" / "sensitivity.json").read_text(encoding="utf-8"))
     names = {
         point["run"] for study in drawn["study"] for point in (*study["points"], *study["levels"])
@@ -52,7 +52,7 @@ def test_the_figure_of_sensitivity_is_of_one_learning_rate_and_not_of_trials_at_
     } == {5e-5}
 
 
-def test_the_printed_commands_are_the_runs(reproduction):
+def test_the_printed_commands_repeat_the_runs(reproduction):
     import recorded
 
     from spml.bench.plan import Case, Plan
@@ -74,7 +74,7 @@ def test_the_printed_commands_are_the_runs(reproduction):
         ), own
 
 
-def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
+def test_the_recorded_figures_match_the_recorded_scores(capsys):
     from spml.cli import main
 
     assert (
@@ -129,7 +129,7 @@ def filled(reproduction, tmp_path):
     return reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
 
 
-def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, filled):
+def test_with_all_runs_only_the_parts_that_need_scores_are_open(reproduction, filled):
     page = reproduction.Page(filled)
     shown = {name: block() for name, block in page.blocks().items()}
     assert {name for name, text in shown.items() if "not run yet" in text} == {
@@ -153,7 +153,7 @@ def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, 
         assert done_ == every
 
 
-def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_path):
+def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, tmp_path):
     import recorded
 
     plan = filled.plan("switches")
@@ -172,7 +172,7 @@ def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_pa
     [(-0.5, "agrees"), (0.0, "agrees in part"), (0.5, "does not agree")],
     ids=str,
 )
-def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(
+def test_the_parts_of_gr_agree_only_if_the_whole_is_distinguishable(
     reproduction, filled, tmp_path, less, verdict
 ):
     import claims
@@ -202,7 +202,7 @@ def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(
     ],
     ids=str,
 )
-def test_imbalance_between_classes_is_judged_by_the_thirds(
+def test_class_imbalance_is_judged_by_thirds_of_the_classes(
     reproduction, filled, tmp_path, gr, full, verdict
 ):
     import claims
@@ -222,9 +222,7 @@ def test_imbalance_between_classes_is_judged_by_the_thirds(
     assert "Focal − AN +1.00, 0.00, 0.00, more in the tail with 0 of 3 seeds" in claim.here
 
 
-def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(
-    reproduction, filled, tmp_path
-):
+def test_early_stops_are_counted_or_reported_as_absent(reproduction, filled, tmp_path):
     plan = filled.plan("switches")
     case = next(case for case in plan.cases if case.label == "early stop")
     for number, run in enumerate(filled.finals(plan, case)):
@@ -251,7 +249,7 @@ def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
     assert sentence.startswith("0 of 8 that were run lie within 0.5") and "full (−" in sentence
 
 
-def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):
+def test_pictures_are_resized_once(monkeypatch, tmp_path):
     from PIL import Image
 
     monkeypatch.syspath_prepend(ROOT / "benchmarks")

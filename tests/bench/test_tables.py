@@ -23,7 +23,7 @@ from spml.metrics.bootstrap import resampled_map
 from .conftest import done, stored
 
 
-def test_a_tables_figures_are_those_of_its_runs(job):
+def test_the_figures_of_a_table_are_those_of_its_runs(job):
     plan, store = job.plans[0], job.store
     result = table(collected(plan, store.outcome), "gr")
     an, gr = result.rows
@@ -77,7 +77,7 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
         ),
     ],
 )
-def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, message):
+def test_a_damaged_table_file_is_reported(job, tmp_path, spoil, message):
     content = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
     spoil(content)
     (tmp_path / "bench.json").write_text(json.dumps(content))
@@ -87,7 +87,7 @@ def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, messag
         read_collected(tmp_path / "bench.json")
 
 
-def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
+def test_a_record_holds_the_figures_of_tables_without_scores_or_paths(job, scenes):
     run = job.runs()[0]
     record = condensed(job.store.run_folder(run), resamples=50)
     counts = (scenes.observed.labels[scenes.train_rows] == 1).sum(axis=0)
@@ -117,7 +117,7 @@ def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, nam
 @pytest.mark.parametrize(
     "lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"]
 )
-def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
+def test_files_missing_from_a_run_are_missing_from_its_record(job, tmp_path, lacking):
     folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
     if lacking == "test labels":
         classes = np.load(folder / "labels.npz")["classes"]
@@ -188,7 +188,7 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     assert not any("not compared" in note for note in cells(alone).notes)
 
 
-def test_runs_with_fewer_resamples_are_compared_in_those_that_both_have():
+def test_runs_are_compared_on_their_common_resamples():
     rng = np.random.default_rng(0)
     scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
     assert (
@@ -303,7 +303,7 @@ def test_without_complete_labels_the_figure_is_called_an_estimate():
     assert any("mAP is unknown" in note for note in cells(result).notes)
 
 
-def test_what_trials_chose_is_shown(outcomes):
+def test_the_settings_chosen_by_trials_are_shown(outcomes):
     known, look = outcomes
     plan = Plan("bench", "voc", (Case("gr", "gr"),), (1,), {}, Grid((1e-5, 2e-5)))
     for run in plan.runs(look):
@@ -312,7 +312,7 @@ def test_what_trials_chose_is_shown(outcomes):
     assert row.chosen == "lr=4e-05" and row.trials == 4 and row.seeds == 0
 
 
-def test_the_forms(tmp_path):
+def test_names_are_escaped_in_every_format(tmp_path):
     result = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
     assert "a\\|b" in markdown(result) and markdown(result).count("\n| ") == 4
     assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(
@@ -324,7 +324,7 @@ def test_the_forms(tmp_path):
     assert float(rows[0]["test"]) == 40.0 and rows[1]["quoted_voc"] == "89.83"
 
 
-def test_the_overview_says_how_far_each_run_is(job, tmp_path):
+def test_the_overview_shows_the_state_of_each_run(job, tmp_path):
     counts = write_overview(tmp_path / "plan.json", job.runs(), job.store, pixels="original")
     assert counts == {"pending": 0, "running": 0, "done": 4, "failed": 0}
     plan = stored(tmp_path / "plan.json")

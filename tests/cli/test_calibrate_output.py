@@ -11,7 +11,7 @@ CURVE = {"error": 0.05}
     ("aim", "before", "place"),
     [("f1", 0.6, None), ("f1", 0.62, "within"), ("f1", 0.7, "beyond"), ("recall=0.9", 0.7, None)],
 )
-def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, place, capsys):
+def test_thresholds_no_better_than_the_previous_ones_are_reported(aim, before, place, capsys):
     print_calibration(
         Console(width=120),
         {
@@ -39,7 +39,7 @@ def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, pl
     assert place is None or (f"{place} its range" in out and "--undo" in out)
 
 
-def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_of_them(capsys):
+def test_classes_without_tags_have_no_precision_and_are_named(capsys):
     zero = {"value": 0.0, "low": 0.0, "high": 0.0}
     figures = dict.fromkeys(("prior", "threshold", "precision", "recall", "f1"), zero)
     print_calibration(

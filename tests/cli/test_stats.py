@@ -127,7 +127,9 @@ def test_mistakes(pictures, capsys, words, part):
         (["--out", "a.svg"], "--out"),
     ],
 )
-def test_nothing_is_replaced_unasked(pictures, tmp_path, monkeypatch, capsys, words, flag):
+def test_nothing_is_replaced_without_overwrite(
+    pictures, tmp_path, monkeypatch, capsys, words, flag
+):
     monkeypatch.chdir(tmp_path)
     files = [tmp_path / name for name in ("mine.csv", "mine.svg", "a-pairs.svg")]
     for file in files:

@@ -68,7 +68,7 @@ def experiment(name, listed, tested, classes, positives):
     )
 
 
-def test_what_agrees_with_the_paper():
+def test_files_that_match_the_paper_have_no_differences():
     assert differences(BENCHMARKS["voc"], experiment("voc", 5717, 5823, 20, 1.46)) == []
     assert differences(BENCHMARKS["cub"], experiment("cub", 5994, 5794, 312, 31.5)) == []
 

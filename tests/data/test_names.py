@@ -93,7 +93,7 @@ def test_near_names(positives, pairs):
     assert [(pair.name, pair.other) for pair in duplicates] == pairs
 
 
-def test_numbers_of_positives_come_along():
+def test_similar_names_include_their_numbers_of_positives():
     assert near_duplicates(table_with(dog=50, dgo=2)) == [("dgo", 2, "dog", 50)]
 
 
@@ -112,7 +112,7 @@ def test_suggestions():
     assert suggestion("zebra", ["cat", "dog"]) == ""
 
 
-def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes():
+def test_printed_lists_and_multiline_names_are_refused_as_classes():
     lists = ["['dog', 'cat']", "['dog']", "[]", '["dog"]', '{"choices": ["dog",\n "cat"]}']
     assert written_lists([*lists, "dog", "[sic]", "{dog}", "dog's", "a 'b' c"]) == dict.fromkeys(
         lists, "a list as a program writes it"
@@ -123,6 +123,6 @@ def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes(
     ]
 
 
-def test_names_of_signs_alone_differ():
+def test_names_of_punctuation_alone_differ():
     names = ["\N{DOG FACE}", "\N{CAT FACE}", "+", "-"]
     assert near_duplicates(LabelTable(list("abcd"), names, np.eye(4, dtype=np.int8))) == []

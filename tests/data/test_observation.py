@@ -54,7 +54,7 @@ def test_uniform_is_the_protocol(labels, seed, positives, negatives):
     st.integers(0, 3),
     st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]),
 )
-def test_weighted_draws_keep_that_many_true_positives(labels, seed, positives, gamma):
+def test_weighted_draws_keep_the_requested_number_of_true_positives(labels, seed, positives, gamma):
     observed, about = drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)
     assert set(np.unique(observed)) <= {0, 1} and (labels[observed == 1] == 1).all()
     np.testing.assert_array_equal(
@@ -88,7 +88,7 @@ def test_frequency_draws_in_proportion_to_the_power(gamma, share):
     }
 
 
-def test_several_are_drawn_without_replacement_in_proportion():
+def test_several_positives_are_drawn_without_replacement():
     """The reference draws one at a time, in proportion to the remaining weights."""
     weights = np.array([5.0, 3.0, 1.0, 1.0])
     labels = SparseLabels.from_dense(np.ones((40_000, 4), np.int8))
@@ -102,7 +102,7 @@ def test_several_are_drawn_without_replacement_in_proportion():
         assert chosen[:, c].mean() == pytest.approx(first + second, abs=0.01)
 
 
-def test_weight_zero_is_drawn_only_in_need():
+def test_weight_zero_is_drawn_only_if_nothing_else_is_left():
     labels = SparseLabels.from_dense(np.ones((200, 3), np.int8))
     log_weights = np.tile([-np.inf, 0.0, -np.inf], 200)
     one, two = (
@@ -142,7 +142,7 @@ def test_unknown_labels_cannot_be_drawn_from():
         ("file:", "write file:PATH"),
     ],
 )
-def test_texts_that_describe_no_model(text, part):
+def test_texts_that_describe_no_model_are_refused(text, part):
     with pytest.raises(UserError) as caught:
         Observation.parse(text)
     assert part in str(caught.value)
@@ -329,7 +329,7 @@ def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, 
             load(data, labels="complete", observe=f"file:{path}")
 
 
-def test_items_that_stand_twice_are_not_guessed(tmp_path):
+def test_duplicate_items_are_refused(tmp_path):
     def arrays(name, items):
         labels = np.eye(5, 2, dtype=np.int8)
         np.savez(

@@ -70,7 +70,7 @@ def test_pairs():
     assert [(pair.first, pair.second) for pair in pairs["lift"]] == [("c2", "c3"), ("c0", "c1")]
 
 
-def test_a_pair_that_was_seen_once_is_a_pair_and_one_never_seen_is_none():
+def test_only_pairs_that_occur_are_listed():
     labels = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, 1]], np.int8)
     pairs = statistics(experiment(labels, fraction=0)).pairs()
     assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)] and pairs[

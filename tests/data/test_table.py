@@ -58,7 +58,7 @@ def test_counts_positives_and_order(dense):
     np.testing.assert_array_equal(sparse.reorder(order).rows(everything)[:, order], dense)
 
 
-def test_the_commoner_value_is_not_stored():
+def test_the_more_frequent_value_is_not_stored():
     assert SparseLabels.from_dense([[1, -1, -1], [-1, -1, 1]]).fill == -1
     assert SparseLabels.from_dense([[1, 0, 0], [-1, 0, 1]]).fill == 0
     assert len(SparseLabels.from_dense([[1, -1, -1], [-1, -1, 1]]).values) == 2
@@ -98,7 +98,7 @@ def test_dense_labels_above_two_gib_are_refused():
         ([1, 0], "two axes"),
     ],
 )
-def test_values_that_are_no_labels(labels, message):
+def test_values_that_are_no_labels_are_refused(labels, message):
     with pytest.raises(DataError, match=message):
         SparseLabels.from_dense(labels)
 

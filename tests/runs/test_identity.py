@@ -96,7 +96,7 @@ def test_config_json_holds_the_settings_that_change_results():
 
 
 @pytest.mark.parametrize("name", [*CONFIG, *sorted(set(SETTINGS) - set(CONFIG))])
-def test_everyone_reads_the_role(name):
+def test_resume_group_and_study_keys_follow_the_role(name):
     resumes, groups, studies, keeps = COMPARED[part(name).role]
     other = changed(name)
     assert (mismatch(CONFIG, other) is not None) == (resumes and not part(name).resumable)
@@ -106,7 +106,7 @@ def test_everyone_reads_the_role(name):
 
 
 @pytest.mark.parametrize("name", [*CONFIG, *sorted(set(SETTINGS) - set(CONFIG))])
-def test_reports_and_studies_read_the_role(name, tmp_path):
+def test_reports_and_studies_follow_the_role(name, tmp_path):
     _, groups, studies, _ = COMPARED[part(name).role]
     runs = []
     for folder, config in (("a", CONFIG), ("b", changed(name))):

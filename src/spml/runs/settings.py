@@ -92,8 +92,7 @@ class Settings:
     """Head learning rate as a multiple of --lr.
     Default: 10; 1 for a query head, except on the benchmarks."""
     linear_init: int = 0
-    """Epochs of linear initialisation: train only the head on frozen features, then the full model.
-    Published: 25."""
+    """Epochs of linear initialisation: train only the head, on frozen features. Published: 25."""
     linear_lr: float | None = None
     """Head learning rate during linear initialisation. Default: the head's usual rate."""
     linear_batch_size: int | None = None
@@ -122,8 +121,7 @@ class Settings:
     patience_drop: float | None = None
     """Stop when the validation figure falls this many points below its best. Default: never."""
     precision: str | None = None
-    """Precision of Lightning Fabric: 32-true, bf16-mixed or 16-mixed.
-    Default: bf16-mixed on a GPU, else 32-true."""
+    """32-true, bf16-mixed or 16-mixed. Default: bf16-mixed on a GPU, else 32-true."""
     accelerator: str = field(default="auto", metadata=_DEVICE)
     """Kind of device: auto, cpu, cuda or mps."""
     devices: int = field(default=1, metadata=_EXECUTION)

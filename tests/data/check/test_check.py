@@ -46,7 +46,7 @@ def test_a_missing_file_is_named_with_its_line(write, picture):
     assert kinds(report) == {"missing": 2}
 
 
-def test_a_missing_file_that_is_there_in_another_spelling_is_named(write, picture):
+def test_a_missing_file_with_a_similar_spelling_is_named(write, picture):
     picture("A B.JPG")
     picture("vo\u0308gel.png", 1)
     report = check(
@@ -220,7 +220,7 @@ def test_copies_with_the_same_labels_are_reported(table, picture):
     ]
 
 
-def test_the_work_grows_with_the_copies_of_a_picture_and_not_with_their_pairs(write):
+def test_comparisons_grow_with_the_copies_and_not_with_their_pairs(write):
     def calls(count):
         tables = read(write("image,label\n" + "".join(f"{i}.png,{i % 7}\n" for i in range(count))))
         copies = tuple(Place("train", i) for i in range(count))
@@ -278,7 +278,7 @@ def test_progress_is_reported(table, monkeypatch):
     )
 
 
-def test_counts_in_words():
+def test_counts_are_formatted_as_text():
     assert (
         counted({"missing": 2, "unreadable": 1, "leak": 0})
         == "2 missing files, 1 unreadable picture"

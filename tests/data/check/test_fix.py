@@ -77,7 +77,7 @@ def test_the_cleaned_copy_has_no_errors(damaged):
     assert damaged.read_bytes() == before
 
 
-def test_copies_are_united_on_request(damaged):
+def test_copies_are_merged_on_request(damaged):
     cleaned = cleaned_copy(damaged, damaged.parent / "clean.csv", merge=True)
     assert (cleaned.united, cleaned.unknown) == (2, 2)
     tables = read(damaged.parent / "clean.csv")
@@ -85,7 +85,7 @@ def test_copies_are_united_on_request(damaged):
     assert check(tables).copies == []
 
 
-def test_complete_labels_are_united_but_never_unknown(damaged):
+def test_complete_labels_are_merged_but_never_unknown(damaged):
     out = damaged.parent / "one.csv"
     assert cleaned_copy(damaged, out, labels="complete").unsettled == 1
     assert "negative" in out.read_text().splitlines()[0] and ",cat,," in out.read_text()
@@ -97,7 +97,7 @@ def test_complete_labels_are_united_but_never_unknown(damaged):
     assert check(tables).errors == []
 
 
-def test_rows_that_name_one_file_in_other_ways_become_one(write, picture):
+def test_rows_with_different_paths_of_one_file_are_merged(write, picture):
     for shade, name in enumerate(("a.png", "b.png", "in/d.png")):
         picture(name, shade)
     csv = write("image,label,negative\na.png,x,z\nb.png,x,\n./a.png,y,\nin//d.png,x,y\n")
@@ -128,7 +128,7 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
     }
 
 
-def test_paths_lead_from_the_copy_to_the_pictures(table, monkeypatch):
+def test_paths_are_relative_to_the_copy(table, monkeypatch):
     csv = table("image,label\nin/a.png,x\nin/b.png,x\nin/c.png,x\n", "data/my.csv")
     folder = csv.parent.parent
     monkeypatch.chdir(folder)
@@ -141,7 +141,7 @@ def test_paths_lead_from_the_copy_to_the_pictures(table, monkeypatch):
     assert read("new/else.csv")["train"].items[0] == str(folder / "data/in/a.png")
 
 
-def test_names_with_commas_quotes_and_lines_survive(table, write, picture):
+def test_names_with_commas_quotes_and_newlines_survive(table, write, picture):
     picture("a, b.png", 1)
     picture("ü\n.png", 2)
     csv = write('image,label,negative\n"a, b.png","say ""x"", y",é\n"ü\n.png",é,\n')
@@ -168,7 +168,7 @@ def test_nothing_is_replaced(table, existing):
         ("\udcff.png", "x", "is not UTF-8"),
     ],
 )
-def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, message):
+def test_values_that_a_csv_cannot_hold_are_refused(tmp_path, item, name, message):
     tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
     with pytest.raises(DataError, match=message.replace("|", r"\|")):
         write_table(tables, tmp_path / "clean.csv")

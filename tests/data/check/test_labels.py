@@ -9,7 +9,7 @@ from spml.errors import DataError
 from tests.data.check.test_check import kinds, only
 
 
-def test_labels_that_are_joined_by_a_comma_are_named(table):
+def test_labels_joined_by_a_comma_are_reported(table):
     report = check(
         read(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n')), min_positives=0
     )
@@ -17,7 +17,7 @@ def test_labels_that_are_joined_by_a_comma_are_named(table):
     assert kinds(report, "warning") == {"joined_names": 1}
 
 
-def test_cells_that_are_lists_or_lines_are_named(table):
+def test_cells_with_lists_or_newlines_are_reported(table):
     csv = table("image,label\na.png,\"['dog', 'cat']\"\nb.png,cow\nc.png,pig\nd.png,cow\n")
     csv.write_text(
         csv.read_text().replace("b.png,cow", 'b.png,"cow').replace("c.png,pig", 'c.png,pig"')
@@ -46,14 +46,14 @@ def test_classes_that_cannot_be_learned(table):
     assert "few_positives" not in check(read(csv), min_positives=0).by_kind()
 
 
-def test_near_class_names_are_counted_over_all_splits(table):
+def test_similar_class_names_are_counted_over_all_splits(table):
     report = check(
         read(table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n"))
     )
     assert only(report, "near_names").message == "'Dog' (1) and 'dog' (2)"
 
 
-def test_names_that_look_the_same_are_shown_by_their_codes(table):
+def test_names_that_look_the_same_are_escaped(table):
     report = check(
         read(
             table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")
@@ -87,7 +87,7 @@ def test_rows_without_a_positive(table):
         ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
     ],
 )
-def test_what_training_would_refuse_is_an_error(table, rows, message):
+def test_data_that_training_would_refuse_are_an_error(table, rows, message):
     from spml.data import load
 
     csv = table(f"image,label,split\n{rows}")
@@ -96,7 +96,7 @@ def test_what_training_would_refuse_is_an_error(table, rows, message):
         load(csv)
 
 
-def test_the_smallest_data_that_training_takes_have_no_errors(table):
+def test_the_smallest_trainable_data_have_no_errors(table):
     from spml.data import load
 
     for text in (

@@ -90,7 +90,7 @@ OUTSIDE = ["../x", "a/../../x", "/etc/x", "a/b/../../../x", "..", "//x"]
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_members_outside_the_folder(tmp_path, folder, name, kind):
+def test_members_outside_the_folder_are_refused(tmp_path, folder, name, kind):
     make = {"tar": make_tar, "zip": make_zip}[kind]
     path = make(tmp_path / f"x.{kind}", {"good.txt": b"1", name: b"bad"})
     with pytest.raises(DataError, match="points outside the folder") as refused:
@@ -109,7 +109,7 @@ def test_members_outside_the_folder(tmp_path, folder, name, kind):
         (special("a", tarfile.FIFOTYPE), "special file"),
     ],
 )
-def test_links_and_devices_in_a_tar(tmp_path, folder, info, what):
+def test_links_and_devices_in_a_tar_are_refused(tmp_path, folder, info, what):
     path = make_tar(tmp_path / "x.tar", {"good.txt": b"1"}, extra=[info])
     with pytest.raises(DataError, match=f"'a' is a {what}; nothing was unpacked"):
         unpack(path, folder, LIMITS)
@@ -117,7 +117,7 @@ def test_links_and_devices_in_a_tar(tmp_path, folder, info, what):
 
 
 @pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
-def test_links_and_devices_in_a_zip(tmp_path, folder, mode):
+def test_links_and_devices_in_a_zip_are_refused(tmp_path, folder, mode):
     path = make_zip(tmp_path / "x.zip", {"a": b"/etc/passwd"}, {"a": mode | 0o777})
     with pytest.raises(DataError, match=r"'a' is a (link|special file)"):
         unpack(path, folder, LIMITS)
@@ -136,14 +136,14 @@ def test_links_and_devices_in_a_zip(tmp_path, folder, mode):
         ({str(i): b"" for i in range(10)}, Limits(size=10**9, files=9), "more than 9 members"),
     ],
 )
-def test_bombs(tmp_path, folder, files, limits, message):
+def test_decompression_bombs_are_refused(tmp_path, folder, files, limits, message):
     path = make_zip(tmp_path / "x.zip", files)
     with pytest.raises(DataError, match=message):
         unpack(path, folder, limits)
     assert contents(folder) == {} and not list(folder.iterdir())
 
 
-def test_a_file_that_is_a_folder_too(tmp_path, folder):
+def test_a_path_that_is_both_file_and_folder_is_refused(tmp_path, folder):
     for number, files in enumerate([{"a": b"1", "a/b": b"2"}, {"a/b": b"1", "a": b"2"}]):
         path = make_tar(tmp_path / f"{number}.tar", files)
         with pytest.raises(DataError, match="not unpacked"):
@@ -164,7 +164,7 @@ def test_damaged_archives(tmp_path, folder, kind):
     assert list(folder.iterdir()) == []
 
 
-def test_a_member_whose_name_was_lost(tmp_path, folder):
+def test_a_member_with_a_damaged_name_is_refused(tmp_path, folder):
     path = make_zip(tmp_path / "x.zip", {"one.jpg": b"1"})
     local, central, end = path.read_bytes().rpartition(b"one.jpg")
     path.write_bytes(local + b"\0" + central[1:] + end)
@@ -217,7 +217,7 @@ def test_a_killed_call_is_finished_by_another(tmp_path, folder, monkeypatch):
     assert contents(folder) == {**FILES, ".x.tar.unpacked": b""}
 
 
-def test_files_of_the_users_are_left(tmp_path, folder):
+def test_user_files_are_not_changed(tmp_path, folder):
     path = make_tar(tmp_path / "x.tar", FILES)
     (folder / "data").mkdir()
     (folder / "data" / "mine.txt").write_text("mine")

@@ -115,7 +115,7 @@ def test_too_little_disk_or_memory_is_reported_first(tmp_path, decoded, monkeypa
         pixels(table, tmp_path / "cache", "memory")
 
 
-def test_free_memory_is_known_here():
+def test_free_memory_is_available_on_this_system():
     assert free_memory(torch.device("cpu")) > 2**20
 
 
@@ -156,7 +156,7 @@ def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
 
 
-def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decoded, settled):
+def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settled):
     table, rng = make(tmp_path / "a", 80), random.Random(5)
     cache, started, landed = tmp_path / "cache", tmp_path / "a" / "decoded", 0
     for i in range(10):
@@ -182,7 +182,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
     assert file_in(cache, "pixels").stat().st_size <= (len(table) + 8) * 3 * SIZE * SIZE
 
 
-def test_training_keeps_its_threads(tmp_path):
+def test_the_cache_does_not_change_the_number_of_training_threads(tmp_path):
     """torch.set_num_threads in a thread affects the whole process if torch has computed nothing."""
     make(tmp_path / "a", 20)
     program = """if True:

@@ -40,7 +40,7 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
     assert len(decoded) == 30
 
 
-def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch):
+def test_a_complete_device_copy_replaces_all_reads(tmp_path, monkeypatch):
     table = make(tmp_path / "a", 9)
     expected = direct(table)
     with opened([table], tmp_path / "cache") as cache:
@@ -61,7 +61,7 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
         assert list(feed.batches([])) == []
 
 
-def test_the_order_is_that_of_the_first_rows_and_then_of_the_tables(tmp_path, decoded, settled):
+def test_pictures_are_decoded_in_the_order_of_first_rows_then_tables(tmp_path, decoded, settled):
     train, val, test = (
         make(tmp_path / "a", 4),
         make(tmp_path / "b", 3, start=4),
@@ -79,7 +79,7 @@ def test_the_order_is_that_of_the_first_rows_and_then_of_the_tables(tmp_path, de
     assert decoded == [f"{i}.jpg" for i in (5, 7, 8, 9, 4, 6)]
 
 
-def test_a_batch_waits_for_its_own_pictures_alone(tmp_path, gate, settled):
+def test_a_batch_waits_only_for_its_own_pictures(tmp_path, gate, settled):
     table = make(tmp_path / "a", 8)
     gate.close("0.jpg", "5.jpg")
     with opened([table], tmp_path / "cache", threads=3) as cache, ThreadPoolExecutor(2) as pool:
@@ -96,7 +96,7 @@ def test_a_batch_waits_for_its_own_pictures_alone(tmp_path, gate, settled):
     assert len(set(gate.names)) == len(gate.names)
 
 
-def test_what_is_asked_for_is_decoded_next(tmp_path, gate, settled):
+def test_requested_pictures_are_decoded_next(tmp_path, gate, settled):
     table = make(tmp_path / "a", 8)
     gate.close("0.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache, ThreadPoolExecutor(1) as pool:
@@ -146,7 +146,7 @@ def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, g
             cache.finish()
 
 
-def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, settled):
+def test_concurrent_requests_decode_nothing_twice(tmp_path, decoded, settled):
     table = make(tmp_path / "a", 60)
     expected = direct(table)
     for mode in MODES:
@@ -161,7 +161,7 @@ def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, se
         assert sorted(decoded) == sorted(set(decoded))
 
 
-def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
+def test_memory_promised_to_other_tables_is_not_free(tmp_path, monkeypatch):
     table = make(tmp_path / "a", 6)
     size = 3 * SIZE * SIZE
     monkeypatch.setattr("spml.data.images.cache.free_memory", lambda device: 10 * size)
@@ -177,7 +177,7 @@ def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
         assert torch.equal(batch(cache.pictures(other), np.arange(6))[0], direct(other))
 
 
-def test_what_is_not_needed_soon_waits_until_it_is_asked_for(tmp_path, gate, monkeypatch):
+def test_pictures_not_needed_soon_are_decoded_on_request(tmp_path, gate, monkeypatch):
     monkeypatch.setattr(module, "STEADY", 0)  # all threads rest
     table = make(tmp_path / "a", 12)
     with opened([table], tmp_path / "cache", threads=3, first=[(table, [4, 5])]) as cache:

@@ -34,7 +34,7 @@ from tests.data.images.caching import (
 )
 
 
-def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, settled):
+def test_after_an_early_close_only_the_remaining_pictures_are_decoded(tmp_path, gate, settled):
     table = make(tmp_path / "a", 20)
     gate.close("11.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache:
@@ -58,7 +58,7 @@ def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, set
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
+def test_leaving_a_waiting_feed_ends_at_once(tmp_path, gate, settled, mode):
     table = make(tmp_path / "a", 40)
     gate.close("39.jpg")
     with opened([table], tmp_path / "cache", mode, threads=2) as cache:
@@ -75,7 +75,7 @@ def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
         gate.open()
 
 
-def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_matters(
+def test_a_full_disk_is_reported_at_once_and_one_that_fills_up_when_needed(
     tmp_path, monkeypatch, settled
 ):
     table = make(tmp_path / "a", 6)
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_m
     assert lines(tmp_path / "cache") == 4
 
 
-def test_pictures_that_another_process_decodes_are_used_as_it_goes(
+def test_pictures_decoded_by_another_process_are_used_immediately(
     tmp_path, gate, settled, monkeypatch
 ):
     monkeypatch.setattr(module, "COMMIT_SECONDS", 0.02)
@@ -132,7 +132,7 @@ def test_pictures_that_another_process_decodes_are_used_as_it_goes(
     assert sorted(gate.names) == sorted(table.items)
 
 
-def test_waiting_for_another_process_can_be_left(tmp_path):
+def test_waiting_for_another_process_can_be_cancelled(tmp_path):
     table = make(tmp_path / "a", 3)
     with Pool(tmp_path / "cache", SIZE, upright=True).locked():
         cache = opened([table], tmp_path / "cache")
@@ -159,7 +159,7 @@ def background(folder, names, cache):
             pass
 
 
-def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decoded, settled):
+def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settled):
     table, rng, landed = make(tmp_path / "a", 80), np.random.default_rng(3), 0
     for _ in range(6):
         process = FORK.Process(
@@ -185,7 +185,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
 
 
 @pytest.mark.parametrize("leaves", ["interrupt", "end"])
-def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
+def test_program_exit_does_not_wait_for_decoding(tmp_path, leaves):
     make(tmp_path / "a", 40)
     program = """if True:
         import sys, time

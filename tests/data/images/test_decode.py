@@ -44,7 +44,7 @@ SHAPES = [(500, 375), (333, 500), (448, 448), (64, 48), (1200, 900), (90, 700), 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("quality", [60, 95])
-def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality):
+def test_pixels_match_the_protocol_within_one_grey_level(tmp_path, shape, quality):
     path = tmp_path / "a.jpg"
     scene(*shape, seed=quality).save(path, quality=quality)
     for size in (448, 64):
@@ -55,9 +55,7 @@ def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
 @pytest.mark.parametrize("size", [None, 32, 50, 448])
-def test_a_pixels_values_lie_side_by_side_whatever_its_size_and_planes_give_the_same(
-    tmp_path, name, size
-):
+def test_pixels_are_channels_last_for_every_size_and_equal_planar_ones(tmp_path, name, size):
     scene(60, 50).save(tmp_path / name)
     picture = decode(tmp_path / name, size)
     assert channels_last(picture).is_contiguous() and torch.equal(
@@ -162,7 +160,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_picture_is_one_plain_line(tmp_path, name):
+def test_a_file_that_is_no_picture_gives_one_plain_line(tmp_path, name):
     data, reason = BROKEN[name]
     path = tmp_path / "a.jpg"
     path.write_bytes(data)
@@ -183,7 +181,7 @@ def small_in_header():
 @pytest.mark.parametrize(
     "how", [{}, {"progressive": True}, {"exif": small_in_header()}], ids=["", "scans", "header"]
 )
-def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path, how):
+def test_a_jpeg_that_ends_in_zeros_is_treated_as_truncated(tmp_path, how):
     path = tmp_path / "a.jpg"
     scene(60, 40).save(path, **how)
     whole = path.read_bytes()
@@ -281,7 +279,7 @@ def test_height_and_width_of_a_jpeg_are_read_from_its_header(how):
     assert jpeg_size(bytearray(file.getvalue())) == (37, 21)
 
 
-def test_a_header_that_is_unusual_is_left_to_pillow():
+def test_an_unusual_header_is_left_to_pillow():
     file = io.BytesIO()
     scene(37, 21).save(file, "JPEG")
     data = bytearray(file.getvalue())

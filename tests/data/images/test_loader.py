@@ -54,7 +54,7 @@ def test_leaving_early_ends_the_threads(feed):
     assert threading.active_count() <= before
 
 
-def test_no_more_than_a_few_batches_are_made_ahead(feed):
+def test_prefetch_is_limited_to_a_few_batches(feed):
     if feed.cached is not None and feed.cached.resident is not None:
         pytest.skip("nothing is made ahead")
     asked = []
@@ -80,7 +80,7 @@ def test_an_unreadable_picture_is_raised_or_left_out(table):
     assert [rows.tolist() for _, rows in one] == [[0]]  # nothing is left of the first
 
 
-def test_arrays_are_taken_as_they_are_and_never_cached(tmp_path):
+def test_arrays_are_used_unchanged_and_never_cached(tmp_path):
     x = np.arange(4 * 3 * 8 * 8, dtype=np.uint8).reshape(4, 3, 8, 8)
     table = LabelTable(list("abcd"), ["one"], np.ones((4, 1), np.int8), x=x)
     assert open_cache([table], 8, "disk", folder=tmp_path / "cache") is None
@@ -124,7 +124,7 @@ def test_a_run_resumes_with_another_cache(pictures, quick, tmp_path):
     }
 
 
-def test_the_default_folder_is_the_one_of_the_environment(table, tmp_path, monkeypatch):
+def test_the_default_folder_comes_from_the_environment(table, tmp_path, monkeypatch):
     monkeypatch.setenv("SPML_CACHE", str(tmp_path / "mine"))
     open_cache([table], 16)
     assert len(list((tmp_path / "mine").iterdir())) == 1

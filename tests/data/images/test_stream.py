@@ -28,7 +28,7 @@ def test_batches_are_the_pictures_in_order(photos, batch_size):
     assert torch.equal(x, torch.stack([decode(item.path, 16) for item in photos]))
 
 
-def test_arrays_go_with_files_and_vectors_alone(photos):
+def test_arrays_mix_with_files_and_vectors_form_batches_alone(photos):
     array = np.full((3, 9, 9), 7, np.uint8)
     ((x, group),) = Stream(16).batches([photos[0], Item("array", x=array)])
     assert x.shape == (2, 3, 16, 16) and x[1].eq(7).all() and len(group) == 2
@@ -76,7 +76,7 @@ def test_bad_pictures_are_left_out_and_reported_in_order(photos):
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 200])
-def test_look_ahead_is_bounded_whatever_the_number_of_items(batch_size, monkeypatch):
+def test_prefetch_is_bounded_for_any_number_of_items(batch_size, monkeypatch):
     """Reading from an endless source is never more than the look-ahead in advance of its output."""
     monkeypatch.setattr(
         module, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)

@@ -78,7 +78,7 @@ def test_observed_digits_hold_positives_alone(monkeypatch):
     )
 
 
-def test_the_room_loads_without_heavy_libraries():
+def test_the_package_loads_without_heavy_libraries():
     program = (
         "import sys, spml.data; "
         "print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"

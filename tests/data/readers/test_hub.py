@@ -173,7 +173,7 @@ def test_pictures_with_metadata(tmp_path, write):
     assert tables["val"].root == tmp_path / "set"
 
 
-def test_names_that_are_numbers_stay_as_they_are_written(tmp_path, write):
+def test_numeric_names_stay_as_written(tmp_path, write):
     write("file_name,label\n1,01\n02,1\n3,NA\n4,\n", "set/metadata.csv")
     table = read(tmp_path / "set")["train"]
     assert table.classes == ["01", "1", "NA"]
@@ -185,7 +185,7 @@ def test_names_that_are_numbers_stay_as_they_are_written(tmp_path, write):
     assert rows(read(tmp_path / "set")["train"]) == {"a": [0, 1], "b": [1, 0]}
 
 
-def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
+def test_a_class_list_replaces_the_datasets_names(tmp_path):
     table = with_features(pa.table({"image": ["a", "b"], "label": [0, 2]}), label=NAMES)
     folder = save_arrow(tmp_path / "set", table)
     assert rows(read(folder, classes=["bird", "dog"])["train"]) == {"a": [0, 1], "b": [1, 0]}
@@ -252,7 +252,7 @@ def embedded(tmp_path):
     return tmp_path / "set"
 
 
-def test_pictures_inside_are_refused_with_a_remedy_that_works(embedded, tmp_path, capsys):
+def test_embedded_pictures_are_refused_with_a_working_remedy(embedded, tmp_path, capsys):
     errors = []
     with pytest.raises(
         DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"
@@ -344,7 +344,7 @@ def test_files_that_cannot_be_read(tmp_path, write, files, message):
 
 
 @pytest.mark.parametrize("column", ["image", "label"])
-def test_text_that_would_reach_beyond_the_file(tmp_path, column):
+def test_text_offsets_beyond_the_file_are_refused(tmp_path, column):
     columns = {"image": ["aa", "bb", "cc"], "label": ["aa", "bb", "cc"]} | {
         column: ["aaaaa", "bbbbb", "ccccc"]
     }
@@ -361,7 +361,7 @@ def test_text_that_would_reach_beyond_the_file(tmp_path, column):
 @pytest.mark.parametrize(
     "features", ["{", "[]", '{"info": 1}', '{"info": {"features": {"label": {"names": 3}}}}']
 )
-def test_odd_descriptions_of_columns_are_no_names(tmp_path, features):
+def test_unusual_column_descriptions_give_no_names(tmp_path, features):
     table = pa.table({"image": ["a"], "label": [0]}).replace_schema_metadata(
         {"huggingface": features}
     )

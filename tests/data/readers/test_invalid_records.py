@@ -60,7 +60,7 @@ def test_the_number_of_passes_does_not_grow_with_contradictions():
     assert passes(20) == passes(2)
 
 
-def test_near_names_are_looked_for_once_and_only_for_as_many_as_are_listed(write, monkeypatch):
+def test_similar_names_are_searched_once_and_only_for_listed_errors(write, monkeypatch):
     looked_for = []
 
     def looked(name, known):
@@ -142,7 +142,7 @@ def test_the_first_of_three_contradictory_rows_is_kept(write):
     assert [text.partition(":")[0] for text in reported] == ["my.csv, line 3", "my.csv, line 5"]
 
 
-def test_an_item_stays_with_its_sound_records(write):
+def test_an_item_keeps_its_valid_records(write):
     labels, reported = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
     assert labels == {"train": {"a": [0, 1], "b": [1, 0]}} and len(reported) == 1
 
@@ -152,7 +152,7 @@ def test_a_record_is_reported_once(write):
     assert len(reported) == 1
 
 
-def test_a_broken_quote_may_cost_the_rest_of_the_file(write):
+def test_a_broken_quote_may_invalidate_the_rest_of_the_file(write):
     labels, reported = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
     assert (
         labels == {"train": {"a": [1]}}
@@ -161,7 +161,7 @@ def test_a_broken_quote_may_cost_the_rest_of_the_file(write):
     )
 
 
-def test_a_bad_line_inside_a_quoted_cell_costs_that_record(write):
+def test_a_bad_line_inside_a_quoted_cell_invalidates_that_record(write):
     labels, reported = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
     assert (
         labels == {"train": {"c": [1]}}

@@ -13,7 +13,7 @@ def rows(table):
     return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
-def test_the_other_files_take_the_classes_of_the_first(write):
+def test_the_other_files_use_the_classes_of_the_first(write):
     train = write(TRAIN, "train.csv")
     val, test = (
         write("image,dog,cat\nd,1,-1\ne,-1,1\n", "val.csv"),
@@ -58,7 +58,7 @@ def test_load_validates_completely_if_every_label_is_known(write):
     ).validates_completely
 
 
-def test_a_split_column_may_say_what_the_option_says(write):
+def test_a_split_column_may_repeat_the_option(write):
     train = write(TRAIN, "train.csv")
     assert list(read(train, val=write("image,label,split\nd,dog,val\n", "v.csv"))) == [
         "train",

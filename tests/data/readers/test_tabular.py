@@ -28,7 +28,7 @@ def test_long_form(write):
     assert table.root == path.parent
 
 
-def test_rows_of_one_image_unite(write):
+def test_rows_of_one_image_are_merged(write):
     table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))[
         "train"
     ]
@@ -53,7 +53,7 @@ def test_the_first_contradiction_is_named(write):
         read(path)
 
 
-def test_complete_takes_absence_as_negative(write):
+def test_complete_labels_make_absence_negative(write):
     table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")[
         "train"
     ]
@@ -94,7 +94,7 @@ def test_dialects(write, bom, separator, end):
 
 
 @pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n"])
-def test_a_first_line_for_excel_is_passed_over_and_counted(write, first):
+def test_a_separator_line_for_excel_is_skipped_and_counted(write, first):
     assert rows(read(write(f"{first}image;label\na;dog\n"))["train"]) == {"a": [1]}
     with pytest.raises(DataError, match=r"my.csv, line 4: 3 cells, the header has 2"):
         read(write(f"{first}image;label\na;dog\nb;dog;cat\n"))
@@ -111,7 +111,7 @@ def test_quoted_cells_may_span_lines_and_line_numbers_stay_right(write):
         read(path)
 
 
-def test_other_columns_of_the_long_form_are_left_alone(write):
+def test_other_columns_of_the_long_form_are_ignored(write):
     assert rows(read(write("id,image,label,width\n1,a,dog,640\n"))["train"]) == {"a": [1]}
 
 
@@ -238,7 +238,7 @@ def test_malformed_files(write, content, parts):
     assert "\n" not in str(caught.value)
 
 
-def test_a_header_that_is_none(write):
+def test_an_overlong_header_is_refused(write):
     with pytest.raises(
         DataError, match=r"my\.csv, line 1: field larger than field limit .* of the header"
     ):
@@ -267,7 +267,7 @@ def test_class_lists_that_do_not_fit(write, classes, parts):
         assert part in str(caught.value)
 
 
-def test_the_name_to_show_may_stand_for_one_that_predictions_cannot_take(write):
+def test_a_display_name_may_replace_a_reserved_name(write):
     names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
     table = read(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)["train"]
     assert table.classes == ["labels", "a or b", "Image"] and rows(table) == {
