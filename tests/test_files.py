@@ -25,7 +25,10 @@ def test_an_existing_folder_is_refilled_in_place(tmp_path, monkeypatch):
         with replacing_folder(Path()) as beside:
             (beside / "in").mkdir()
             (beside / f"{number}.txt").write_text("new")
-        assert sorted(Path().iterdir()) == [Path(f"{number}.txt"), Path("in")]  # still where we are
+        assert sorted(Path().iterdir()) == [
+            Path(f"{number}.txt"),
+            Path("in"),
+        ]  # still the current folder
     with pytest.raises(RuntimeError), replacing_folder(Path()) as beside:
         (beside / "2.txt").write_text("half")
         raise RuntimeError

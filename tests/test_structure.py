@@ -50,7 +50,7 @@ def layer(path: Path) -> str:
 
 
 def lower_layers(path: Path) -> set[str]:
-    """Layers that a module imports although they stand below its own."""
+    """Layers below its own that a module imports."""
     rest = LAYERS[LAYERS.index(layer(path)) + 1 :]
     return imported_layers(path.read_text(encoding="utf-8")) & set(rest)
 
@@ -115,7 +115,7 @@ def test_every_path_on_the_page_exists():
 
 @pytest.mark.slow
 def test_the_walk_is_as_short_as_the_page_states():
-    """Counts of functions change with every small edit; the number of files is what is promised."""
+    """The page promises a number of files; counts of functions change with every small edit."""
     command = [sys.executable, str(ROOT / "tools" / "walk.py")]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = re.findall(r"`spml (\w+)` \| \d+ \| (\d+) \|", table)

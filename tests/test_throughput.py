@@ -1,4 +1,4 @@
-"""benchmarks/throughput.py, as far as it runs without a GPU."""
+"""The parts of benchmarks/throughput.py that run without a GPU."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-        monkeypatch.setenv(name, "")  # set by the benchmark, and then set back
+        monkeypatch.setenv(name, "")  # the benchmark sets it and restores it
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_time_is_summed_by_kind_and_idle_time_is_reported(benchmarks):
             "name": "elementwise",
             "ts": 30.0,
             "dur": 40.0,
-        },  # beside it on another stream
+        },  # concurrent, on another stream
         {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 100.0, "dur": 10.0},
         {"cat": "cpu_op", "name": "aten::conv2d", "ts": 0.0, "dur": 500.0},
         {"ph": "M"},

@@ -1,4 +1,4 @@
-"""Distances and ratios of labels that are not drawn."""
+"""Distances and ratios of unobserved labels."""
 
 import json
 
@@ -102,7 +102,7 @@ def test_bins_with_ten_labels_are_points():
     confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
     assert (
         ratios(confidence, positive, 0.5, 0).within == 0.5
-    )  # of the first two; the share of the second is k_hat's
+    )  # of the first two bins; the second has the share of k_hat
     few = ratios(confidence[15:], positive[15:], 0.5, 0)
     assert few.within == 0.0 and few.rank_correlation is None
 

@@ -28,7 +28,7 @@ def test_names_do_not_overlap_nor_leave_the_axes(axes):
     )
     places = {text.get_text(): text.xy[1] for text in axes.texts}
     ordered = sorted(places.values())
-    points = axes.bbox.height * 72 / axes.figure.dpi / 10  # of one unit
+    points = axes.bbox.height * 72 / axes.figure.dpi / 10  # in steps of one unit
     assert all((upper - lower) * points >= FONT for lower, upper in pairwise(ordered))
     assert max(ordered) <= 10 and places["AN"] == 2.0
     assert places["far"] > places["a"] > places["b"] > places["c"]

@@ -42,7 +42,7 @@ def test_a_run_is_identified_by_its_configuration(make, tmp_path):
     make("other", **published(q3=[0.01, 1.0]))
     make("seed", seed=1, **published())
     make("rate", lr=0.2, **published(q3=0.01))
-    make("level", method="an", head="linear")  # named since a later version, and the same as before
+    make("level", method="an", head="linear")  # later versions name the head; the value is the same
     runs, problems = find(tmp_path)
     assert len(runs) == 5 and problems == []
     group = comparable(runs, study_cases(STUDIES))
@@ -56,13 +56,13 @@ def test_a_run_is_identified_by_its_configuration(make, tmp_path):
     both = [run for run in runs if run.name in ("one", "seed")]
     assert [run.name for run in comparable(both, [GR])] == [
         "one"
-    ]  # of as many, those of the lower seed
+    ]  # with equally many runs, the lower seed wins
     better = replace(
         both[0], name="better", config={**both[0].config, "lr": 0.3}, result={"val_map": 99.0}
     )
     assert [run.name for run in comparable([*both, better], [GR])] == [
         "better"
-    ]  # then those with better figures
+    ]  # then the better figures
     for study, result in zip(STUDIES, sensitivity(group), strict=True):
         assert [(p.line, p.x, p.label) for p in result.points] == [
             (p.line, p.x, p.label) for p in study.points

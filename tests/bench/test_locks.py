@@ -1,4 +1,4 @@
-"""One lock, one holder; a holder that is gone loses it."""
+"""A lock has one holder; a dead holder loses it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RESULT = '{"val_map": 50.0, "test_map": null, "best_epoch": 1, "selection": "com
 
 
 def gone():
-    """The id of a process that has ended."""
+    """The id of an ended process."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -57,7 +57,7 @@ def test_a_process_that_died_during_a_takeover_blocks_others_only_briefly(tmp_pa
     path = tmp_path / "a.lock"
     for file in (path, path.with_suffix(".turn")):
         written(file, gone())
-    assert not Lock(path).take()  # but clears what the dead one left
+    assert not Lock(path).take()  # but removes the files of the dead one
     assert Lock(path).take() and [file.name for file in tmp_path.iterdir()] == ["a.lock"]
 
 

@@ -1,4 +1,4 @@
-"""Which runs a table takes: ids, grids, choices, and final runs that wait for their trials."""
+"""Runs of a table: ids, grids, choices, and final runs that wait for their trials."""
 
 import dataclasses
 
@@ -65,12 +65,12 @@ def test_a_custom_method_gets_a_new_id_when_its_file_changes(tmp_path, monkeypat
 
     def run_id(text):
         file.write_text(text)
-        losses.code.cache_clear()  # as another process
+        losses.code.cache_clear()  # as in another process
         (run,) = Plan("t", "digits", (Case("own", "changing:loss"),), (0,)).runs(lambda name: None)
         return run.id
 
     assert run_id(text) == run_id(text) != run_id(text.replace("sum", "mean"))
-    assert losses.code("gr") is None  # those of spml are known by its version
+    assert losses.code("gr") is None  # built-in methods are identified by the version of spml
 
 
 def test_published_options_are_left_out_of_a_run():

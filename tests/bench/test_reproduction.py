@@ -85,7 +85,7 @@ def test_the_recorded_figures_match_the_recorded_scores(capsys):
 
 
 def fill(known, folder, rng):
-    """A made-up record for every run that is known to be needed and not there."""
+    """Write an artificial record for every needed run that has none."""
     from spml.train.resolve import method_options
 
     for plan in known.every:

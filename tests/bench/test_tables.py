@@ -1,4 +1,4 @@
-"""Rows from records: means, thirds, comparisons, quoted figures; and their four forms."""
+"""Rows from records: means, thirds, comparisons, quoted figures; and four formats."""
 
 import csv
 import io
@@ -131,7 +131,7 @@ def test_files_missing_from_a_run_are_missing_from_its_record(job, tmp_path, lac
 
 
 def small(labels, data="voc", known=None, **more):
-    """A table of one run for each label, its records given."""
+    """A table with one run per label, from the given records."""
     plan = Plan(
         "bench",
         data,
@@ -193,7 +193,7 @@ def test_runs_are_compared_on_their_common_resamples():
     scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
     assert (
         resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]
-    ).all()  # the first are the same
+    ).all()  # the first resamples are the same
 
     def record(*maps):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
@@ -222,7 +222,9 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert any("Table 2 unless" in note for note in shown.notes) and any(
         "Table 3 unless" in note for note in ablation
     )
-    assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1  # beside ours
+    assert (
+        shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1
+    )  # next to our own figures
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
 
 
@@ -244,7 +246,7 @@ def test_the_quoted_table_is_the_papers():
         paper_quote("gr", "voc").text == "89.83 ± 0.12" and paper_quote("gr", "cub").mean == 21.64
     )
     assert paper_quote("hill", "cub") is None and paper_quote("gr", "digits") is None
-    assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark is about
+    assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark explains
     assert paper_quote("splc", "cub").doubt and not paper_quote("splc", "voc").doubt
     assert set(DOUBTS) <= set(TABLE_2)
     assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86
@@ -270,7 +272,7 @@ def test_failures_and_open_runs_are_shown(outcomes):
     shown = cells(table(collected(plan, look)))
     assert (
         dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"
-    )  # runs, though the error is one
+    )  # counts runs, although they share one error
     assert shown.notes.count("gr failed: out of luck") == 1
 
 
@@ -280,7 +282,7 @@ def test_without_a_test_split_validation_is_shown():
     assert result.figure == "validation mAP" and result.rows[0].test.mean == 12.0
     assert result.against == "b" and not any(
         "− b" in note for note in cells(result).notes
-    )  # no column that it explains
+    )  # no column needs this note
     assert any(
         note.startswith("Rows are not compared with b: this needs test images")
         for note in cells(result).notes

@@ -20,7 +20,7 @@ def tuned(count, cases):
 
 
 def fill(plan, known, look):
-    """Give every run that is asked for a figure, until none is; how many came at a time."""
+    """Record a figure for each requested run until none is left; return the counts by round."""
     rounds = []
     while new := [run for run in plan.runs(look) if run.id not in known]:
         rounds.append(len(new))

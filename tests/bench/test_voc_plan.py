@@ -1,4 +1,4 @@
-"""The plan of the real runs: what is in it, and how it fills."""
+"""The plan of the VOC runs: its content and how records fill it."""
 
 import sys
 from pathlib import Path

@@ -76,9 +76,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_result(job, scenes, tmp_path,
 def test_a_run_owned_by_another_process_has_not_failed(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")])
     an, gr = other.runs()
-    halted = RunFolder(
-        other.store.run_folder(an)
-    )  # its lock is gone, as that of a process that was silent for long
+    halted = RunFolder(other.store.run_folder(an))  # its lock is gone, like an expired one
     halted.begin({})
     with halted.claim:
         assert run_pending(other, {other.plans[0].data: scenes}) == 1
@@ -205,11 +203,11 @@ def test_unreadable_pictures_fail_no_run(job, scenes, tmp_path, monkeypatch):
 def test_lost_workers_are_reported_if_runs_are_pending(job, tmp_path, codes):
     workers = Workers(job, 0)
     workers.processes = [SimpleNamespace(exitcode=code) for code in codes]
-    workers.check()  # all is done
+    workers.check()  # all runs are finished
     workers.job = moved(job, tmp_path, [Case("an", "an")])
     with pytest.raises(
         UserError, match=f"workers ended with exit code {codes[0]} and left runs pending"
     ):
         workers.check()
     workers.processes = [SimpleNamespace(exitcode=0)]
-    workers.check()  # the rest is made by others, or came too late
+    workers.check()  # other workers train the rest, or it came too late

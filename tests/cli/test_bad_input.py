@@ -1,4 +1,4 @@
-"""Every command that takes a run, on folders that are none, half a run, or a damaged one."""
+"""Every command that reads a run, on missing, incomplete and damaged run folders."""
 
 import json
 import os

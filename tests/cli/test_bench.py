@@ -1,4 +1,4 @@
-"""`spml bench` and `spml ablate` as a user gives them."""
+"""`spml bench` and `spml ablate` from the command line."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""`spml check` as a person uses it."""
+"""`spml check` from the command line."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from spml.cli import main
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch):
-    """Writes photos.csv in the current folder, with a picture of its own for each image."""
+    """Write photos.csv in the current folder, with a different picture for each image."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -334,7 +334,7 @@ def test_long_lines_are_not_wrapped_and_errors_are_red(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert (
         lines.count(f"  {long}") == 2 and f"warning: {long} " in lines
-    )  # so that it can be searched and copied
+    )  # so that the line can be searched and copied
     colours = Console(force_terminal=True, color_system="standard", width=200, no_color=False)
     print_problems(colours, Findings([problem("missing", "m"), problem("repeated", "r")]))
     out = capsys.readouterr().out

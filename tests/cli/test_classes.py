@@ -1,4 +1,4 @@
-"""`--classes` means the same wherever it stands: a file of names, or the names."""
+"""`--classes` accepts a file of names or the names themselves in every command."""
 
 import json
 from pathlib import Path

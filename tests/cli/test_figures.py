@@ -1,4 +1,4 @@
-"""`spml figures` as a user gives it."""
+"""`spml figures` from the command line."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -143,7 +143,7 @@ def test_a_foreign_file_is_not_replaced_without_overwrite(tmp_path, capsys):
     assert "losses.svg exists" in capsys.readouterr().err
     assert (tmp_path / "losses.svg").read_text() == "mine"
     assert main([*words, "--overwrite"]) == 0
-    assert main(words) == 0  # what this command drew it draws again
+    assert main(words) == 0  # figures drawn by this command are replaced
 
 
 BAD = {

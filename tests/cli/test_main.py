@@ -304,7 +304,7 @@ def test_a_run_resumes_after_its_class_folders_were_moved(pictures, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").rename("there")
     monkeypatch.chdir(tmp_path / "there")
-    Path("run/result.json").unlink()  # as one that was stopped
+    Path("run/result.json").unlink()  # like a stopped run
     assert main([*words, "--out", "run", "--quiet", "--resume"]) == 0
     few = (
         "spml: no estimates of mAP, precision and recall: "

@@ -1,4 +1,4 @@
-"""Commands that train many runs, without any run."""
+"""Options and steps of commands that train many runs, without training."""
 
 import itertools
 import shlex
@@ -65,7 +65,13 @@ def test_workers_are_polled_until_they_end_and_always_stopped(monkeypatch):
     methods = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
     workers = SimpleNamespace(alive=lambda: alive.pop(0), **methods)
     ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
-    assert seen == ["look", "look", "look", "check", "stop"]  # once more for what was done last
+    assert seen == [
+        "look",
+        "look",
+        "look",
+        "check",
+        "stop",
+    ]  # once more after the last worker ended
 
 
 def test_a_run_names_the_command_that_repeats_it(tmp_path):

@@ -39,7 +39,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def placed(root):
-    """The files are there already."""
+    """A folder that already has the files."""
     for name, text in voc_files().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -58,7 +58,7 @@ def packed(files):
 
 @pytest.fixture
 def server(monkeypatch):
-    """The archive on a server of this machine, in place of the official address."""
+    """The archive on a local server, instead of the official address."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(downloading.time, "sleep", lambda seconds: None)

@@ -1,4 +1,4 @@
-"""`spml stats` as a person uses it."""
+"""`spml stats` from the command line."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
 
 @pytest.mark.parametrize("classes", [101, 312])
 def test_figures_of_many_classes(tmp_path, classes):
-    """More than can have a bar each; the map names every so manieth."""
+    """Too many classes for one bar each; the map labels only some."""
     rows = [f"{i}.jpg,c{i % classes}|c{i * i % classes}" for i in range(2 * classes)]
     (tmp_path / "many.csv").write_text("\n".join(["image,label", *rows]))
     for labels in ("complete", "observed"):

@@ -1,4 +1,4 @@
-"""What `spml stats` prints of given counts, line by line."""
+"""Output of `spml stats` for fixed counts, line by line."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Options and steps of `spml bench` and `spml ablate`, without any run."""
+"""Options and steps of `spml bench` and `spml ablate`, without training."""
 
 import json
 import math

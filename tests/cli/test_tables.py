@@ -54,4 +54,4 @@ def test_a_table_of_results_has_its_title_rows_and_notes(capsys):
         ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"],
         ["one", "note"], ["two", "[x]"],
     ]  # fmt: skip
-    assert lines[2].rindex("0") == lines[3].rindex("0")  # figures end in one column
+    assert lines[2].rindex("0") == lines[3].rindex("0")  # figures are right-aligned

@@ -49,7 +49,7 @@ def test_the_split_of_the_lists_gives_the_papers_sizes():
 
 
 def experiment(name, listed, tested, classes, positives):
-    """One with so many positives a row; one in `positives` may be a fraction."""
+    """An experiment with `positives` per row, which may be a fraction."""
     labels = np.full((listed, classes), -1, np.int8)
     number = np.floor((np.arange(listed) + 1) * positives) - np.floor(np.arange(listed) * positives)
     labels[np.arange(classes) < number[:, None]] = 1

@@ -1,4 +1,4 @@
-"""Class names: how a list of them is given, and those that may be slips of one another."""
+"""Class names: the forms of a class list, and names that may be misspellings of each other."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from spml.errors import DataError
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
-    """What a text gives, in a folder with a list of classes and a folder called like a class."""
+    """Names from a text, in a folder with a class list and a folder named like a class."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "list.txt").write_text("dog\nc\tcat\n")
     (tmp_path / "dog").mkdir()
@@ -30,9 +30,7 @@ def test_a_known_name_stands_for_itself(names):
     assert names("list.txt", ["list.txt"]) == ["list.txt"] and names(
         "tv/monitor", ["tv/monitor"]
     ) == ["tv/monitor"]
-    assert names("tv/monitr", ["tv/monitor"]) == [
-        "tv/monitr"
-    ]  # and whoever asked says what is near
+    assert names("tv/monitr", ["tv/monitor"]) == ["tv/monitr"]  # the caller adds the suggestion
 
 
 @pytest.mark.parametrize(

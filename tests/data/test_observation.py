@@ -1,4 +1,4 @@
-"""The observation models: what they draw, how often, and what they remember."""
+"""Observation models: their draws, the frequencies, and the recorded description."""
 
 import json
 

@@ -22,7 +22,7 @@ COMPLETE = hnp.arrays(
 
 
 def reference_draw(labels, seed=1200, positives=1, negatives=0, shuffle_negatives=True):
-    """The reference, step by step: lists, one row after the other, one random stream."""
+    """The reference draw, row by row with lists and one random stream."""
     rng = np.random.RandomState(seed)
     observed = [[0] * labels.shape[1] for _ in labels]
     for i, row in enumerate(labels):

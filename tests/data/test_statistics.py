@@ -1,4 +1,4 @@
-"""Statistics against dense counting, and at the size at which dense counting is out of reach."""
+"""Statistics against dense counting, and at a size too large for dense counting."""
 
 import json
 import math
@@ -123,7 +123,7 @@ def test_too_many_classes_for_pairs(monkeypatch):
 
 
 def test_many_rows_and_classes_stay_sparse():
-    """100,000 rows of 10,000 classes: dense they would take a gigabyte."""
+    """100,000 rows of 10,000 classes, a gigabyte as a dense table."""
     rows, classes = 100_000, 10_000
     rng = np.random.default_rng(0)
     columns = np.sort(

@@ -51,7 +51,7 @@ CONFIG = {
     "command": "spml train photos.csv",
     "pixels": "jpeg88",
 }
-# Who compares an entry of each role: resuming, groups, studies; and whether records keep it.
+# For each role: whether resuming, groups and studies compare it, and whether records keep it.
 COMPARED = {
     Role.RESULT: (True, True, True, True),
     Role.METHOD: (True, True, False, True),

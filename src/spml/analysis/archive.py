@@ -1,4 +1,4 @@
-"""The finished runs in a folder, identified by what they trained rather than by their names."""
+"""The finished runs in a folder, identified by their configuration rather than by their names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FinishedRun:
 def find(folder: Path) -> tuple[list[FinishedRun], list[str]]:
     """Read the finished runs of a folder from records (ID.json) and run folders; and problems.
 
-    Records may stand in the folder or in its subfolder `records`, run folders in the folder or in
+    Records may be in the folder or in its subfolder `records`, run folders in the folder or in
     its subfolders `runs` and `scores`.
     """
     if not folder.is_dir():

@@ -260,7 +260,7 @@ class TableOfRuns(ManyRuns):
         return plan, counts
 
     def _check_search(self, search: Search | None) -> None:
-        """Refuse options of another search than the one that runs."""
+        """Refuse options that do not belong to the chosen search."""
         from spml.bench.search import Grid, Tune
         from spml.errors import UserError
 

@@ -289,7 +289,7 @@ class Run:
 
     @cached_property
     def held_out(self) -> Scored | None:
-        """Logits of the validation rows with their observed labels, whatever else is known."""
+        """Logits of the validation rows with their observed labels, also if others are known."""
         return self._scored("val", None if self.observed is None else self.observed.val)
 
     def _scored(self, split: Split, truth: Labels | None) -> Scored | None:

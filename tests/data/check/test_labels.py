@@ -1,4 +1,4 @@
-"""What the labels of a data set alone show."""
+"""Problems that the labels of a data set show without its pictures."""
 
 import pytest
 
@@ -120,4 +120,4 @@ def test_drawn_positives_of_complete_labels_are_counted(table):
     assert positives_seen(tables).tolist() == (drawn == 1).sum(axis=0).tolist() != [9, 9]
     assert (
         check(tables, min_positives=0).errors == []
-    )  # validation rows without a positive are complete all the same
+    )  # validation rows without a positive are complete too

@@ -1,4 +1,4 @@
-"""Unpacking: what is refused, and that a broken call leaves nothing half done."""
+"""Unpacking: unsafe archives are refused, and an interrupted call leaves no partial state."""
 
 import io
 import stat
@@ -95,7 +95,7 @@ def test_members_outside_the_folder_are_refused(tmp_path, folder, name, kind):
     path = make(tmp_path / f"x.{kind}", {"good.txt": b"1", name: b"bad"})
     with pytest.raises(DataError, match="points outside the folder") as refused:
         unpack(path, folder, LIMITS)
-    assert "download it again" not in str(refused.value)  # which would bring the same
+    assert "download it again" not in str(refused.value)  # which would give the same
     assert contents(tmp_path) == {f"x.{kind}": path.read_bytes()}
 
 
@@ -131,7 +131,7 @@ def test_links_and_devices_in_a_zip_are_refused(tmp_path, folder, mode):
             {"a": bytes(10_000_000)},
             Limits(size=10**9, files=9),
             "more than [0-9,]+ bytes",
-        ),  # by ratio
+        ),  # by compression ratio
         ({"a": b"x" * 2000, "b": b"y" * 2000}, Limits(size=3000, files=9), "more than 3,000 bytes"),
         ({str(i): b"" for i in range(10)}, Limits(size=10**9, files=9), "more than 9 members"),
     ],
@@ -211,7 +211,7 @@ def test_a_killed_call_is_finished_by_another(tmp_path, folder, monkeypatch):
         unpack(path, folder, LIMITS)
     assert not marker("x.tar", folder).exists()
     monkeypatch.setattr(module.shutil, "move", real)
-    (folder / ".x.tar.unpacking" / "data").mkdir(parents=True)  # what a kill would have left
+    (folder / ".x.tar.unpacking" / "data").mkdir(parents=True)  # as a killed process would leave it
     (folder / ".x.tar.unpacking" / "data" / "half.txt").write_text("half")
     unpack(path, folder, LIMITS)
     assert contents(folder) == {**FILES, ".x.tar.unpacked": b""}

@@ -13,7 +13,7 @@ def settled(monkeypatch):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """Names of the files that are decoded."""
+    """Names of the decoded files."""
     names = []
 
     def decode_bytes(data, path, *args, **kwargs):
@@ -26,7 +26,7 @@ def decoded(monkeypatch):
 
 
 class Gate:
-    """Blocks the decoding of kwargs pictures until it opens."""
+    """Block the decoding of named pictures until the gate opens."""
 
     def __init__(self):
         self.shut, self.begun, self.names, self.original = (
@@ -53,7 +53,7 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch):
-    """In place of decoding: open, until pictures are named that are to wait."""
+    """A replacement of the decoder that blocks only the pictures named in it."""
     gate = Gate()
     monkeypatch.setattr(cache_build, "decode_bytes", gate)
     yield gate

@@ -55,11 +55,11 @@ def test_another_size_or_orientation_is_another_pool(tmp_path):
 
 @pytest.mark.parametrize("seconds", [0, 5000])
 def test_a_changed_file_gives_its_new_pixels(tmp_path, settled, seconds):
-    table = make(tmp_path / "a", 4, kind="bmp")  # all of one length
+    table = make(tmp_path / "a", 4, kind="bmp")  # all have the same length
     before, path = pixels(table, tmp_path / "cache"), tmp_path / "a" / "1.bmp"
     length = path.stat().st_size
     scene(40, 30, seed=77).save(path)
-    age(path, seconds)  # a copy may bring an older date along
+    age(path, seconds)  # a copy may keep an older date
     assert path.stat().st_size == length
     after = pixels(table, tmp_path / "cache")
     assert torch.equal(after, direct(table)) and not torch.equal(after[1], before[1])
@@ -120,14 +120,14 @@ def test_free_memory_is_available_on_this_system():
 
 
 def build(folder, names, cache, gate=None, commit=0.02):
-    """What another process does."""
+    """Build the cache in another process."""
     module.COMMIT_SECONDS, module.RECENT = commit, 0
     original = module.decode_bytes
 
     def noted(data, path, *args, **kwargs):
         with (folder / "decoded").open("a") as file:
             file.write(f"{path.name}\n")
-        time.sleep(0.01)  # long enough to be killed meanwhile
+        time.sleep(0.01)  # long enough to be killed during it
         return original(data, path, *args, **kwargs)
 
     module.decode_bytes = noted
@@ -151,7 +151,7 @@ def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert sorted((tmp_path / "a" / "decoded").read_text().split()) == sorted(
         table.items
-    )  # none of them twice
+    )  # none was decoded twice
     assert file_in(tmp_path / "cache", "pixels").stat().st_size == 60 * 3 * SIZE * SIZE
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
 
@@ -175,7 +175,7 @@ def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settle
         process.join()
         landed += process.exitcode == -9
         started.unlink(missing_ok=True)
-        assert lines(cache) >= before > 0  # what was done stays
+        assert lines(cache) >= before > 0  # finished pictures stay
     assert landed >= 3
     assert torch.equal(pixels(table, cache), direct(table))
     assert len(decoded) < len(table)

@@ -30,7 +30,7 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
         assert torch.equal(batch(feed.cached, np.array([3, 3, 0]))[0], expected[[3, 3, 0]])
     assert sorted(decoded) == sorted(table.items)
     assert (feed.resident is not None) == (mode == "resident")
-    with opened([table], tmp_path / "cache", mode) as cache:  # all is there
+    with opened([table], tmp_path / "cache", mode) as cache:  # all pictures are cached
         assert cache.build is None
         feed = feed_of(table, cache, mode)
         batches = [np.array([5, 1]), np.arange(30)]
@@ -53,7 +53,7 @@ def test_a_complete_device_copy_replaces_all_reads(tmp_path, monkeypatch):
             feed.cached, "read", lambda rows, *args: read.extend(rows) or original(rows, *args)
         )
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
-        assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are there
+        assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are already resident
         assert torch.equal(feed.resident, channels_last(expected))
         monkeypatch.setattr(feed.cached, "read", None)
         monkeypatch.setattr(feed.cached, "stage", None)
@@ -85,7 +85,7 @@ def test_a_batch_waits_only_for_its_own_pictures(tmp_path, gate, settled):
     with opened([table], tmp_path / "cache", threads=3) as cache, ThreadPoolExecutor(2) as pool:
         feed = feed_of(table, cache)
         assert gate.begun.wait(30)
-        x, _ = batch(feed.cached, np.array([7, 3]))  # while 0 and 5 take long
+        x, _ = batch(feed.cached, np.array([7, 3]))  # while 0 and 5 are blocked
         assert torch.equal(x, direct(table)[[7, 3]])
         assert not cache.build._over
         slow = pool.submit(batch, feed.cached, np.array([5, 1]))

@@ -40,7 +40,7 @@ def test_after_an_early_close_only_the_remaining_pictures_are_decoded(tmp_path, 
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
         batch(feed.cached, np.arange(11))
-        closing = threading.Timer(0.1, gate.open)  # the picture that is in work is waited for
+        closing = threading.Timer(0.1, gate.open)  # the picture in decoding is finished first
         closing.start()
         cache.close()
         assert not [t for t in threading.enumerate() if t.name in ("cache", "decode")]
@@ -98,7 +98,7 @@ def test_a_full_disk_is_reported_at_once_and_one_that_fills_up_when_needed(
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(
         module.Build, "_begin", lambda build: setattr(build, "_begun", True)
-    )  # seen when it is over
+    )  # detected at the end
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])
@@ -115,7 +115,7 @@ def test_pictures_decoded_by_another_process_are_used_immediately(
     table, reported = make(tmp_path / "a", 12), Lines()
     other = table.take(np.arange(6))
     gate.close("5.jpg")
-    with opened([other], tmp_path / "cache") as first:  # holds the right to write
+    with opened([other], tmp_path / "cache") as first:  # holds the write lock
         batch(feed_of(other, first).cached, np.arange(5))
         with (
             opened([table], tmp_path / "cache", progress=reported) as second,
@@ -144,7 +144,7 @@ def test_waiting_for_another_process_can_be_cancelled(tmp_path):
 
 
 def background(folder, names, cache):
-    """What another process does until it is killed."""
+    """Build the cache in another process until it is killed."""
     module.COMMIT_SECONDS, module.RECENT = 0.02, 0
     original = module.decode_bytes
 
@@ -218,7 +218,7 @@ def test_program_exit_does_not_wait_for_decoding(tmp_path, leaves):
         if leaves == "interrupt":
             process.send_signal(signal.SIGINT)
         _, message = process.communicate(timeout=60)
-    assert time.monotonic() - began < 8  # all of it would take 18 seconds
+    assert time.monotonic() - began < 8  # decoding everything would take 18 seconds
     assert (b"KeyboardInterrupt" in message) == (leaves == "interrupt")
     assert process.returncode == {"interrupt": -signal.SIGINT, "end": 0}[leaves]
-    assert 3 <= lines(tmp_path / "cache") < 40  # what was done counts
+    assert 3 <= lines(tmp_path / "cache") < 40  # finished pictures are kept

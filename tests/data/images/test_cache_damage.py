@@ -1,4 +1,4 @@
-"""A cache, or pictures, or a disk that is not as it should be."""
+"""Damaged caches and pictures, and disk errors."""
 
 import os
 import random

@@ -22,7 +22,7 @@ from spml.errors import DataError
 
 
 def scene(width, height, seed=0):
-    """Slopes, edges and grain, as photographs have."""
+    """A picture with gradients, edges and grain, like a photograph."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
     waves = [np.sin(2 * np.pi * (a * x + b * y) + c) for a, b, c in rng.uniform(0.5, 9, (3, 3))]
@@ -32,7 +32,7 @@ def scene(width, height, seed=0):
 
 
 def as_pillow(path, size):
-    """What the benchmark protocol's loader does."""
+    """Decode as the loader of the benchmark protocol does."""
     with Image.open(path) as image:
         return np.asarray(
             image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
@@ -186,7 +186,7 @@ def test_a_jpeg_that_ends_in_zeros_is_treated_as_truncated(tmp_path, how):
     scene(60, 40).save(path, **how)
     whole = path.read_bytes()
     assert decode(path).shape == (3, 40, 60)
-    path.write_bytes(whole + bytes(5000))  # after the end there may be anything
+    path.write_bytes(whole + bytes(5000))  # any bytes may follow the end marker
     assert decode(path).shape == (3, 40, 60)
     half = whole.rindex(b"\xff\xda") + 200
     for rest in (
@@ -250,7 +250,7 @@ def test_a_jpeg_that_claims_more_pixels_than_its_bytes_can_hold_is_refused(tmp_p
     for options in ({}, {"progressive": True, "optimize": True}, {"quality": 1, "optimize": True}):
         Image.new("L", (3000, 3000), 255).save(
             tmp_path / "flat.jpg", **options
-        )  # as few bytes as a whole one can have
+        )  # the minimum size of a complete file
         assert decode(tmp_path / "flat.jpg", 4).min() == 255
 
 

@@ -77,7 +77,7 @@ def test_an_unreadable_picture_is_raised_or_left_out(table):
     ]
     assert [len(x) for x, _ in batches] == [len(rows) for _, rows in batches]
     one = list(feed.batches([np.array([2]), np.array([0])], on_error=reported.__setitem__))
-    assert [rows.tolist() for _, rows in one] == [[0]]  # nothing is left of the first
+    assert [rows.tolist() for _, rows in one] == [[0]]  # the first batch left no data
 
 
 def test_arrays_are_used_unchanged_and_never_cached(tmp_path):

@@ -18,7 +18,7 @@ def test_class_folders(tmp_path, write, positives):
         ".git/x/y.jpg",
     ):
         write("", f"pictures/{name}")
-    with warnings.catch_warnings(action="error"):  # what a system leaves behind is not worth a word
+    with warnings.catch_warnings(action="error"):  # system files are not reported
         table = read(tmp_path / "pictures")["train"]
     assert positives(table) == {
         "dog/a.PNG": ["dog"],

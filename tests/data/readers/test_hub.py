@@ -31,7 +31,7 @@ def with_features(table, **features):
 
 
 def save_arrow(folder, table, features=None, shards=1):
-    """As Dataset.save_to_disk: streams of a few rows each, with the features beside them."""
+    """Write like Dataset.save_to_disk: streams of a few rows each, and the features."""
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(shards):
         part = table.slice(
@@ -220,7 +220,7 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
     )
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
     assert rows(read(folder)["train"]) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
-    export(folder, tmp_path / "out")  # which writes pictures only where there are some
+    export(folder, tmp_path / "out")  # which writes only existing pictures
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.csv"]
     assert set(read(tmp_path / "out/labels.csv")["train"].items) == {
         "/x/a.jpg",

@@ -1,4 +1,4 @@
-"""Validation and test rows from files of their own."""
+"""Validation and test rows from separate files."""
 
 import numpy as np
 import pytest
@@ -142,7 +142,7 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
     table = read(train, val=val)["val"]
     assert (list(table.items), table.root) == (["in/a", "in/sub/b", "/x/y"], tmp_path / "one")
     other = read(train, val=write("image,label\na,dog\n", "two/val.csv"))["val"]
-    assert list(other.items) == ["../two/a"]  # wherever both are moved to
+    assert list(other.items) == ["../two/a"]  # also after both are moved
     (tmp_path / "link").symlink_to(tmp_path / "deep/er")
     write(TRAIN, "deep/er/train.csv")
     linked = read(tmp_path / "link/train.csv", val=tmp_path / "two/val.csv")["val"]

@@ -349,7 +349,7 @@ NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(
     lambda name: name not in ("image", "tags")
 )
 
-PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # what a backslash becomes is tested above
+PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # backslashes are tested above
 
 
 @TEMPORARY
