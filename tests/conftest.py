@@ -12,12 +12,14 @@ import pytest
 for _signal in (
     signal.SIGINT,
     signal.SIGHUP,
-):  # which tests started in the background would ignore, and their children
+):  # tests started in the background would ignore it, and so would their children
     signal.signal(
         _signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL
     )
-os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a network
-os.environ["SPML_CACHE"] = tempfile.mkdtemp(prefix="spml-cache-")  # nor touches the user's cache
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test uses the network
+os.environ["SPML_CACHE"] = tempfile.mkdtemp(
+    prefix="spml-cache-"
+)  # no test changes the user's cache
 atexit.register(shutil.rmtree, os.environ["SPML_CACHE"], ignore_errors=True)
 TIMINGS = ("images_per_second", "seconds")
 
@@ -41,7 +43,7 @@ def scenes_file(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def scenes(scenes_file):
-    """The same as an experiment: single positives drawn, complete labels kept."""
+    """The scenes as an experiment with drawn single positives and complete labels."""
     from spml.data import load
 
     return load(scenes_file, labels="complete")
@@ -49,7 +51,7 @@ def scenes(scenes_file):
 
 @pytest.fixture(scope="session")
 def quick():
-    """Settings for a run of two seconds."""
+    """Settings of a run that takes two seconds."""
     from spml.train import Settings
 
     return Settings(
@@ -65,7 +67,7 @@ def quick():
 
 @pytest.fixture(scope="session")
 def finished(scenes, quick, tmp_path_factory):
-    """A finished run on the scenes; not to be changed."""
+    """A finished run on the scenes. Tests must not change it."""
     from spml.train import fit
 
     folder = tmp_path_factory.mktemp("runs") / "gr"
@@ -75,13 +77,13 @@ def finished(scenes, quick, tmp_path_factory):
 
 @pytest.fixture
 def run(finished, tmp_path):
-    """A copy of the finished run, to be changed."""
+    """A copy of the finished run that a test may change."""
     return shutil.copytree(finished, tmp_path / "run")
 
 
 @pytest.fixture
 def pictures(tmp_path):
-    """A CSV of twelve small pictures of three colours, in a folder of their own."""
+    """A CSV of twelve small pictures of three colours, in their own folder."""
     from PIL import Image
 
     folder = tmp_path / "photos"
@@ -108,7 +110,7 @@ def outcome(folder: Path) -> dict:
 def contents(
     folder: Path, without=("result.json", "last.ckpt", "config.json", "report.html")
 ) -> dict[str, bytes]:
-    """Every file's bytes by name, timings aside."""
+    """Every file's bytes by name, without timings."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -118,7 +120,11 @@ def contents(
 
 
 def assert_resumes(data, settings, folder: Path, options=None) -> dict:
-    """A run that is broken off before its third epoch ends as one that is not; gives the method's state in between."""
+    """Check that a run interrupted before its third epoch ends like an uninterrupted one.
+
+    Returns:
+        The method's state at the interruption.
+    """
     import torch
 
     from spml.train import fit

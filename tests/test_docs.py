@@ -78,7 +78,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_resolve(page):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!http)([^)]+)\)", text):
         path, _, anchor = target.partition("#")
@@ -176,14 +176,15 @@ def test_the_tables_of_the_methods_page_are_those_of_the_recorded_results(monkey
         assert tables(json.loads(file.read_text())) in page, name
 
 
-def test_the_cost_of_a_method_is_measured_and_put_into_a_page(monkeypatch, tmp_path, capsys):
+def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import method_cost
 
     page, figures = tmp_path / "page.md", tmp_path / "cost.json"
     page.write_text("before\n<!-- generated: method_cost -->\nold\n<!-- end -->\nafter\n")
     words = shlex.split(
-        "--accelerator cpu --backbone tiny --size 16 --data voc --budget 0.01 --only role --only em_apl "
+        "--accelerator cpu --backbone tiny --size 16 --data voc --budget 0.01 "
+        "--only role --only em_apl "
         """--also em_apl '{"base": "gr"}'"""
     )
     monkeypatch.setattr(sys, "argv", ["method_cost.py", *words, "--json", str(figures)])
@@ -260,7 +261,7 @@ def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(mo
         assert f"<!-- generated: {name} -->\n{table}\n<!-- end -->" in page, name
 
 
-def test_the_calibration_benchmark_takes_any_run_with_scores(finished, monkeypatch, tmp_path):
+def test_the_calibration_benchmark_accepts_any_run_with_scores(finished, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from calibration import examined
     from calibration_tables import BASELINES, OURS, tables
@@ -270,13 +271,13 @@ def test_the_calibration_benchmark_takes_any_run_with_scores(finished, monkeypat
         record["test"]
     )
     assert len(record["epochs"]["true"]) == 3 and set(record["estimates"]) >= {"map", "macro_f1"}
-    made = tables(
+    texts = tables(
         [
             record,
             {**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}},
         ]
     )
-    assert "1 runs × 2 draws" in made["calibration_test"]
+    assert "1 runs × 2 draws" in texts["calibration_test"]
     worse = tables(
         [{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}]
     )

@@ -19,20 +19,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_folder_that_is_there_stays_the_one_it_is(tmp_path, monkeypatch):
+def test_an_existing_folder_is_refilled_in_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(2):
         with replacing_folder(Path()) as beside:
             (beside / "in").mkdir()
             (beside / f"{number}.txt").write_text("new")
-        assert sorted(Path().iterdir()) == [Path(f"{number}.txt"), Path("in")]  # still where we are
+        assert sorted(Path().iterdir()) == [
+            Path(f"{number}.txt"),
+            Path("in"),
+        ]  # still the current folder
     with pytest.raises(RuntimeError), replacing_folder(Path()) as beside:
         (beside / "2.txt").write_text("half")
         raise RuntimeError
     assert sorted(Path().iterdir()) == [Path("1.txt"), Path("in")]
 
 
-def test_what_a_killed_process_left_in_a_folder_is_nothing(tmp_path):
+def test_leftovers_of_a_killed_process_are_ignored_and_removed(tmp_path):
     (tmp_path / ".maps.99.part").mkdir()
     assert contents(tmp_path) == []
     with replacing_folder(tmp_path):
@@ -45,7 +48,7 @@ def test_json_is_written_into_new_folders(tmp_path):
     assert (tmp_path / "w" / "x" / "y.json").read_text() == '{\n  "ä": 1\n}\n'
 
 
-def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
+def test_a_file_is_flushed_before_it_is_moved_into_place(tmp_path, monkeypatch):
     path, seen = tmp_path / "a.txt", []
     monkeypatch.setattr(
         os, "fsync", lambda number: seen.append((os.fstat(number).st_size, path.exists()))
@@ -55,7 +58,7 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error,told",
+    "error,message",
     [
         (OSError(errno.ENOSPC, "No space left"), "the disk is full"),
         (OSError(errno.EDQUOT, "Quota exceeded"), "the disk is full"),
@@ -63,12 +66,12 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path, monkeypatch):
         (OSError("no number"), "no number"),
     ],
 )
-def test_what_the_system_says_against_a_file_is_one_line_that_names_it(tmp_path, error, told):
+def test_a_system_error_is_one_line_that_names_the_file(tmp_path, error, message):
     path = tmp_path / "a.txt"
-    for kept in ("", "; the one written before is whole"):
+    for suffix in ("", "; the one written before is whole"):
         with pytest.raises(UserError) as raised, replacing(path):
             raise error
-        assert str(raised.value) == f"{path} cannot be written: {told}{kept}"
+        assert str(raised.value) == f"{path} cannot be written: {message}{suffix}"
         path.write_text("before")
 
 
@@ -81,9 +84,9 @@ def test_an_error_about_another_file_is_passed_on(tmp_path):
 
 
 def test_a_librarys_error_is_a_full_disk_only_if_space_is_low(tmp_path, monkeypatch):
-    for free, told in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
+    for free, message in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
         monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
         assert (
             str(write_error(tmp_path / "a", RuntimeError("it\nbroke")))
-            == f"{tmp_path / 'a'} cannot be written: {told}"
+            == f"{tmp_path / 'a'} cannot be written: {message}"
         )

@@ -62,7 +62,7 @@ def test_integers_of_any_width_are_the_same_items():
 
 
 def test_the_bits_are_those_of_splitmix64():
-    """So that a seed gives the same run in every version: the generator's published first outputs from 0."""
+    """The generator's published first outputs from 0, so that a seed always gives the same run."""
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
     assert [value % 2**64 for value in bits(torch.arange(1, 5), 0).tolist()] == published
     assert len({key(1, 2), key(2, 1), key(12)}) == 3 and key(3, 4) == 3916937679215157678

@@ -1,4 +1,4 @@
-"""Cores that a process may use, and its place among the processes of torchrun, SLURM and Lightning."""
+"""Cores available to a process, and its rank under torchrun, SLURM and Lightning."""
 
 import os
 

@@ -61,7 +61,7 @@ def test_a_name_is_used_in_its_home_only(names):
     assert users == set(HOMES[names])
 
 
-def test_uses_are_seen_however_they_are_written():
+def test_uses_are_detected_in_every_spelling():
     text = """
 import torch
 from torchvision.io import decode_jpeg as fast

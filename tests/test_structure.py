@@ -50,7 +50,7 @@ def layer(path: Path) -> str:
 
 
 def lower_layers(path: Path) -> set[str]:
-    """Layers that a module imports although they stand below its own."""
+    """Layers below its own that a module imports."""
     rest = LAYERS[LAYERS.index(layer(path)) + 1 :]
     return imported_layers(path.read_text(encoding="utf-8")) & set(rest)
 
@@ -74,7 +74,7 @@ def test_losses_import_nothing_else_of_ours():
         assert others <= {other for file, other in EXCEPTIONS if path == SOURCE / file}, path
 
 
-def test_imports_are_seen_wherever_they_stand():
+def test_imports_are_detected_everywhere():
     text = """
 import spml.data.table
 from spml import cli, metrics as m, __version__
@@ -114,8 +114,8 @@ def test_every_path_on_the_page_exists():
 
 
 @pytest.mark.slow
-def test_a_walk_is_as_short_as_the_page_says():
-    """Counts of functions change with every small edit; the number of files is what is promised."""
+def test_the_walk_is_as_short_as_the_page_states():
+    """The page promises a number of files; counts of functions change with every small edit."""
     command = [sys.executable, str(ROOT / "tools" / "walk.py")]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = re.findall(r"`spml (\w+)` \| \d+ \| (\d+) \|", table)

@@ -1,4 +1,4 @@
-"""benchmarks/throughput.py, as far as it runs without a GPU."""
+"""The parts of benchmarks/throughput.py that run without a GPU."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-        monkeypatch.setenv(name, "")  # set by the benchmark, and then set back
+        monkeypatch.setenv(name, "")  # the benchmark sets it and restores it
 
 
 @pytest.mark.slow
@@ -22,22 +22,22 @@ def test_all_parts_are_measured(benchmarks, tmp_path, capsys):
     small = (
         "--fake 40 --backbone test_resnet --size 32 --batch 8 --epochs 2 --device cpu --budget 0.1"
     )
-    found = throughput.main(
+    result = throughput.main(
         [*small.split(), "--set", "flip=False", "--json", str(tmp_path / "found.json")]
     )
     names = ["step", "epoch from cold", "epoch from cache", "evaluation", "whole experiment"]
-    assert set(found["seconds"]) == set(found["ratios"]) == set(names)
-    assert all(value > 0 for pair in found["seconds"].values() for value in pair.values())
-    for run in found["runs"].values():
+    assert set(result["seconds"]) == set(result["ratios"]) == set(names)
+    assert all(value > 0 for pair in result["seconds"].values() for value in pair.values())
+    for run in result["runs"].values():
         assert (
             run["whole"] > sum(run["epochs"])
             and len(run["epochs"]) == 2
             and run["cold"] > run["epochs"][0]
         )
     stored = json.loads((tmp_path / "found.json").read_text())
-    assert stored["ratios"] == found["ratios"] and stored["asked"]["set"] == {"flip": False}
-    said = capsys.readouterr().out
-    assert all(name in said for name in names) and "of the" in said
+    assert stored["ratios"] == result["ratios"] and stored["asked"]["set"] == {"flip": False}
+    output = capsys.readouterr().out
+    assert all(name in output for name in names) and "of the" in output
 
 
 def test_unknown_parts_are_refused(benchmarks, capsys):
@@ -73,13 +73,13 @@ def test_unknown_parts_are_refused(benchmarks, capsys):
         ("something new", "others"),
     ],
 )
-def test_kernels_are_told_apart_by_their_names(benchmarks, name, expected):
+def test_kernels_are_classified_by_their_names(benchmarks, name, expected):
     import device_share
 
     assert device_share.kind(name) == expected
 
 
-def test_time_by_kind_and_what_is_idle(benchmarks):
+def test_time_is_summed_by_kind_and_idle_time_is_reported(benchmarks):
     import device_share
 
     events = [
@@ -89,7 +89,7 @@ def test_time_by_kind_and_what_is_idle(benchmarks):
             "name": "elementwise",
             "ts": 30.0,
             "dur": 40.0,
-        },  # beside it on another stream
+        },  # concurrent, on another stream
         {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 100.0, "dur": 10.0},
         {"cat": "cpu_op", "name": "aten::conv2d", "ts": 0.0, "dur": 500.0},
         {"ph": "M"},

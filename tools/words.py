@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("src/**/*.py", "src/**/*.html", "docs/*.md", "tests/**/*.py", "README.md")
 PHRASES = {
     "go on with": r"\b(?:go|goes|gone|going|went) on\b(?! to\b)",
-    "tell": r"\b(?:tells?|told|telling|tellers?)\b",
+    "tell": r"(?<!\.)\b(?:tells?|told|telling|tellers?)\b",
     "be had": r"\b(?:be|is|are|was|were) had\b",
     "in words": r"\b(?:in|into) words\b",
     "those that": r"\b(?:those|that) (?:that|which|who) (?:is|are|count|come)\b",

@@ -1,4 +1,4 @@
-"""`python -m spml`, where the program itself is not on the path."""
+"""`python -m spml`, for when the program is not on the path."""
 
 from spml.cli import entry
 

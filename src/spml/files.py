@@ -56,8 +56,8 @@ def _not_text(byte: int) -> str:
     return f"{problem}; save the file as UTF-8 (Excel: CSV UTF-8)"
 
 
-def words(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and words of every line that is not blank."""
+def split_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the words of every line that is not blank."""
     for number, line in enumerate(lines(path), 1):
         if cells := line.split():
             yield number, cells
@@ -202,7 +202,7 @@ def read_arrays(
         path: The file.
         required: Arrays that the file must hold.
         optional: Arrays that are read if the file holds them.
-        remedy: What an error tells the user to do.
+        remedy: The remedy that an error names.
     """
     import zipfile
 

@@ -43,7 +43,7 @@ def launched() -> tuple[int, int] | None:
 
 
 def started_first() -> bool:
-    """Tell whether this process is rank 0, before the process group exists."""
+    """Whether this process is rank 0, before the process group exists."""
     ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
     own = next((rank for rank in ranks if rank is not None), "0")
     return own == "0" and os.environ.get("NODE_RANK", "0") == "0"

@@ -57,7 +57,7 @@ def write_run(folder, method="gr", seed=0, truth=None, logits=None, **config):
 
 @pytest.fixture
 def make(tmp_path):
-    def of(name="gr-0", **given):
-        return write_run(tmp_path / name, **given)
+    def of(name="gr-0", **options):
+        return write_run(tmp_path / name, **options)
 
     return of

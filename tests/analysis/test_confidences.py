@@ -1,4 +1,4 @@
-"""Distances and ratios of labels that are not drawn."""
+"""Distances and ratios of unobserved labels."""
 
 import json
 
@@ -12,7 +12,7 @@ from spml.analysis.unknown import unknown_labels
 from spml.errors import UserError
 
 
-def test_unknown_labels_leave_out_what_was_drawn(make):
+def test_unknown_labels_exclude_the_drawn_ones(make):
     unknown = unknown_labels(make())
     assert unknown.mask.shape == (8, 3) and unknown.mask.sum() == 16 and unknown.seen == 8
     assert unknown.epochs == [0, 1, 2] and set(unknown.at(0)) == {0.5}
@@ -20,55 +20,57 @@ def test_unknown_labels_leave_out_what_was_drawn(make):
     assert unknown.observed_share == 8 / (8 + unknown.positive.sum())
 
 
-def test_the_papers_mean_positives_are_taken_on_a_benchmark(make):
+def test_a_benchmark_uses_the_mean_positives_of_the_paper(make):
     assert unknown_labels(make(data="voc")).observed_share == 1 / 1.46
 
 
 def test_the_distance_is_that_of_samples(make):
     rng = np.random.default_rng(0)
-    found = distinguishability(unknown := unknown_labels(make(logits=rng.normal(size=(3, 8, 3)))))
+    result = distinguishability(unknown := unknown_labels(make(logits=rng.normal(size=(3, 8, 3)))))
     confidence = unknown.at(1)
     one, other = np.sort(confidence[unknown.positive]), np.sort(confidence[~unknown.positive])
     grid = np.sort(confidence)
     below = [np.searchsorted(part, grid[:-1], side="right") / len(part) for part in (one, other)]
-    assert found.distances[1] == pytest.approx((np.abs(below[0] - below[1]) * np.diff(grid)).sum())
-    assert sum(found.positive_counts) == found.positives == unknown.positive.sum()
+    assert result.distances[1] == pytest.approx((np.abs(below[0] - below[1]) * np.diff(grid)).sum())
+    assert sum(result.positive_counts) == result.positives == unknown.positive.sum()
     assert (
-        sum(found.negative_counts) == found.negatives and found.best_distance == found.distances[2]
+        sum(result.negative_counts) == result.negatives
+        and result.best_distance == result.distances[2]
     )
 
 
-def test_nothing_told_apart_before_training_and_all_after(make):
-    found = distinguishability(unknown_labels(make()))
-    assert found.distances[0] == 0 and found.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
+def test_labels_are_indistinguishable_before_training_and_separate_after(make):
+    result = distinguishability(unknown_labels(make()))
+    assert result.distances[0] == 0 and result.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
     bins = [
-        np.flatnonzero(counts).tolist() for counts in (found.positive_counts, found.negative_counts)
+        np.flatnonzero(counts).tolist()
+        for counts in (result.positive_counts, result.negative_counts)
     ]
-    assert bins == [[44], [5]] and len(found.positive_counts) == 50  # at 0.88 and 0.12
+    assert bins == [[44], [5]] and len(result.positive_counts) == 50  # at 0.88 and 0.12
 
 
 def test_ratios_count_bins():
     confidence = np.array([0.005] * 20 + [0.995] * 20 + [1.0])
     positive = np.array([False] * 20 + [True] * 15 + [False] * 6)
-    found = ratios(confidence, positive, 0.5, 3)
-    assert found.labels == [20, 21] and found.positives == [0, 15] and found.share == 15 / 41
-    assert found.confidence[1] == pytest.approx((20 * 0.995 + 1) / 21)
-    assert found.expected[0] == pytest.approx(0.5 * 0.005 / (1 - 0.5 * 0.005))
-    assert found.higher > 0.8 and found.constant_p < 1e-4 and found.rank_correlation is None
-    assert found.within == 0.5  # k_hat is in the first bin's interval, and nearly 1 in the second
+    result = ratios(confidence, positive, 0.5, 3)
+    assert result.labels == [20, 21] and result.positives == [0, 15] and result.share == 15 / 41
+    assert result.confidence[1] == pytest.approx((20 * 0.995 + 1) / 21)
+    assert result.expected[0] == pytest.approx(0.5 * 0.005 / (1 - 0.5 * 0.005))
+    assert result.higher > 0.8 and result.constant_p < 1e-4 and result.rank_correlation is None
+    assert result.within == 0.5  # k_hat is in the first bin's interval, and nearly 1 in the second
 
 
-def test_a_constant_share_is_taken_for_one():
+def test_a_constant_share_is_recognised():
     rng = np.random.default_rng(1)
-    found = ratios(rng.random(5000), rng.random(5000) < 0.1, 0.5, 0)
-    assert found.constant_p > 0.05 and abs(found.higher - 0.5) < 0.05
+    result = ratios(rng.random(5000), rng.random(5000) < 0.1, 0.5, 0)
+    assert result.constant_p > 0.05 and abs(result.higher - 0.5) < 0.05
     rising = rng.random(5000)
-    found = ratios(rising, rng.random(5000) < posterior(rising, 0.5), 0.5, 1)
-    assert found.rank_correlation > 0.9 and found.within > 0.85 and found.distance < 0.1
+    result = ratios(rising, rng.random(5000) < posterior(rising, 0.5), 0.5, 1)
+    assert result.rank_correlation > 0.9 and result.within > 0.85 and result.distance < 0.1
 
 
 @pytest.mark.parametrize(
-    ("positives", "labels", "together"),
+    ("positives", "labels", "merged"),
     [
         (
             [20, 10, 4],
@@ -80,8 +82,8 @@ def test_a_constant_share_is_taken_for_one():
         ([20, 10], [100, 100], [(20, 100), (10, 100)]),
     ],
 )
-def test_shares_are_compared_by_chi_squared_rare_bins_together(positives, labels, together):
-    hits, total = np.array(together, float).T
+def test_shares_are_compared_by_chi_squared_with_rare_bins_merged(positives, labels, merged):
+    hits, total = np.array(merged, float).T
     share = hits.sum() / total.sum()
     statistic = ((hits - share * total) ** 2 / (share * (1 - share) * total)).sum()
     assert constant_p(np.array(positives), np.array(labels)) == pytest.approx(
@@ -96,11 +98,11 @@ def test_shares_that_cannot_differ_are_constant(positives, labels):
     assert constant_p(np.array(positives), np.array(labels)) == 1.0
 
 
-def test_bins_of_ten_labels_count_as_points():
+def test_bins_with_ten_labels_are_points():
     confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
     assert (
         ratios(confidence, positive, 0.5, 0).within == 0.5
-    )  # of the first two; the share of the second is k_hat's
+    )  # of the first two bins; the second has the share of k_hat
     few = ratios(confidence[15:], positive[15:], 0.5, 0)
     assert few.within == 0.0 and few.rank_correlation is None
 
@@ -114,16 +116,16 @@ def test_wilson():
 
 
 def test_both_ends_of_a_run(make):
-    found = assumptions(unknown_labels(make()), 0.6)
-    assert (found.before.epoch, found.after.epoch, found.a) == (
+    result = assumptions(unknown_labels(make()), 0.6)
+    assert (result.before.epoch, result.after.epoch, result.a) == (
         0,
         2,
         0.6,
-    ) and found.after.higher == 1
+    ) and result.after.higher == 1
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_no_other_epoch_stands_for_an_end_that_is_not_there(make, epoch):
+def test_a_missing_first_or_last_epoch_is_not_replaced_by_another(make, epoch):
     folder = make()
     (folder / "scores" / f"val-{epoch:02d}.npz").unlink()
     with pytest.raises(UserError, match=f"scores of epoch {epoch} are needed"):
@@ -155,7 +157,7 @@ def spoil(folder, what):
         "shape": "do not fit",
     }.items(),
 )
-def test_what_is_wanting_is_named(make, what, message):
+def test_missing_parts_are_named(make, what, message):
     folder = make()
     spoil(folder, what)
     with pytest.raises(UserError, match=message):
@@ -163,12 +165,12 @@ def test_what_is_wanting_is_named(make, what, message):
 
 
 @pytest.mark.parametrize("row", [[1, 0, 0], [1, -1, -1], [1, 1, 1]])
-def test_validation_labels_that_tell_nothing_are_refused(make, row):
+def test_uninformative_validation_labels_are_refused(make, row):
     with pytest.raises(UserError, match="complete validation labels"):
         unknown_labels(make(truth=[row] * 8))
 
 
-def test_the_files_hold_what_was_computed(make, tmp_path):
+def test_the_files_hold_the_computed_values(make, tmp_path):
     from spml.analysis.archive import find
     from spml.analysis.figures import FIGURES, Source, draw
 

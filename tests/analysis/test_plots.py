@@ -1,4 +1,4 @@
-"""Names beside lines: apart from each other, within the axes, and near their lines; and nothing that is cut off."""
+"""Line names do not overlap, stay within the axes and near their lines; nothing is cut off."""
 
 from itertools import pairwise
 
@@ -28,13 +28,13 @@ def test_names_do_not_overlap_nor_leave_the_axes(axes):
     )
     places = {text.get_text(): text.xy[1] for text in axes.texts}
     ordered = sorted(places.values())
-    points = axes.bbox.height * 72 / axes.figure.dpi / 10  # of one unit
+    points = axes.bbox.height * 72 / axes.figure.dpi / 10  # in steps of one unit
     assert all((upper - lower) * points >= FONT for lower, upper in pairwise(ordered))
     assert max(ordered) <= 10 and places["AN"] == 2.0
     assert places["far"] > places["a"] > places["b"] > places["c"]
 
 
-def test_no_ends_no_names(axes):
+def test_no_names_are_drawn_without_lines(axes):
     name_ends(axes, [], 1.0)
     assert not axes.texts
 
@@ -55,7 +55,7 @@ def test_the_highest_bar_of_either_group_is_within_the_axes(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("starts", "panels"), [((0.5, 0.5), 3), ((0.5, 0.6), 4)])
-def test_every_pair_of_axes_of_the_assumptions_is_drawn_upon(tmp_path, monkeypatch, starts, panels):
+def test_every_axes_of_the_assumptions_figure_is_used(tmp_path, monkeypatch, starts, panels):
     seen = []
     drawn = plots_confidence._ratios
     monkeypatch.setattr(
@@ -63,9 +63,9 @@ def test_every_pair_of_axes_of_the_assumptions_is_drawn_upon(tmp_path, monkeypat
     )
     positive = np.arange(40) % 4 == 0
     at = {p: ratios(np.full(40, p), positive, 0.5, 0) for p in (*starts, 0.9)}
-    found = [
+    results = [
         Assumptions(name, name, 0.5, at[p], at[0.9])
         for name, p in zip(("gr", "an"), starts, strict=True)
     ]
-    plots_confidence.draw_assumptions(found, tmp_path / "e.svg")
+    plots_confidence.draw_assumptions(results, tmp_path / "e.svg")
     assert len(seen) == panels and seen[0].figure.axes == seen

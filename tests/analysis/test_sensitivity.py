@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from spml.analysis.archive import Made, comparable, find, the
+from spml.analysis.archive import FinishedRun, comparable, find, the
 from spml.analysis.figures import FIGURES, Source, draw, study_cases
 from spml.analysis.sensitivity import GR, LINES, STUDIES, sensitivity, short_form
 from spml.errors import UserError
@@ -37,37 +37,40 @@ def published(**more):
     return {"options": {**method_options("gr", "toy", {}), **more}}
 
 
-def test_a_run_is_found_by_what_it_trained(make, tmp_path):
+def test_a_run_is_identified_by_its_configuration(make, tmp_path):
     make("one", **published())
     make("other", **published(q3=[0.01, 1.0]))
     make("seed", seed=1, **published())
     make("rate", lr=0.2, **published(q3=0.01))
-    make("level", method="an", head="linear")  # named since a later version, and the same as before
-    made, problems = find(tmp_path)
-    assert len(made) == 5 and problems == []
-    group = comparable(made, study_cases(STUDIES))
+    make("level", method="an", head="linear")  # later versions name the head; the value is the same
+    runs, problems = find(tmp_path)
+    assert len(runs) == 5 and problems == []
+    group = comparable(runs, study_cases(STUDIES))
     assert {run.name for run in group} == {"one", "other", "level"}
     assert (
         the(GR, group).name == "one"
         and the(LINES[0], group).name == "level"
         and the(LINES[1], group) is None
     )
-    assert {run.name for run in comparable(made, [GR], {"lr": 0.2})} == {"rate"}
-    both = [run for run in made if run.name in ("one", "seed")]
+    assert {run.name for run in comparable(runs, [GR], {"lr": 0.2})} == {"rate"}
+    both = [run for run in runs if run.name in ("one", "seed")]
     assert [run.name for run in comparable(both, [GR])] == [
         "one"
-    ]  # of as many, those of the lower seed
+    ]  # with equally many runs, the lower seed wins
     better = replace(
         both[0], name="better", config={**both[0].config, "lr": 0.3}, result={"val_map": 99.0}
     )
     assert [run.name for run in comparable([*both, better], [GR])] == [
         "better"
-    ]  # then those with better figures
-    for study, found in zip(STUDIES, sensitivity(group), strict=True):
-        assert [(p.line, p.x, p.label) for p in found.points] == [
+    ]  # then the better figures
+    for study, result in zip(STUDIES, sensitivity(group), strict=True):
+        assert [(p.line, p.x, p.label) for p in result.points] == [
             (p.line, p.x, p.label) for p in study.points
         ]
-        assert [(level.line, level.label) for level in found.levels] == [("AN", "AN"), ("EM", "EM")]
+        assert [(level.line, level.label) for level in result.levels] == [
+            ("AN", "AN"),
+            ("EM", "EM"),
+        ]
     *_, moving = sensitivity(group)
     assert [point.run for point in moving.points] == ["one", None, "other", None]
     assert moving.points[0].by_epoch == (0.0, 10.0, 20.0) and moving.levels[0].test_map == 40.0
@@ -75,7 +78,7 @@ def test_a_run_is_found_by_what_it_trained(make, tmp_path):
 
 
 @pytest.mark.parametrize(("selection", "name"), [("complete", "mAP"), ("observed", "estimate")])
-def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, name):
+def test_the_axes_name_the_validation_figure(make, tmp_path, selection, name):
     file = make("gr-0", **published()) / "result.json"
     file.write_text(
         json.dumps({**json.loads(file.read_text()), "selection": selection, "test_map": None})
@@ -87,16 +90,17 @@ def test_the_axes_name_what_the_validation_figure_is(make, tmp_path, selection, 
 
 
 @pytest.mark.parametrize(
-    ("file", "told"), [("result.json", "best_epoch of the result"), ("config.json", "lacks data")]
+    ("file", "message"),
+    [("result.json", "best_epoch of the result"), ("config.json", "lacks data")],
 )
-def test_a_run_that_does_not_say_what_it_is_is_left_out(make, tmp_path, file, told):
+def test_a_run_with_an_incomplete_configuration_is_left_out(make, tmp_path, file, message):
     (make("gr-0", **published()) / file).write_text("{}")
     make("gr-1", **published())
     (run,), (problem,) = find(tmp_path)
-    assert run.name == "gr-1" and "gr-0" in problem and told in problem
+    assert run.name == "gr-1" and "gr-0" in problem and message in problem
 
 
-def test_records_and_folders_of_one_run_are_one(make, tmp_path):
+def test_a_record_and_a_folder_of_one_run_are_merged(make, tmp_path):
     folder = make("scores/gr-1", **published())
     result = {"val_map": 1.0, "best_epoch": 1, "selection": "complete"}
     record = {
@@ -114,8 +118,8 @@ def test_records_and_folders_of_one_run_are_one(make, tmp_path):
         find(tmp_path / "nowhere")
 
 
-def test_a_run_is_comparable_with_one_of_before_a_sample_and_names_were_noted():
+def test_a_run_is_comparable_with_one_of_an_older_version():
     before = {"data": "voc", "method": "gr", "options": {}, "weights": "none"}
     noted = {**before, "classes": None, "sample_sha256": "a"}
-    old, new = (Made("a", config, [], {}) for config in (before, noted))
+    old, new = (FinishedRun("a", config, [], {}) for config in (before, noted))
     assert old.setting() == new.setting()

@@ -12,7 +12,7 @@ SETTINGS = {"backbone": "tiny", "epochs": 1, "batch_size": 32, "lr": 3e-3, "flip
 
 
 def done(val_map=50.0, test_map=40.0, **more):
-    """A record of a run that ended well."""
+    """A record of a successful run."""
     result = {
         "val_map": val_map,
         "test_map": test_map,
@@ -32,16 +32,16 @@ def outcomes():
 
 @pytest.fixture(scope="session")
 def job(scenes_file, tmp_path_factory):
-    """A small bench on scenes that is done: two methods, two seeds."""
+    """A small finished bench on scenes: two methods, two seeds."""
     plan = Plan("bench", str(scenes_file), (Case("an", "an"), Case("gr", "gr")), (0, 1), SETTINGS)
-    made = Job(
+    finished = Job(
         [plan],
         RunStore(tmp_path_factory.mktemp("bench")),
         {str(scenes_file): partial(load, str(scenes_file), labels="complete")},
         {"accelerator": "cpu"},
     )
-    assert run_pending(made) == 4
-    return made
+    assert run_pending(finished) == 4
+    return finished
 
 
 def stored(path):

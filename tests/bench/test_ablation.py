@@ -8,7 +8,7 @@ from spml.bench.ablation import ablation_cases, observed_share
 from spml.bench.published import ABLATION
 
 
-def test_the_rows_are_the_papers_and_one_more():
+def test_the_rows_are_those_of_the_paper_and_one_more():
     cases = ablation_cases(0.6849)
     labels = [case.label for case in cases]
     assert [label for label in labels if label in ABLATION] == list(ABLATION)
@@ -21,7 +21,7 @@ def test_the_rows_are_the_papers_and_one_more():
     assert len(ablation_cases(None)) == len(cases) - 1
 
 
-def test_crosses_are_the_captions_constants_and_all_checks_is_gr():
+def test_crosses_use_the_constants_of_the_caption_and_all_checks_is_gr():
     options = {case.label: case.options for case in ablation_cases(None)}
     robust = {"q1": 0.01, "q2": 0.01, "q3": 0.01}
     assert options["k̂ ✗, v ✗, L ✗"] == {"khat": False, "v": False, **robust}

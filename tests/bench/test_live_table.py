@@ -1,4 +1,4 @@
-"""What is seen while runs are made."""
+"""The display during training."""
 
 import io
 
@@ -28,7 +28,7 @@ def test_on_a_terminal_the_table_fills(plan, tmp_path):
     lock.take()
     (store.run_folder(second)).mkdir(parents=True)
     (store.run_folder(second) / "config.json").write_text('{"epochs": 3}')
-    for lines, epoch in ((0, 1), (2, 2), (4, 3)):  # the first line is of before training
+    for lines, epoch in ((0, 1), (2, 2), (4, 3)):  # the first line was printed before training
         (store.run_folder(second) / "history.jsonl").write_text(
             "".join(f'{{"epoch": {number}}}\n' for number in range(lines))
         )
@@ -65,7 +65,7 @@ def test_without_a_test_split_the_table_fills_with_validation_figures(plan, tmp_
     )
 
 
-def test_elsewhere_each_new_run_is_a_line_and_quiet_is_quiet(plan, tmp_path):
+def test_without_a_terminal_each_run_prints_a_line_unless_quiet(plan, tmp_path):
     store, out, none = RunStore(tmp_path), io.StringIO(), io.StringIO()
     first, second = plan.runs(store.outcome)
     store.write(first, done())

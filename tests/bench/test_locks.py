@@ -1,4 +1,4 @@
-"""One lock, one holder; a holder that is gone loses it."""
+"""A lock has one holder; a dead holder loses it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RESULT = '{"val_map": 50.0, "test_map": null, "best_epoch": 1, "selection": "com
 
 
 def gone():
-    """The id of a process that has ended."""
+    """The id of an ended process."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -36,7 +36,7 @@ def written(path, pid, host=None, attempt=1, age=0.0):
     os.utime(path, (time.time() - age,) * 2)
 
 
-def test_a_lock_has_one_holder_until_it_is_given_up(tmp_path):
+def test_a_lock_has_one_holder_until_it_is_released(tmp_path):
     first, second = Lock(tmp_path / "a.lock"), Lock(tmp_path / "a.lock")
     assert first.take() and not second.take()
     second.release()
@@ -45,7 +45,7 @@ def test_a_lock_has_one_holder_until_it_is_given_up(tmp_path):
     assert second.take() and not list(tmp_path.glob(".*"))
 
 
-def test_the_lock_of_a_process_that_is_no_more_is_taken_over(tmp_path):
+def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):
     path = tmp_path / "a.lock"
     written(path, gone(), attempt=2)
     lock = Lock(path)
@@ -53,15 +53,15 @@ def test_the_lock_of_a_process_that_is_no_more_is_taken_over(tmp_path):
     assert not Lock(path).take()
 
 
-def test_a_process_that_died_while_it_took_a_lock_over_bars_nobody_for_long(tmp_path):
+def test_a_process_that_died_during_a_takeover_blocks_others_only_briefly(tmp_path):
     path = tmp_path / "a.lock"
     for file in (path, path.with_suffix(".turn")):
         written(file, gone())
-    assert not Lock(path).take()  # but clears what the dead one left
+    assert not Lock(path).take()  # but removes the files of the dead one
     assert Lock(path).take() and [file.name for file in tmp_path.iterdir()] == ["a.lock"]
 
 
-def test_another_machines_lock_is_left_alone_until_it_is_silent(tmp_path):
+def test_the_lock_of_another_machine_is_respected_until_it_expires(tmp_path):
     path = tmp_path / "a.lock"
     written(path, gone(), host="elsewhere")
     assert not Lock(path).take()
@@ -69,7 +69,7 @@ def test_another_machines_lock_is_left_alone_until_it_is_silent(tmp_path):
     assert Lock(path).take()
 
 
-def test_the_holder_keeps_touching_it(tmp_path, monkeypatch):
+def test_the_holder_refreshes_its_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "BEAT", 0.02)
     lock = Lock(tmp_path / "a.lock")
     assert lock.take()
@@ -82,7 +82,7 @@ def test_the_holder_keeps_touching_it(tmp_path, monkeypatch):
     assert not lock.path.exists()
 
 
-def test_of_many_who_see_it_stale_one_gets_it(tmp_path):
+def test_only_one_of_many_processes_takes_over_a_stale_lock(tmp_path):
     for number in range(10):
         path = tmp_path / f"{number}.lock"
         written(path, gone(), age=0) if number == 0 else written(
@@ -104,7 +104,7 @@ def test_of_many_who_see_it_stale_one_gets_it(tmp_path):
         assert len(got) == 1
 
 
-def test_states_and_who_takes_what(tmp_path):
+def test_states_of_runs_and_the_next_run_to_take(tmp_path):
     runs = [Run("t", "row", "final", "d", "an", {}, {}, seed) for seed in range(3)]
     here, there = RunStore(tmp_path), RunStore(tmp_path)
     first, lock = here.take(runs)
@@ -119,13 +119,13 @@ def test_states_and_who_takes_what(tmp_path):
     assert there.forget_failures(runs) == 1 and RunStore(tmp_path).state(second.id) != "failed"
 
 
-def test_the_run_of_a_process_that_is_no_more_is_pending(tmp_path):
+def test_the_run_of_a_dead_process_is_pending(tmp_path):
     run = Run("t", "row", "final", "d", "an", {}, {}, 0)
     written(tmp_path / "locks" / f"{run.id}.lock", gone())
     assert RunStore(tmp_path).state(run.id) == "pending"
 
 
-def test_a_run_that_is_done_just_before_its_lock_is_had_is_not_made_again(tmp_path, monkeypatch):
+def test_a_run_that_finishes_before_its_lock_is_acquired_is_not_repeated(tmp_path, monkeypatch):
     run, take = Run("t", "row", "final", "d", "an", {}, {}, 0), Lock.take
 
     def late(self):
@@ -137,7 +137,7 @@ def test_a_run_that_is_done_just_before_its_lock_is_had_is_not_made_again(tmp_pa
     assert not list((tmp_path / "locks").iterdir())
 
 
-def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
+def test_a_run_that_repeatedly_kills_its_process_is_marked_failed(tmp_path):
     store, run = RunStore(tmp_path), Run("t", "row", "final", "d", "an", {}, {}, 0)
     written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS - 1)
     assert store.take([run]) is not None
@@ -150,7 +150,7 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
@@ -169,16 +169,16 @@ def test_a_run_that_kills_its_processes_counts_as_failed_in_the_end(tmp_path):
         ),
     ],
 )
-def test_a_damaged_record_is_named(tmp_path, text, told):
+def test_a_damaged_record_is_named(tmp_path, text, message):
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "x.json").write_text(text)
     with pytest.raises(
-        UserError, match=rf"x\.json: {told}.*; delete the file to train the run again"
+        UserError, match=rf"x\.json: {message}.*; delete the file to train the run again"
     ):
         RunStore(tmp_path).outcome("x")
 
 
-def test_a_record_that_is_taken_back_while_it_is_read_is_none(tmp_path, monkeypatch):
+def test_a_record_deleted_during_reading_counts_as_missing(tmp_path, monkeypatch):
     path = tmp_path / "records" / "x.json"
     path.parent.mkdir()
     path.write_text(f'{{"result": {RESULT}}}')

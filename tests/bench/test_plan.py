@@ -1,4 +1,4 @@
-"""Which runs a table takes: ids, grids, choices, and final runs that wait for their trials."""
+"""Runs of a table: ids, grids, choices, and final runs that wait for their trials."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def one(**settings):
     return Plan("t", "voc", (Case("gr", "gr"),), (0,), settings)
 
 
-def test_the_same_training_has_the_same_id_whoever_asks_for_it():
+def test_the_same_training_has_the_same_id_in_every_table():
     run = one(epochs=8, size=448).runs(lambda name: None)[0]
     other = Plan(
         "other",
@@ -51,29 +51,29 @@ def test_the_same_training_has_the_same_id_whoever_asks_for_it():
         {"settings": {"epochs": 9}},
     ],
 )
-def test_whatever_changes_training_changes_the_id(change):
+def test_every_change_of_training_changes_the_id(change):
     run = one(epochs=8).runs(lambda name: None)[0]
     assert dataclasses.replace(run, **change).id != run.id
 
 
-def test_a_method_of_ones_own_is_another_one_when_its_file_has_changed(tmp_path, monkeypatch):
+def test_a_custom_method_gets_a_new_id_when_its_file_changes(tmp_path, monkeypatch):
     file, text = (
         tmp_path / "changing.py",
         "def loss(logits, observed, q=1.0):\n    return logits.sum()\n",
     )
     monkeypatch.syspath_prepend(tmp_path)
 
-    def made(text):
+    def run_id(text):
         file.write_text(text)
-        losses.code.cache_clear()  # as another process
+        losses.code.cache_clear()  # as in another process
         (run,) = Plan("t", "digits", (Case("own", "changing:loss"),), (0,)).runs(lambda name: None)
         return run.id
 
-    assert made(text) == made(text) != made(text.replace("sum", "mean"))
-    assert losses.code("gr") is None  # those of spml are known by its version
+    assert run_id(text) == run_id(text) != run_id(text.replace("sum", "mean"))
+    assert losses.code("gr") is None  # built-in methods are identified by the version of spml
 
 
-def test_options_that_are_published_for_the_data_are_not_named():
+def test_published_options_are_left_out_of_a_run():
     (run,) = Plan("t", "voc", (Case("em", "em", {"alpha": 0.2, "eps": 1e-5}),), (0,)).runs(
         lambda name: None
     )
@@ -86,14 +86,14 @@ def test_options_that_are_published_for_the_data_are_not_named():
     assert run.options == {}
 
 
-def test_a_method_of_ones_own_has_an_id_that_is_a_file_name():
+def test_the_id_of_a_custom_method_is_a_valid_file_name():
     (run,) = Plan("t", "x.csv", (Case("own", "torch.nn.functional:cross_entropy"),), (0,)).runs(
         lambda name: None
     )
     assert run.id.replace("-", "").replace("_", "").isalnum()
 
 
-def test_a_grid_is_rates_by_published_and_alternative_for_every_method():
+def test_a_grid_combines_rates_with_published_and_alternative_options():
     methods = paper_methods()
     plan = Plan("b", "voc", method_cases(methods, {}), (1, 2, 3), {}, Grid(RATES))
     for case in plan.cases:
@@ -108,7 +108,7 @@ def test_a_grid_is_rates_by_published_and_alternative_for_every_method():
             )
 
 
-def test_a_row_without_alternative_has_more_rates_instead():
+def test_a_row_without_an_alternative_has_more_rates():
     plan = Plan("b", "voc", (Case("gr", "gr"),), (1,), {}, Grid(RATES))
     rates = [run.settings["lr"] for run in plan.runs(lambda name: None)]
     assert rates == [*RATES, 3.2e-5, 7.1e-5, 2e-4]
@@ -116,10 +116,10 @@ def test_a_row_without_alternative_has_more_rates_instead():
 
 
 @pytest.mark.parametrize("search", [Grid((2e-5, 5e-5)), Tune(8, 5e-5)], ids=["grid", "tune"])
-def test_an_option_that_is_given_is_not_varied(search):
+def test_an_option_set_by_the_user_is_not_varied(search):
     pytest.importorskip("optuna")
-    given = {"em": {"alpha": 0.3}, "hill": {"variant": "gr"}, "gr": {"w": (0.0, 5.0)}}
-    plan = Plan("b", "mine.npz", method_cases(list(given), given), (1,), {}, search)
+    options = {"em": {"alpha": 0.3}, "hill": {"variant": "gr"}, "gr": {"w": (0.0, 5.0)}}
+    plan = Plan("b", "mine.npz", method_cases(list(options), options), (1,), {}, search)
     for case in plan.cases:
         trials, _ = search.trials(plan, case, lambda name: done())
         assert all(
@@ -134,13 +134,13 @@ def test_an_option_that_is_given_is_not_varied(search):
         }  # the others are varied as before
 
 
-def test_a_row_may_have_data_of_its_own():
+def test_a_row_may_have_its_own_data():
     rows = Case("a", "em", {"alpha": 0.2}), Case("b", "em", {"alpha": 0.2}, data="coco")
     runs = Plan("t", "voc", rows, (0,)).runs(lambda name: None)
     assert [(run.data, run.options) for run in runs] == [("voc", {}), ("coco", {"alpha": 0.2})]
 
 
-def test_final_runs_have_fresh_seeds_and_what_the_best_trial_had(outcomes):
+def test_final_runs_have_new_seeds_and_the_settings_of_the_best_trial(outcomes):
     known, look = outcomes
     plan = Plan(
         "b",
@@ -171,15 +171,15 @@ def test_a_row_whose_trials_all_fail_has_no_final_runs(outcomes):
     assert plan.finals(plan.cases[0], look) == [] and not plan.growing(look)
 
 
-def test_the_methods_of_the_paper_are_those_that_exist_in_its_order():
+def test_the_methods_of_the_paper_exist_and_keep_its_order():
     assert paper_methods() == list(TABLE_2) and set(TABLE_2) <= set(losses.names())
 
 
-def test_each_run_comes_once():
+def test_each_run_is_listed_once():
     runs = one().runs(lambda name: None)
     assert distinct([*runs, *runs]) == runs
 
 
-def test_options_that_a_method_lacks_are_refused_at_once():
+def test_unknown_options_of_a_method_are_refused_at_once():
     with pytest.raises(ValueError, match="no option 'q9'"):
         method_cases(["gr"], {"gr": {"q9": 1}})

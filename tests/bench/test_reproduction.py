@@ -1,4 +1,4 @@
-"""docs/reproduction.md: its numbers are those of the recorded runs, and its commands repeat them."""
+"""docs/reproduction.md shows the numbers of the recorded runs and the commands to repeat them."""
 
 import json
 import re
@@ -23,14 +23,14 @@ def reproduction(monkeypatch):
     return reproduction
 
 
-def test_the_page_is_that_of_the_recorded_runs(reproduction):
+def test_the_page_matches_the_recorded_runs(reproduction):
     page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     blocks = reproduction.Page(reproduction.Recorded.read()).blocks()
     assert all(f"<!-- generated: {name} -->" in page for name in blocks)
     assert reproduction.render(page, blocks) == page, "run python benchmarks/reproduction.py"
 
 
-def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
+def test_the_table_of_the_readme_matches_the_recorded_runs(reproduction):
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     known = reproduction.Page(reproduction.Recorded.read())
     assert "<!-- generated: voc -->\n| method" in page
@@ -40,7 +40,7 @@ def test_the_table_of_the_readme_is_that_of_the_recorded_runs(reproduction):
     assert "| `gr` | " in page and "not run yet" not in page
 
 
-def test_the_figure_of_sensitivity_is_of_one_learning_rate_and_not_of_trials_at_others():
+def test_the_sensitivity_figure_uses_one_learning_rate_and_no_trials():
     drawn = json.loads((ROOT / "docs" / "figures" / "sensitivity.json").read_text(encoding="utf-8"))
     names = {
         point["run"] for study in drawn["study"] for point in (*study["points"], *study["levels"])
@@ -52,7 +52,7 @@ def test_the_figure_of_sensitivity_is_of_one_learning_rate_and_not_of_trials_at_
     } == {5e-5}
 
 
-def test_the_printed_commands_are_the_runs(reproduction):
+def test_the_printed_commands_repeat_the_runs(reproduction):
     import recorded
 
     from spml.bench.plan import Case, Plan
@@ -74,7 +74,7 @@ def test_the_printed_commands_are_the_runs(reproduction):
         ), own
 
 
-def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
+def test_the_recorded_figures_match_the_recorded_scores(capsys):
     from spml.cli import main
 
     assert (
@@ -85,7 +85,7 @@ def test_the_recorded_figures_are_those_of_the_recorded_scores(capsys):
 
 
 def fill(known, folder, rng):
-    """A made-up record for every run that is known to be needed and not there."""
+    """Write an artificial record for every needed run that has none."""
     from spml.train.resolve import method_options
 
     for plan in known.every:
@@ -129,7 +129,7 @@ def filled(reproduction, tmp_path):
     return reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
 
 
-def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, filled):
+def test_with_all_runs_only_the_parts_that_need_scores_are_open(reproduction, filled):
     page = reproduction.Page(filled)
     shown = {name: block() for name, block in page.blocks().items()}
     assert {name for name, text in shown.items() if "not run yet" in text} == {
@@ -145,14 +145,15 @@ def test_with_all_runs_nothing_is_left_open_but_what_needs_scores(reproduction, 
     assert re.search(
         r"an, copy minus original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"]
     )
-    assert re.search(r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|", shown["switches"])
+    row = r"\| b\(0\) = −2 \| [+−]?\d\.\d\d \[.*\], 3 of 3 seeds \|"
+    assert re.search(row, shown["switches"])
     assert "β: 18 of 18 settings run, test mAP from 80." in shown["sensitivity"]
     assert shown["state"].count(" of ") == len(filled.every)
     for done_, every in (filled.done(plan) for plan in filled.every):
         assert done_ == every
 
 
-def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_path):
+def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, tmp_path):
     import recorded
 
     plan = filled.plan("switches")
@@ -171,7 +172,7 @@ def test_a_half_done_row_says_how_many_seeds_it_has(reproduction, filled, tmp_pa
     [(-0.5, "agrees"), (0.0, "agrees in part"), (0.5, "does not agree")],
     ids=str,
 )
-def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(
+def test_the_parts_of_gr_agree_only_if_the_whole_is_distinguishable(
     reproduction, filled, tmp_path, less, verdict
 ):
     import claims
@@ -201,7 +202,7 @@ def test_the_parts_of_gr_agree_only_where_the_whole_can_be_told_apart(
     ],
     ids=str,
 )
-def test_imbalance_between_classes_is_judged_by_the_thirds(
+def test_class_imbalance_is_judged_by_thirds_of_the_classes(
     reproduction, filled, tmp_path, gr, full, verdict
 ):
     import claims
@@ -221,9 +222,7 @@ def test_imbalance_between_classes_is_judged_by_the_thirds(
     assert "Focal − AN +1.00, 0.00, 0.00, more in the tail with 0 of 3 seeds" in claim.here
 
 
-def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(
-    reproduction, filled, tmp_path
-):
+def test_early_stops_are_counted_or_reported_as_absent(reproduction, filled, tmp_path):
     plan = filled.plan("switches")
     case = next(case for case in plan.cases if case.label == "early stop")
     for number, run in enumerate(filled.finals(plan, case)):
@@ -232,25 +231,25 @@ def test_early_stops_are_counted_and_otherwise_said_not_to_have_happened(
         record["history"] = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
         path.write_text(json.dumps(record))
         if number == 2:
-            (said,) = reproduction.Page(
+            (sentence,) = reproduction.Page(
                 reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
             )._stopped()
-            assert said.startswith(
+            assert sentence.startswith(
                 "No run stopped early: validation mAP is never more than 8.00 below"
             )
             path.write_text(json.dumps(record | {"history": record["history"][:-1]}))
-    (said,) = reproduction.Page(
+    (sentence,) = reproduction.Page(
         reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
     )._stopped()
-    assert said == "1 of 3 runs stopped early."
+    assert sentence == "1 of 3 runs stopped early."
 
 
 def test_a_figure_far_from_the_reference_is_named(reproduction, filled):
-    said = reproduction.Page(filled).table_a().splitlines()[0]
-    assert said.startswith("0 of 8 finished methods lie within 0.5") and "full (−" in said
+    sentence = reproduction.Page(filled).table_a().splitlines()[0]
+    assert sentence.startswith("0 of 8 finished methods lie within 0.5") and "full (−" in sentence
 
 
-def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):
+def test_pictures_are_resized_once(monkeypatch, tmp_path):
     from PIL import Image
 
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
@@ -264,9 +263,9 @@ def test_pictures_are_made_smaller_once(monkeypatch, tmp_path):
         Image.new("RGB", (60, 40), (200, 30, 30)).save(home / "JPEGImages" / f"{name}.jpg")
     monkeypatch.setattr("sys.argv", ["", str(tmp_path / "VOC"), str(tmp_path / "small")])
     smaller_pictures.main()
-    made = tmp_path / "small" / smaller_pictures.HOME
-    assert Image.open(made / "JPEGImages" / "2008_1.jpg").size == (448, 448)
-    assert (made / "ImageSets" / "Main" / "val.txt").read_text() == "2008_2\n"
-    (made / "JPEGImages" / "2008_2.jpg").write_bytes(b"kept")
+    smaller = tmp_path / "small" / smaller_pictures.HOME
+    assert Image.open(smaller / "JPEGImages" / "2008_1.jpg").size == (448, 448)
+    assert (smaller / "ImageSets" / "Main" / "val.txt").read_text() == "2008_2\n"
+    (smaller / "JPEGImages" / "2008_2.jpg").write_bytes(b"kept")
     smaller_pictures.main()
-    assert (made / "JPEGImages" / "2008_2.jpg").read_bytes() == b"kept"
+    assert (smaller / "JPEGImages" / "2008_2.jpg").read_bytes() == b"kept"

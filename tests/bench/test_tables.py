@@ -1,4 +1,4 @@
-"""Rows from records: means, thirds, comparisons, quoted figures; and their four forms."""
+"""Rows from records: means, thirds, comparisons, quoted figures; and four formats."""
 
 import csv
 import io
@@ -23,10 +23,10 @@ from spml.metrics.bootstrap import resampled_map
 from .conftest import done, stored
 
 
-def test_a_tables_figures_are_those_of_its_runs(job):
+def test_the_figures_of_a_table_are_those_of_its_runs(job):
     plan, store = job.plans[0], job.store
-    made = table(collected(plan, store.outcome), "gr")
-    an, gr = made.rows
+    result = table(collected(plan, store.outcome), "gr")
+    an, gr = result.rows
     maps = [
         store.outcome(run.id)["result"]["test_map"]
         for run in plan.finals(plan.cases[0], store.outcome)
@@ -34,19 +34,19 @@ def test_a_tables_figures_are_those_of_its_runs(job):
     assert (an.test.mean, an.test.std) == pytest.approx(
         (statistics.mean(maps), statistics.stdev(maps))
     )
-    assert an.seeds == 2 and an.versus.seeds == 2 and gr.versus is None and made.against == "gr"
+    assert an.seeds == 2 and an.versus.seeds == 2 and gr.versus is None and result.against == "gr"
     assert an.versus.difference == pytest.approx(an.test.mean - gr.test.mean)
     assert an.versus.low < an.versus.difference < an.versus.high
-    assert made.selection == "complete" and made.figure == "test mAP"
+    assert result.selection == "complete" and result.figure == "test mAP"
 
 
 def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
-    made = collected(job.plans[0], job.store.outcome)
-    write_collected(tmp_path / "bench.json", made)
+    content = collected(job.plans[0], job.store.outcome)
+    write_collected(tmp_path / "bench.json", content)
     again = read_collected(tmp_path / "bench.json")
-    assert again == made
+    assert again == content
     for as_text in FORMATS.values():
-        assert as_text(table(again, "gr")) == as_text(table(made, "gr"))
+        assert as_text(table(again, "gr")) == as_text(table(content, "gr"))
     assert (tmp_path / "bench.json").stat().st_size < 100_000
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(UserError, match=r"is not a bench\.json"):
@@ -65,29 +65,29 @@ def test_the_table_is_the_same_from_its_file_alone(job, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
-        (lambda made: made.update(rows="an"), r"is not a bench\.json"),
-        (lambda made: made.update(runs=[]), r"is not a bench\.json"),
-        (lambda made: made["rows"][1].pop("finals"), "row 2 lacks one of finals, "),
-        (lambda made: made["runs"].update(one=3), "one: the result is not a JSON object"),
+        (lambda content: content.update(rows="an"), r"is not a bench\.json"),
+        (lambda content: content.update(runs=[]), r"is not a bench\.json"),
+        (lambda content: content["rows"][1].pop("finals"), "row 2 lacks one of finals, "),
+        (lambda content: content["runs"].update(one=3), "one: the result is not a JSON object"),
         (
-            lambda made: made["runs"].update(one={"result": {"test_map": "a"}}),
+            lambda content: content["runs"].update(one={"result": {"test_map": "a"}}),
             "one: test_map of the result cannot be 'a'",
         ),
     ],
 )
-def test_a_file_of_a_table_that_was_damaged_is_told(job, tmp_path, spoil, told):
-    made = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
-    spoil(made)
-    (tmp_path / "bench.json").write_text(json.dumps(made))
+def test_a_damaged_table_file_is_reported(job, tmp_path, spoil, message):
+    content = json.loads(json.dumps(collected(job.plans[0], job.store.outcome)))
+    spoil(content)
+    (tmp_path / "bench.json").write_text(json.dumps(content))
     with pytest.raises(
-        UserError, match=rf"bench\.json.*{told}.*; give a bench\.json written by spml bench"
+        UserError, match=rf"bench\.json.*{message}.*; give a bench\.json written by spml bench"
     ):
         read_collected(tmp_path / "bench.json")
 
 
-def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
+def test_a_record_holds_the_figures_of_tables_without_scores_or_paths(job, scenes):
     run = job.runs()[0]
     record = condensed(job.store.run_folder(run), resamples=50)
     counts = (scenes.observed.labels[scenes.train_rows] == 1).sum(axis=0)
@@ -98,26 +98,26 @@ def test_a_record_holds_what_tables_need_and_no_scores_or_paths(job, scenes):
     )
     assert [line["epoch"] for line in record["history"]] == [0, 1] and record["versions"]["torch"]
     assert "root" not in record["config"] and "command" not in record["config"]
-    kept = stored(job.store.home / f"{run.id}.json")
-    assert kept["id"] == run.id and kept["result"] == record["result"]
+    written = stored(job.store.home / f"{run.id}.json")
+    assert written["id"] == run.id and written["result"] == record["result"]
 
 
 @pytest.mark.parametrize(
-    ("weights", "kept"),
+    ("weights", "name"),
     [("downloads/w.pth", "w.pth"), ("pretrained", "pretrained"), ("none", "none"), (None, None)],
 )
-def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, kept):
+def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, name):
     folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
     (folder / "config.json").write_text(
         json.dumps({**stored(folder / "config.json"), "weights": weights})
     )
-    assert condensed(folder, resamples=0)["config"]["weights"] == kept
+    assert condensed(folder, resamples=0)["config"]["weights"] == name
 
 
 @pytest.mark.parametrize(
     "lacking", ["scores/test.npz", "labels.npz", "observed.npz", "test labels", "resamples"]
 )
-def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
+def test_files_missing_from_a_run_are_missing_from_its_record(job, tmp_path, lacking):
     folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
     if lacking == "test labels":
         classes = np.load(folder / "labels.npz")["classes"]
@@ -131,7 +131,7 @@ def test_what_a_run_lacks_its_record_lacks(job, tmp_path, lacking):
 
 
 def small(labels, data="voc", known=None, **more):
-    """A table of one run for each label, its records given."""
+    """A table with one run per label, from the given records."""
     plan = Plan(
         "bench",
         data,
@@ -188,12 +188,12 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
     assert not any("not compared" in note for note in cells(alone).notes)
 
 
-def test_runs_with_fewer_resamples_are_compared_in_those_that_both_have():
+def test_runs_are_compared_on_their_common_resamples():
     rng = np.random.default_rng(0)
     scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
     assert (
         resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]
-    ).all()  # the first are the same
+    ).all()  # the first resamples are the same
 
     def record(*maps):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
@@ -222,7 +222,9 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert any("Table 2 unless" in note for note in shown.notes) and any(
         "Table 3 unless" in note for note in ablation
     )
-    assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1  # beside ours
+    assert (
+        shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1
+    )  # next to our own figures
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
 
 
@@ -244,10 +246,11 @@ def test_the_quoted_table_is_the_papers():
         paper_quote("gr", "voc").text == "89.83 ± 0.12" and paper_quote("gr", "cub").mean == 21.64
     )
     assert paper_quote("hill", "cub") is None and paper_quote("gr", "digits") is None
-    assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark is about
+    assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark explains
     assert paper_quote("splc", "cub").doubt and not paper_quote("splc", "voc").doubt
     assert set(DOUBTS) <= set(TABLE_2)
-    assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86 and paper_quote("AN", "cub") is None
+    assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86
+    assert paper_quote("AN", "cub") is None
     assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [
         89.2,
         88.27,
@@ -269,40 +272,40 @@ def test_failures_and_open_runs_are_shown(outcomes):
     shown = cells(table(collected(plan, look)))
     assert (
         dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"
-    )  # runs, though the error is one
+    )  # counts runs, although they share one error
     assert shown.notes.count("gr failed: out of luck") == 1
 
 
 def test_without_a_test_split_validation_is_shown():
     known = [done(val_map=12.0, test_map=None), done(val_map=13.0, test_map=None)]
-    made = small(["a", "b"], data="digits", known=known, against="b")
-    assert made.figure == "validation mAP" and made.rows[0].test.mean == 12.0
-    assert made.against == "b" and not any(
-        "− b" in note for note in cells(made).notes
-    )  # no column that it explains
+    result = small(["a", "b"], data="digits", known=known, against="b")
+    assert result.figure == "validation mAP" and result.rows[0].test.mean == 12.0
+    assert result.against == "b" and not any(
+        "− b" in note for note in cells(result).notes
+    )  # no column needs this note
     assert any(
         note.startswith("Rows are not compared with b: this needs test images")
-        for note in cells(made).notes
+        for note in cells(result).notes
     )
-    assert cells(made).header.count("validation mAP") == 1
-    first = next(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+    assert cells(result).header.count("validation mAP") == 1
+    first = next(csv.DictReader(io.StringIO(FORMATS["csv"](result))))
     assert (first["test"], first["val"]) == ("", "12.0")  # nothing was tested
 
 
 def test_without_complete_labels_the_figure_is_called_an_estimate():
-    made = small(
+    result = small(
         ["a"],
         data="photos",
         known=[done(val_map=12.0, test_map=None, result={"selection": "observed"})],
     )
-    assert made.figure == "validation estimate" and cells(made).header[:2] == [
+    assert result.figure == "validation estimate" and cells(result).header[:2] == [
         "method",
         "validation estimate",
     ]
-    assert any("mAP is unknown" in note for note in cells(made).notes)
+    assert any("mAP is unknown" in note for note in cells(result).notes)
 
 
-def test_what_trials_chose_is_shown(outcomes):
+def test_the_settings_chosen_by_trials_are_shown(outcomes):
     known, look = outcomes
     plan = Plan("bench", "voc", (Case("gr", "gr"),), (1,), {}, Grid((1e-5, 2e-5)))
     for run in plan.runs(look):
@@ -311,19 +314,19 @@ def test_what_trials_chose_is_shown(outcomes):
     assert row.chosen == "lr=4e-05" and row.trials == 4 and row.seeds == 0
 
 
-def test_the_forms(tmp_path):
-    made = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
-    assert "a\\|b" in markdown(made) and markdown(made).count("\n| ") == 4
+def test_names_are_escaped_in_every_format(tmp_path):
+    result = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
+    assert "a\\|b" in markdown(result) and markdown(result).count("\n| ") == 4
     assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(
-        made
-    ) and r"\begin{tabular}{l" in latex(made)
-    assert "a|b &amp; &lt;c&gt;_1" in page([made]) and "http" not in page([made])
-    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+        result
+    ) and r"\begin{tabular}{l" in latex(result)
+    assert "a|b &amp; &lt;c&gt;_1" in page([result]) and "http" not in page([result])
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](result))))
     assert [row["row"] for row in rows] == ["k̂ ✓, a|b & <c>_1", "gr"]
     assert float(rows[0]["test"]) == 40.0 and rows[1]["quoted_voc"] == "89.83"
 
 
-def test_the_overview_says_how_far_each_run_is(job, tmp_path):
+def test_the_overview_shows_the_state_of_each_run(job, tmp_path):
     counts = write_overview(tmp_path / "plan.json", job.runs(), job.store, pixels="original")
     assert counts == {"pending": 0, "running": 0, "done": 4, "failed": 0}
     plan = stored(tmp_path / "plan.json")

@@ -1,4 +1,4 @@
-"""Trials drawn by Optuna: as many for every row, the same in every process, the later ones after the earlier."""
+"""Optuna draws equally many trials for every row, in order, and the same in every process."""
 
 import math
 import sys
@@ -20,7 +20,7 @@ def tuned(count, cases):
 
 
 def fill(plan, known, look):
-    """Give every run that is asked for a figure, until none is; how many came at a time."""
+    """Record a figure for each requested run until none is left; return the counts by round."""
     rounds = []
     while new := [run for run in plan.runs(look) if run.id not in known]:
         rounds.append(len(new))
@@ -28,7 +28,7 @@ def fill(plan, known, look):
     return rounds
 
 
-def test_trials_follow_results_and_are_the_same_for_everyone(outcomes):
+def test_trials_depend_on_results_and_are_the_same_in_every_process(outcomes):
     pytest.importorskip("optuna")
     known, look = outcomes
     plan = tuned(6, method_cases(["gr", "an"], {}))
@@ -46,7 +46,7 @@ def test_trials_follow_results_and_are_the_same_for_everyone(outcomes):
 
 
 @pytest.mark.parametrize("search", [Grid((2e-5, 5e-5, 1e-4)), Tune(6, 5e-5)], ids=["grid", "tune"])
-def test_a_row_with_data_of_its_own_is_searched_as_in_a_table_of_these_data(search, outcomes):
+def test_a_row_with_its_own_data_is_searched_as_in_a_table_of_these_data(search, outcomes):
     pytest.importorskip("optuna")
     known, look = outcomes
     own, whole = (
@@ -76,7 +76,7 @@ def test_later_trials_depend_on_the_figures_of_earlier_ones(outcomes):
     assert len(drawn) > 1
 
 
-def test_trials_go_where_figures_are_higher(outcomes):
+def test_trials_move_to_settings_with_higher_figures(outcomes):
     pytest.importorskip("optuna")
     known, look = outcomes
     for sign in (1, -1):
@@ -93,7 +93,7 @@ def test_trials_go_where_figures_are_higher(outcomes):
         assert sign * sum(later) > 0
 
 
-def test_rows_of_the_ablation_vary_what_is_checked_and_nothing_else():
+def test_rows_of_the_ablation_vary_only_their_checked_parts():
     pytest.importorskip("optuna")
     plan = tuned(4, ablation_cases(0.6849))
     free = {"k̂": {"w", "b"}, "v": {"mu", "sigma"}, "L": {"q2", "q3"}}

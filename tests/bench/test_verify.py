@@ -1,4 +1,4 @@
-"""A recorded figure is that of its scores, up to the ties that float16 makes, or it is found out."""
+"""A recorded figure must match its scores, up to ties caused by float16; others are reported."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def test_a_folder_without_runs_is_refused(tmp_path):
         list(verify(tmp_path))
 
 
-def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp_path):
+def test_a_record_that_contradicts_the_scores_is_reported(job, tmp_path):
     shutil.copytree(job.store.path / "records", tmp_path / "records")
     shutil.copytree(job.store.path / "runs", tmp_path / "runs")
     assert len(list(verify(tmp_path / "runs", tmp_path / "records"))) == 8
@@ -69,7 +69,7 @@ def test_a_record_that_says_something_else_than_the_scores_is_found_out(job, tmp
     assert without_scores(tmp_path / "runs", tmp_path / "records") == 1
 
 
-def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_out(job, tmp_path):
+def test_a_changed_class_ap_and_a_removed_figure_are_reported(job, tmp_path):
     for part in ("records", "runs"):
         shutil.copytree(job.store.path / part, tmp_path / part)
     path = min((tmp_path / "records").glob("*.json"))
@@ -93,7 +93,7 @@ def test_a_class_whose_ap_was_changed_and_a_figure_that_was_taken_out_are_found_
     assert (wrong.run, wrong.split) == (path.name, "test")
 
 
-def test_resampled_figures_and_counts_that_were_changed_are_found_out(job, tmp_path):
+def test_changed_resampled_figures_and_counts_are_reported(job, tmp_path):
     for part in ("records", "runs"):
         shutil.copytree(job.store.path / part, tmp_path / part)
     path = min((tmp_path / "records").glob("*.json"))
@@ -131,7 +131,7 @@ def test_resampled_figures_and_counts_that_were_changed_are_found_out(job, tmp_p
     ) and "not a readable .npz file" in str(wrong)
 
 
-def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_path):
+def test_unusable_scores_are_reported_and_the_rest_is_checked(job, tmp_path):
     runs = tmp_path / "runs"
     shutil.copytree(job.store.path / "runs", runs)
     first, second, *_ = sorted(runs.iterdir())
@@ -151,7 +151,7 @@ def test_scores_that_cannot_be_used_are_told_and_the_rest_is_looked_at(job, tmp_
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"result": 3}', '{"val_map": "a", "result": {"val_map": "a"}}']
 )
-def test_a_result_that_cannot_be_read_is_told_and_the_rest_is_looked_at(job, tmp_path, part, text):
+def test_an_unreadable_result_is_reported_and_the_rest_is_checked(job, tmp_path, part, text):
     for kind in ("records", "runs"):
         shutil.copytree(job.store.path / kind, tmp_path / kind)
     name = min(path.stem for path in (tmp_path / "records").iterdir())
@@ -166,7 +166,7 @@ def test_a_result_that_cannot_be_read_is_told_and_the_rest_is_looked_at(job, tmp
     assert not wrong.agrees and len(rest) == 6 and all(check.agrees for check in rest)
 
 
-def test_observed_labels_chose_by_the_estimate_and_a_split_without_labels_is_not_checked(tmp_path):
+def test_observed_labels_are_checked_by_the_estimate_and_unlabelled_splits_are_not(tmp_path):
     rng = np.random.default_rng(0)
     logits, folder = rng.normal(size=(30, 2)).astype(np.float16), tmp_path / "run"
     observed = (rng.random((30, 2)) < 0.3).astype(np.int8)

@@ -1,4 +1,4 @@
-"""The plan of the real runs: what is in it, and how it fills."""
+"""The plan of the VOC runs: its content and how records fill it."""
 
 import sys
 from pathlib import Path
@@ -41,9 +41,7 @@ def test_table_a_is_the_reference_runs(voc_plan):
     assert {run.method: run.options for run in runs if run.options} == {"hill": {"variant": "gr"}}
 
 
-def test_runs_that_stand_in_two_tables_are_made_once_and_final_runs_join(
-    voc_plan, outcomes, tmp_path
-):
+def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(voc_plan, outcomes, tmp_path):
     known, look = outcomes
     every = voc_plan.plans("original")
     by_table = {plan.table: {run.id for run in plan.runs(look)} for plan in every}
@@ -85,9 +83,9 @@ def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypa
     assert "**Table A, voc@original" in capsys.readouterr().out
 
 
-def test_weights_are_given_by_backbone(voc_plan, tmp_path):
-    found = voc_plan.weight_files(
+def test_weight_files_are_found_by_backbone(voc_plan, tmp_path):
+    files = voc_plan.weight_files(
         [str(tmp_path / "a.pth"), f"mobilenetv2_100={tmp_path / 'b.pth'}"]
     )
-    assert found["tf_efficientnet_lite0"] == str(tmp_path / "a.pth")
-    assert found["mobilenetv2_100"] == str(tmp_path / "b.pth")
+    assert files["tf_efficientnet_lite0"] == str(tmp_path / "a.pth")
+    assert files["mobilenetv2_100"] == str(tmp_path / "b.pth")

@@ -1,4 +1,4 @@
-"""Those who do runs: failures are recorded and passed over, interruptions leave runs to be gone on with."""
+"""Workers record failures and continue; an interrupted run can be resumed."""
 
 import dataclasses
 import time
@@ -25,21 +25,24 @@ def moved(job, path, cases, seeds=(0,), **more):
     return dataclasses.replace(job, plans=[plan], store=RunStore(path))
 
 
-def test_what_is_done_is_not_done_again(job):
+def test_finished_runs_are_not_repeated(job):
     assert run_pending(job) == 0
     assert run_pending(dataclasses.replace(job, store=RunStore(job.store.path))) == 0
     assert not list((job.store.path / "locks").iterdir())
 
 
-def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path, monkeypatch):
+def test_a_failed_run_is_recorded_and_the_next_is_trained(job, scenes, tmp_path, monkeypatch):
     def broken(*arguments, **more):
         raise ZeroDivisionError("nothing\n  to divide")
 
     bad = [Case("own", "os:getcwd"), Case("gr", "gr", {"sigma": 0}), Case("role", "role")]
     monkeypatch.setattr("spml.methods.role._initial", broken)
     other = moved(job, tmp_path, [*bad, Case("an", "an")])
-    told = []
-    assert run_pending(other, {other.plans[0].data: scenes}, told.append) == 4 and len(told) == 4
+    recorded = []
+    assert (
+        run_pending(other, {other.plans[0].data: scenes}, recorded.append) == 4
+        and len(recorded) == 4
+    )
     own, sigma, role, an = (stored(other.store.home / f"{run.id}.json") for run in other.runs())
     assert "not a loss" in own["error"] and "sigma must be positive" in sigma["error"]
     assert role["error"] == "ZeroDivisionError: nothing to divide" and "result" in an
@@ -47,9 +50,7 @@ def test_a_run_that_fails_is_recorded_and_the_next_is_done(job, scenes, tmp_path
 
 
 @pytest.mark.parametrize("when", [1, 2])
-def test_an_interrupted_run_is_gone_on_with_to_the_same_result(
-    job, scenes, tmp_path, monkeypatch, when
-):
+def test_an_interrupted_run_is_resumed_to_the_same_result(job, scenes, tmp_path, monkeypatch, when):
     from spml.train.loop import Training
 
     one = moved(job, tmp_path, [Case("gr", "gr")], settings={**SETTINGS, "epochs": 3})
@@ -72,12 +73,10 @@ def test_an_interrupted_run_is_gone_on_with_to_the_same_result(
     assert one.store.outcome(run.id)["bootstrap"] == whole.store.outcome(run.id)["bootstrap"]
 
 
-def test_a_run_that_another_process_still_trains_has_not_failed(job, scenes, tmp_path):
+def test_a_run_owned_by_another_process_has_not_failed(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")])
     an, gr = other.runs()
-    halted = RunFolder(
-        other.store.run_folder(an)
-    )  # its lock is gone, as that of a process that was silent for long
+    halted = RunFolder(other.store.run_folder(an))  # its lock is gone, like an expired one
     halted.begin({})
     with halted.claim:
         assert run_pending(other, {other.plans[0].data: scenes}) == 1
@@ -93,14 +92,14 @@ def test_final_runs_follow_their_trials(job, scenes, tmp_path):
     assert [run.seed for run in other.runs()] == [0, 0, 1]
 
 
-def test_no_run_is_begun_that_the_time_left_is_too_short_for(job, scenes, tmp_path):
+def test_no_run_starts_if_the_remaining_time_is_too_short(job, scenes, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an")], seeds=(0, 1, 2))
     assert run_pending(dataclasses.replace(other, deadline=time.time() - 1)) == 0
     slow = dataclasses.replace(other, deadline=time.time() + 0.01)
     assert run_pending(slow, {other.plans[0].data: scenes}) == 1
 
 
-def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
+def test_runs_without_their_data_or_weights_here_are_left_to_others(job):
     plan = Plan(
         "t",
         "voc",
@@ -111,16 +110,16 @@ def test_runs_whose_data_or_weights_are_elsewhere_are_left_to_others(job):
     runs = plan.runs(lambda name: None)
 
     def possible(**more):
-        made = dataclasses.replace(
+        other = dataclasses.replace(
             job, sources={"voc": load}, file_backbones=frozenset({"net"}), **more
         )
-        return [made.possible(run) for run in runs]
+        return [other.possible(run) for run in runs]
 
     assert possible() == [False, True] and possible(weights={"net": "file"}) == [True, True]
     assert not job.possible(runs[0])
 
 
-def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job, scenes, tmp_path):
+def test_recorded_run_folders_are_removed_and_requested_scores_are_kept(job, scenes, tmp_path):
     plain = moved(job, tmp_path, [Case("an", "an"), Case("em", "em")])
     first, second = plain.runs()
     plain.store = RunStore(
@@ -137,9 +136,11 @@ def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job,
             f"{first.id}.json",
             f"{second.id}.json",
         }
-        kept = tmp_path / folder / "scores" / first.id
-        assert (kept / "scores" / "test.npz").is_file() and not (kept / "best").exists()
-        assert not (kept / "last.ckpt").exists() and "accelerator" in stored(kept / "config.json")
+        scored = tmp_path / folder / "scores" / first.id
+        assert (scored / "scores" / "test.npz").is_file() and not (scored / "best").exists()
+        assert not (scored / "last.ckpt").exists() and "accelerator" in stored(
+            scored / "config.json"
+        )
         assert not (tmp_path / folder / "scores" / second.id).exists()
     from spml.runs.run import Run
 
@@ -147,7 +148,7 @@ def test_run_folders_go_once_recorded_and_scores_stay_where_they_are_wanted(job,
 
 
 @pytest.mark.slow
-def test_processes_share_the_work_and_a_stop_leaves_what_can_be_gone_on_with(job, tmp_path):
+def test_processes_share_the_work_and_a_stopped_run_can_be_resumed(job, tmp_path):
     other = moved(job, tmp_path, [Case("an", "an"), Case("gr", "gr")], seeds=(0, 1))
     other.threads = torch.get_num_threads()  # results depend on it, to the last bits
     workers = Workers(other, 2)
@@ -169,7 +170,7 @@ def test_processes_share_the_work_and_a_stop_leaves_what_can_be_gone_on_with(job
     assert (long.store.run_folder(run) / "last.ckpt").exists()
 
 
-def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, capfd):
+def test_unreadable_data_stop_the_work_and_fail_no_run(job, tmp_path, capfd):
     gone = {name: partial(load, "voc", str(tmp_path / "gone")) for name in job.sources}
     other = dataclasses.replace(
         moved(job, tmp_path / "out", [Case("an", "an")], seeds=(0, 1)), sources=gone
@@ -180,14 +181,14 @@ def test_data_that_cannot_be_read_stop_the_work_and_fail_no_run(job, tmp_path, c
     while workers.alive():
         time.sleep(0.1)
     assert workers.replaced == 0 and [process.exitcode for process in workers.processes] == [2, 2]
-    assert "Traceback" not in (told := capfd.readouterr().err) and "gone" in told
+    assert "Traceback" not in (errors := capfd.readouterr().err) and "gone" in errors
     assert {other.store.state(run.id) for run in other.runs()} == {"pending"}
     with pytest.raises(SystemExit) as ended:
         workers.check()
     assert ended.value.code == 2
 
 
-def test_pictures_that_cannot_be_read_fail_no_run_either(job, scenes, tmp_path, monkeypatch):
+def test_unreadable_pictures_fail_no_run(job, scenes, tmp_path, monkeypatch):
     def unreadable(*arguments, **more):
         raise DataError("a.png cannot be read")
 
@@ -199,14 +200,14 @@ def test_pictures_that_cannot_be_read_fail_no_run_either(job, scenes, tmp_path, 
 
 
 @pytest.mark.parametrize("codes", [(1, 0), (-9, 2), (255, 255)])
-def test_workers_that_are_lost_are_told_where_runs_are_left_open(job, tmp_path, codes):
+def test_lost_workers_are_reported_if_runs_are_pending(job, tmp_path, codes):
     workers = Workers(job, 0)
     workers.processes = [SimpleNamespace(exitcode=code) for code in codes]
-    workers.check()  # all is done
+    workers.check()  # all runs are finished
     workers.job = moved(job, tmp_path, [Case("an", "an")])
     with pytest.raises(
         UserError, match=f"workers ended with exit code {codes[0]} and left runs pending"
     ):
         workers.check()
     workers.processes = [SimpleNamespace(exitcode=0)]
-    workers.check()  # the rest is made by others, or came too late
+    workers.check()  # other workers train the rest, or it came too late

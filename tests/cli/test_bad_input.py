@@ -1,4 +1,4 @@
-"""Every command that takes a run, on folders that are none, half a run, or a damaged one."""
+"""Every command that reads a run, on missing, incomplete and damaged run folders."""
 
 import json
 import os
@@ -22,9 +22,9 @@ COMMANDS = {
     "export": ["--out", "model.onnx"],
     "serve": ["--port", "0"],
 }
-EXTRAS = {"serve": "gradio", "export": "onnxscript"}  # packages that they need
-MODEL = tuple(name for name in COMMANDS if name != "report")  # those that read the model
-RECORDS = ("eval", "calibrate", "report", "review")  # those that read what the run says of itself
+EXTRAS = {"serve": "gradio", "export": "onnxscript"}  # packages that these commands need
+MODEL = tuple(name for name in COMMANDS if name != "report")  # commands that read the model
+RECORDS = ("eval", "calibrate", "report", "review")  # commands that read the run's records
 
 
 def keep(run, *names):
@@ -57,80 +57,140 @@ def to_loop(run):
 def without(run, name):
     path = run / name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    edit(
-        run / "config.json", lambda config: config.update(data="gone.npz")
-    )  # from which it could be had again
+    # the data, from which the command could rebuild what is missing, are absent too
+    edit(run / "config.json", lambda config: config.update(data="gone.npz"))
 
 
-# how a run is spoiled, the commands that cannot go on with it, what they name, and what they say to do
+# by name: the damage, the commands that fail, the file they name, and the remedy they print
 BAD = {
     "no folder": (shutil.rmtree, COMMANDS, "run", "give the folder"),
     "empty folder": (keep, COMMANDS, "run", "give the folder"),
     "a file": (to_file, COMMANDS, "run", "give the folder"),
     "a loop of links": (to_loop, COMMANDS, "run", "give the folder"),
-    "killed before the first epoch": (lambda run: keep(run, "config.json"), COMMANDS, "run", "give|train"),
+    "killed before the first epoch": (
+        lambda run: keep(run, "config.json"),
+        COMMANDS,
+        "run",
+        "give|train",
+    ),
     "no best": (lambda run: shutil.rmtree(run / "best"), MODEL, "run", "give the folder"),
-    "half a model.json": (lambda run: cut(run / "best/model.json"), MODEL, "best/model.json", "put the file back"),
+    "half a model.json": (
+        lambda run: cut(run / "best/model.json"),
+        MODEL,
+        "best/model.json",
+        "put the file back",
+    ),
     "no table in model.json": (
-        lambda run: (run / "best/model.json").write_text("[1]"), MODEL, "best/model.json", "put the file back",
+        lambda run: (run / "best/model.json").write_text("[1]"),
+        MODEL,
+        "best/model.json",
+        "put the file back",
     ),
     "a newer model": (
         lambda run: edit(run / "best/model.json", lambda info: info.update(format=99)),
-        MODEL, "best/model.json", "update spml",
+        MODEL,
+        "best/model.json",
+        "update spml",
     ),
-    "format in words": (
+    "format as text": (
         lambda run: edit(run / "best/model.json", lambda info: info.update(format="new")),
-        MODEL, "best/model.json", "put the file back",
+        MODEL,
+        "best/model.json",
+        "put the file back",
     ),
     "an unknown backbone": (
         lambda run: edit(run / "best/model.json", lambda info: info.update(backbone="nonesuch")),
-        tuple(name for name in MODEL if name != "calibrate"), "best/model.json", "Give tiny, linear or a timm model",
+        tuple(name for name in MODEL if name != "calibrate"),
+        "best/model.json",
+        "Give tiny, linear or a timm model",
     ),
     "half of the weights": (
-        lambda run: cut(run / "best/model.safetensors"), MODEL, "best/model.safetensors", "put the file back",
+        lambda run: cut(run / "best/model.safetensors"),
+        MODEL,
+        "best/model.safetensors",
+        "put the file back",
     ),
     "no weights": (
-        lambda run: (run / "best/model.safetensors").unlink(), MODEL, "best/model.safetensors", "put the file back",
+        lambda run: (run / "best/model.safetensors").unlink(),
+        MODEL,
+        "best/model.safetensors",
+        "put the file back",
     ),
     "a class short": (
         lambda run: edit(run / "best/model.json", lambda info: info["classes"].pop()),
-        MODEL, "best/model.json", "put the file back",
+        MODEL,
+        "best/model.json",
+        "put the file back",
     ),
     "a class and its threshold short": (
-        lambda run: edit(run / "best/model.json", lambda info: (info["classes"].pop(), info["thresholds"].pop())),
-        tuple(name for name in MODEL if name != "calibrate"), "best/model.safetensors", "put the file back",
+        lambda run: edit(
+            run / "best/model.json", lambda info: (info["classes"].pop(), info["thresholds"].pop())
+        ),
+        tuple(name for name in MODEL if name != "calibrate"),
+        "best/model.safetensors",
+        "put the file back",
     ),
     "no JSON in config.json": (
-        lambda run: (run / "config.json").write_text('{"data": '), RECORDS, "config.json", "put the file back",
+        lambda run: (run / "config.json").write_text('{"data": '),
+        RECORDS,
+        "config.json",
+        "put the file back",
     ),
     "an empty config.json": (
         lambda run: (run / "config.json").write_text("{}"),
-        ("eval", "calibrate", "review"), "config.json", "put the file back",
+        ("eval", "calibrate", "review"),
+        "config.json",
+        "put the file back",
     ),
-    "no config.json": (lambda run: (run / "config.json").unlink(), RECORDS, "config.json", "give the folder"),
+    "no config.json": (
+        lambda run: (run / "config.json").unlink(),
+        RECORDS,
+        "config.json",
+        "give the folder",
+    ),
     "config.json as a pipe": (
         lambda run: ((run / "config.json").unlink(), os.mkfifo(run / "config.json")),
-        RECORDS, "config.json", "give the folder",
+        RECORDS,
+        "config.json",
+        "give the folder",
     ),
     "no observed.npz, no data": (
-        lambda run: without(run, "observed.npz"), ("eval", "calibrate", "review"), "gone.npz", "in the folder where",
+        lambda run: without(run, "observed.npz"),
+        ("eval", "calibrate", "review"),
+        "gone.npz",
+        "in the folder where",
     ),
     "no scores, no data": (
-        lambda run: without(run, "scores"), ("eval", "calibrate", "review"), "gone.npz", "in the folder where",
+        lambda run: without(run, "scores"),
+        ("eval", "calibrate", "review"),
+        "gone.npz",
+        "in the folder where",
     ),
     "half of observed.npz": (
-        lambda run: cut(run / "observed.npz"), ("calibrate", "report"), "observed.npz", "move it away|put the file",
+        lambda run: cut(run / "observed.npz"),
+        ("calibrate", "report"),
+        "observed.npz",
+        "move it away|put the file",
     ),
     "half of a result": (
-        lambda run: cut(run / "result.json"), RECORDS, "result.json", "put the file back",
+        lambda run: cut(run / "result.json"),
+        RECORDS,
+        "result.json",
+        "put the file back",
     ),
     "half a calibration.json": (
-        lambda run: (run / "calibration.json").write_text("{"), ("report",), "calibration.json", "calibrate again",
+        lambda run: (run / "calibration.json").write_text("{"),
+        ("report",),
+        "calibration.json",
+        "calibrate again",
     ),
     "no result.json": (
-        lambda run: (run / "result.json").unlink(), ("eval", "calibrate", "review"), "result.json", "--resume",
+        lambda run: (run / "result.json").unlink(),
+        ("eval", "calibrate", "review"),
+        "result.json",
+        "--resume",
     ),
-}  # fmt: skip
+}
 CASES = [(name, command) for name, (_, commands, _, _) in BAD.items() for command in commands]
 
 
@@ -144,7 +204,7 @@ def files(folder):
 @pytest.mark.parametrize(
     "name,command", CASES, ids=[f"{command}-{name}" for name, command in CASES]
 )
-def test_a_run_that_is_none_is_one_line_and_is_left_alone(
+def test_a_damaged_run_gives_a_one_line_error_and_is_not_changed(
     name, command, finished, tmp_path, monkeypatch, capsys
 ):
     if command in EXTRAS:
@@ -162,7 +222,7 @@ def test_a_run_that_is_none_is_one_line_and_is_left_alone(
     assert files(tmp_path) == before
 
 
-def test_a_model_is_used_without_the_rest_of_its_run_and_an_unfinished_one_is_told_of(
+def test_a_model_works_without_its_run_and_an_unfinished_run_is_reported(
     finished, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -177,7 +237,9 @@ def test_a_model_is_used_without_the_rest_of_its_run_and_an_unfinished_one_is_to
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
-def test_a_name_with_a_line_end_makes_no_second_line(finished, tmp_path, monkeypatch, capsys):
+def test_a_file_name_with_a_newline_is_escaped_in_the_error(
+    finished, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two\nlines\x1b[31m.jpg").write_text("no picture")
     Image.new("RGB", (24, 24)).save("a.png")
@@ -200,25 +262,23 @@ PIPES = {
 }
 
 
-@pytest.mark.parametrize("words", PIPES.values(), ids=PIPES)
-def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(
-    words, finished, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize("arguments", PIPES.values(), ids=PIPES)
+def test_a_pipe_without_a_writer_is_refused_at_once(
+    arguments, finished, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     for suffix in ("csv", "npz", "parquet", "txt", "json", "jpg"):
         os.mkfifo(f"p.{suffix}")
     Image.new("RGB", (24, 24)).save("a.png")
-    assert main([str(finished) if word == "RUN" else word for word in words]) == 2
+    assert main([str(finished) if text == "RUN" else text for text in arguments]) == 2
     error = capsys.readouterr().err
     assert "a pipe, not a file" in error or "no ordinary file" in error
     assert not list(tmp_path.glob("*.csv.*")) and not (tmp_path / "predictions.csv").exists()
 
 
-def test_eval_says_when_the_data_are_no_longer_those_of_the_run(
-    pictures, tmp_path, monkeypatch, capsys
-):
+def test_eval_reports_data_that_changed_since_training(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = [
+    options = [
         "--backbone",
         "tiny",
         "--size",
@@ -231,9 +291,12 @@ def test_eval_says_when_the_data_are_no_longer_those_of_the_run(
         "--out",
         "run",
     ]
-    assert main(["train", str(pictures), *words]) == 0
+    assert main(["train", str(pictures), *options]) == 0
     assert main(["eval", "run", "--split", "val"]) == 0 and main(["eval", "run"]) == 0
-    few = "spml: no estimates of mAP, precision and recall: 2 items have a positive, and a range needs 20 at least\n"
+    few = (
+        "spml: no estimates of mAP, precision and recall: "
+        "2 items have a positive, and a range needs 20 at least\n"
+    )
     assert capsys.readouterr().err == few * 2
     before = (tmp_path / "run/eval-val.json").read_bytes()
     pictures.write_text(pictures.read_text().replace("photos/0.jpg,red", "photos/0.jpg,blue"))
@@ -245,11 +308,11 @@ def test_eval_says_when_the_data_are_no_longer_those_of_the_run(
     assert json.loads((tmp_path / "run/eval-test.json").read_text())["data_changed"] is True
 
 
-def test_what_lists_a_runs_data_says_when_they_are_no_longer_those_of_the_run(
+def test_review_and_explain_report_data_that_changed_since_training(
     pictures, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    words = [
+    options = [
         "--backbone",
         "tiny",
         "--size",
@@ -262,7 +325,7 @@ def test_what_lists_a_runs_data_says_when_they_are_no_longer_those_of_the_run(
         "--out",
         "run",
     ]
-    assert main(["train", "photos.csv", *words]) == 0
+    assert main(["train", "photos.csv", *options]) == 0
     Path("answers.csv").write_text("image,class,answer\nphotos/1.png,red,1\n")
     commands = {
         "review": ["review", "run", "--out"],
@@ -278,11 +341,11 @@ def test_what_lists_a_runs_data_says_when_they_are_no_longer_those_of_the_run(
     pictures.write_text("\n".join([head, second, first, *rest]))
     for name, command in commands.items():
         assert main([*command, f"{name} after.csv"]) == 0
-        told = "spml: photos.csv has other rows or labels than the run was trained with\n"
-        assert capsys.readouterr().err == told and Path(f"{name} after.csv").exists()
+        message = "spml: photos.csv has other rows or labels than the run was trained with\n"
+        assert capsys.readouterr().err == message and Path(f"{name} after.csv").exists()
 
 
-def test_a_reader_that_has_had_enough_is_no_mistake(finished, tmp_path):
+def test_a_closed_output_pipe_is_not_an_error(finished, tmp_path):
     run = shutil.copytree(finished, tmp_path / "run")
     command = [sys.executable, "-m", "spml.cli", "eval", str(run)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

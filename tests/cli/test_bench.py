@@ -1,4 +1,4 @@
-"""`spml bench` and `spml ablate` as a user gives them."""
+"""`spml bench` and `spml ablate` from the command line."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ SMALL = [
 ]
 
 
-def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkeypatch, capsys):
+def test_a_bench_trains_resumes_prints_and_verifies(scenes_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = [
         "bench",
@@ -68,9 +68,7 @@ def test_a_bench_fills_goes_on_prints_and_verifies(scenes_file, tmp_path, monkey
     assert capsys.readouterr().out.count("DIFFERS") == 1
 
 
-def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(
-    scenes_file, tmp_path, monkeypatch, capsys
-):
+def test_changed_data_are_not_mixed_with_earlier_runs(scenes_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copy(scenes_file, "mine.npz")
     words = ["bench", "mine.npz", *SMALL, "--seeds", "1", "--out", "b"]
@@ -86,7 +84,7 @@ def test_data_that_have_changed_are_not_mixed_with_what_was_run_before(
     assert main([*words[:-1], "c", "--methods", "an"]) == 0
 
 
-def test_a_file_named_as_a_version_of_a_benchmark_gets_none_of_its_options(
+def test_a_file_named_like_a_benchmark_gets_none_of_its_options(
     scenes_file, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -101,7 +99,7 @@ def test_a_file_named_as_a_version_of_a_benchmark_gets_none_of_its_options(
 
 
 @pytest.mark.parametrize("name", ["plan.json", "table.md"])
-def test_a_file_that_is_not_of_a_bench_is_not_replaced(name, tmp_path, monkeypatch, capsys):
+def test_a_file_that_no_bench_wrote_is_not_replaced(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("[1]")
     assert main(["bench", "digits", "--methods", "an", "--seeds", "1", "--out", "."]) == 2
@@ -109,7 +107,7 @@ def test_a_file_that_is_not_of_a_bench_is_not_replaced(name, tmp_path, monkeypat
     assert [path.read_text() for path in tmp_path.iterdir()] == ["[1]"]
 
 
-def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monkeypatch, capsys):
+def test_a_failed_run_is_reported_and_can_be_retried(scenes_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine_bench.py").write_text(
         "def loss(logits, observed):\n    raise OSError('not yet')\n"
@@ -134,7 +132,7 @@ def test_a_failed_run_is_told_and_can_be_made_again(scenes_file, tmp_path, monke
     assert main([*words, "--retry"]) == 0
 
 
-def test_a_grid_chooses_on_validation_and_runs_a_fresh_seed(scenes_file, tmp_path):
+def test_a_grid_chooses_on_validation_and_trains_a_new_seed(scenes_file, tmp_path):
     words = [
         "bench",
         str(scenes_file),
@@ -170,22 +168,26 @@ def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
     ]
     assert main([*words, "--format", "md"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("\n| k̂") == 10 and "| AN |" in shown and "− k̂ ✓, v ✓, L ✓" in shown
+    assert shown.count("\n| k̂") == 10 and "| AN |" in shown
+    assert "− k̂ ✓, v ✓, L ✓" in shown
 
 
-def test_a_row_of_the_ablation_that_the_data_do_not_allow_is_told(scenes_file, capsys):
+def test_an_ablation_row_that_the_data_do_not_allow_is_reported(scenes_file, capsys):
     from spml.cli.commands.ablate import Ablate
     from spml.data import load
 
-    for labels, rows, told in (("complete", 11, ""), ("observed", 10, "k̂ of Eq. (kx) is left out")):
+    for labels, rows, message in (
+        ("complete", 11, ""),
+        ("observed", 10, "k̂ of Eq. (kx) is left out"),
+    ):
         assert (
             len(Ablate(data=str(scenes_file)).plan(load(str(scenes_file), labels=labels)).cases)
             == rows
         )
-        assert told in (error := capsys.readouterr().err) and bool(error) == bool(told)
+        assert message in (error := capsys.readouterr().err) and bool(error) == bool(message)
 
 
-def test_a_title_longer_than_its_table_stays_on_one_line_as_it_is(capsys):
+def test_a_title_longer_than_its_table_stays_on_one_line(capsys):
     print_results(
         ResultTable(
             "bench, photos[new].csv: test mAP in percent",
@@ -250,20 +252,22 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words,message", BAD.values(), ids=BAD)
-def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("arguments,message", BAD.values(), ids=BAD)
+def test_a_user_error_is_one_line_with_exit_code_2(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     file = tmp_path.with_name("bench-file.json")
     row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
     file.write_text(json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}}))
-    assert main([str(file) if word == "{file}" else word for word in words]) == 2
+    assert main([str(file) if text == "{file}" else text for text in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and "Traceback" not in error
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_an_interrupted_bench_exits_130_and_goes_on(scenes_file, tmp_path):
+def test_an_interrupted_bench_exits_130_and_resumes(scenes_file, tmp_path):
     words = [
         "bench",
         scenes_file,

@@ -8,10 +8,10 @@ CURVE = {"error": 0.05}
 
 
 @pytest.mark.parametrize(
-    ("aim", "before", "told"),
+    ("aim", "before", "place"),
     [("f1", 0.6, None), ("f1", 0.62, "within"), ("f1", 0.7, "beyond"), ("recall=0.9", 0.7, None)],
 )
-def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, told, capsys):
+def test_thresholds_no_better_than_the_previous_ones_are_reported(aim, before, place, capsys):
     print_calibration(
         Console(width=120),
         {
@@ -35,13 +35,13 @@ def test_thresholds_that_do_no_better_than_those_before_are_told(aim, before, to
         },
     )
     out = capsys.readouterr().out
-    assert ("lower than before" in out) == (told is not None)
-    assert told is None or (f"{told} its range" in out and "--undo" in out)
+    assert ("lower than before" in out) == (place is not None)
+    assert place is None or (f"{place} its range" in out and "--undo" in out)
 
 
-def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_of_them(capsys):
-    told = {"value": 0.0, "low": 0.0, "high": 0.0}
-    figures = dict.fromkeys(("prior", "threshold", "precision", "recall", "f1"), told)
+def test_classes_without_tags_have_no_precision_and_are_named(capsys):
+    zero = {"value": 0.0, "low": 0.0, "high": 0.0}
+    figures = dict.fromkeys(("prior", "threshold", "precision", "recall", "f1"), zero)
     print_calibration(
         Console(width=200),
         {
@@ -55,7 +55,7 @@ def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_
             "classes": [
                 {"name": name, "known_positives": 9, **figures} for name in ("owl", "hen", "cat")
             ],
-            "overall": dict.fromkeys(FIGURES, told),
+            "overall": dict.fromkeys(FIGURES, zero),
             "overall_before": dict.fromkeys(FIGURES, 0.0),
             **{
                 "positives_per_item_given": None,
@@ -75,4 +75,5 @@ def test_classes_without_tags_have_no_precision_and_are_named_with_what_becomes_
         for line in out.splitlines()
         if line.startswith((" owl", " hen"))
     }
-    assert cells["owl"][4:] == ["–", "0.0±0.0", "0.0±0.0"] and cells["hen"][4:] == ["0.0±0.0"] * 3
+    assert cells["owl"][4:] == ["–", "0.0±0.0", "0.0±0.0"]
+    assert cells["hen"][4:] == ["0.0±0.0"] * 3

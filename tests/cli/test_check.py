@@ -1,4 +1,4 @@
-"""`spml check` as a person uses it."""
+"""`spml check` from the command line."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from spml.cli import main
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch):
-    """Writes photos.csv in the current folder, with a picture of its own for each image."""
+    """Write photos.csv in the current folder, with a different picture for each image."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -95,7 +95,7 @@ def test_errors_are_listed_then_summed_up(photos, capsys):
     assert "1 problem: 1 missing file;" in capsys.readouterr().err
 
 
-def test_fix_is_not_offered_for_a_lack_of_rows(photos, capsys):
+def test_fix_is_not_offered_if_rows_are_missing(photos, capsys):
     photos(["a.png,dog,"])
     assert main(["check", "photos.csv"]) == 2
     assert (
@@ -107,7 +107,7 @@ def test_fix_is_not_offered_for_a_lack_of_rows(photos, capsys):
 @pytest.mark.parametrize(
     ("count", "rest"), [(20, None), (21, "  and 1 more"), (45, "  and 25 more")]
 )
-def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
+def test_twenty_problems_of_a_kind_are_listed(photos, capsys, count, rest):
     gone = [f"gone{i}.png" for i in range(count)]
     photos([*sound(), *(f"{name},dog," for name in gone)], without=gone)
     assert main(["check", "photos.csv"]) == 2
@@ -116,7 +116,7 @@ def test_twenty_of_a_kind_are_listed(photos, capsys, count, rest):
     assert [line for line in lines if "more" in line] == ([rest] if rest else [])
 
 
-def test_all_rows_that_cannot_be_read_are_listed(photos, capsys):
+def test_all_unreadable_rows_are_listed(photos, capsys):
     photos(
         [*sound(), "a.png,dog,tset", " ,dog,", "b.png,dog", "0.png,cat,train", "c.png,dog,"],
         without=(" ", "c.png"),
@@ -131,7 +131,7 @@ def test_all_rows_that_cannot_be_read_are_listed(photos, capsys):
     )
 
 
-def test_rows_that_cannot_be_read_are_left_out_of_the_copy(photos, capsys):
+def test_unreadable_rows_are_left_out_of_the_copy(photos, capsys):
     folder = photos([*sound(), "a.png,dog,tset", "b.png,dog"])
     assert main(["check", "photos.csv", "--fix", "clean.csv"]) == 0
     assert (
@@ -143,7 +143,7 @@ def test_rows_that_cannot_be_read_are_left_out_of_the_copy(photos, capsys):
 
 
 @pytest.mark.parametrize(("count", "rest"), [(20, False), (23, True)])
-def test_twenty_rows_that_cannot_be_read_are_listed(photos, capsys, count, rest):
+def test_at_most_twenty_unreadable_rows_are_listed(photos, capsys, count, rest):
     photos([*sound(), *(f"bad{i}.png,dog,tset" for i in range(count))])
     assert main(["check", "photos.csv"]) == 2
     out = capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_problems_are_printed_before_reading_fails(photos, capsys):
     assert err == "spml: photos.csv: no valid line with a label remains\n"
 
 
-def test_a_file_that_cannot_be_read_at_all_is_one_line(photos, capsys):
+def test_an_unreadable_file_is_one_line(photos, capsys):
     photos(["a.png,dog,"], header="picture,label,split")
     assert main(["check", "photos.csv"]) == 2
     out, err = capsys.readouterr()
@@ -206,7 +206,7 @@ def test_fix_then_check_again(photos, capsys):
     assert sorted(path.name for path in folder.glob("*.csv")) == ["clean.csv", "photos.csv"]
 
 
-def test_merge_unites_copies(photos, capsys):
+def test_merge_combines_copies(photos, capsys):
     folder = photos([*sound(), "copy.png,bird,"])
     (folder / "copy.png").write_bytes((folder / "1.png").read_bytes())
     assert main(["check", "photos.csv", "--fix", "clean.csv", "--merge"]) == 0
@@ -248,7 +248,7 @@ def test_a_class_list_fits_the_copy_too(photos, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--fix", "photos.csv"], "spml: photos.csv is already there"),
         (["--fix", "out.parquet"], "ends in .csv"),
@@ -256,12 +256,12 @@ def test_a_class_list_fits_the_copy_too(photos, capsys):
         (["--size", "0"], "--size 0 must be at least 1"),
     ],
 )
-def test_options_that_cannot_be_are_refused_first(photos, capsys, options, said):
+def test_invalid_options_are_refused_before_reading(photos, capsys, options, message):
     folder = photos(sound())
     before = (folder / "photos.csv").read_bytes()
     assert main(["check", "photos.csv", *options]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and said in err
+    assert out == "" and message in err
     assert (folder / "photos.csv").read_bytes() == before
 
 
@@ -283,7 +283,7 @@ def test_arrays(scenes_file, capsys, tmp_path):
     )
 
 
-def test_folders_and_what_they_leave_out(photos, capsys):
+def test_class_folders_and_the_files_they_leave_out(photos, capsys):
     folder = photos([])
     for i, name in enumerate(("cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png")):
         (folder / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -298,14 +298,14 @@ def test_folders_and_what_they_leave_out(photos, capsys):
     assert "pets/cat/1.png,cat,,train\n" in (folder / "clean.csv").read_text()
 
 
-def test_names_cannot_play_with_the_terminal(photos, capsys):
+def test_control_characters_in_names_are_escaped(photos, capsys):
     photos([*sound(), "[red]\x1b[2Jx.png,d[bold]g,"], without=("[red]\x1b[2Jx.png",))
     assert main(["check", "photos.csv"]) == 2
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[red]?[2Jx.png" in out and "d[bold]g" in out
 
 
-def test_a_bar_is_shown_only_on_a_terminal_after_a_while(monkeypatch, capsys):
+def test_a_progress_bar_appears_only_on_a_terminal_after_a_delay(monkeypatch, capsys):
     from spml.cli.output import check as check_output
 
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
@@ -320,7 +320,7 @@ def test_a_bar_is_shown_only_on_a_terminal_after_a_while(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_long_line_stays_one_and_errors_are_red(capsys):
+def test_long_lines_are_not_wrapped_and_errors_are_red(capsys):
     from rich.console import Console
 
     from spml.cli.output.check import print_problems, print_warnings
@@ -334,7 +334,7 @@ def test_a_long_line_stays_one_and_errors_are_red(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert (
         lines.count(f"  {long}") == 2 and f"warning: {long} " in lines
-    )  # so that it can be searched and copied
+    )  # so that the line can be searched and copied
     colours = Console(force_terminal=True, color_system="standard", width=200, no_color=False)
     print_problems(colours, Findings([problem("missing", "m"), problem("repeated", "r")]))
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`--classes` means the same wherever it stands: a file of names, or the names."""
+"""`--classes` accepts a file of names or the names themselves in every command."""
 
 import json
 from pathlib import Path
@@ -33,31 +33,31 @@ def written(out):
         for path in (path, *path.rglob("*"))
         if path.is_file()
     )
-    kept = [
+    texts = [
         path
         for path in files
         if path.suffix in (".csv", "") or path.name in ("index.html", "model.json")
     ]
-    return [path.read_text().replace(out, "") for path in kept]
+    return [path.read_text().replace(out, "") for path in texts]
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_file_and_the_names_in_it_are_the_same(command, here, capsys):
+def test_a_file_of_names_equals_the_names_themselves(command, here, capsys):
     Path("names.txt").write_text("red\ngreen\nblue\n")
-    found = []
-    for out, given in (("made-1", "names.txt"), ("made-2", "red, green,blue")):
+    outputs = []
+    for out, classes in (("made-1", "names.txt"), ("made-2", "red, green,blue")):
         capsys.readouterr()
-        assert main([*(word.replace("OUT", out) for word in command), "--classes", given]) == 0
-        told = capsys.readouterr()
-        found.append([told.out.replace(out, ""), told.err, *written(out)])
-    assert found[0] == found[1]
+        assert main([*(word.replace("OUT", out) for word in command), "--classes", classes]) == 0
+        printed = capsys.readouterr()
+        outputs.append([printed.out.replace(out, ""), printed.err, *written(out)])
+    assert outputs[0] == outputs[1]
     assert main([*(word.replace("OUT", "none") for word in command), "--classes", "gone.txt"]) == 2
     assert "gone.txt: no such file of class names" in capsys.readouterr().err and not list(
         Path().glob("none*")
     )
 
 
-def test_the_order_given_is_that_of_the_model(here, capsys):
+def test_the_model_keeps_the_order_of_the_class_list(here, capsys):
     assert json.loads(Path("run/best/model.json").read_text())["classes"] == [
         "red",
         "green",
@@ -70,9 +70,7 @@ def test_the_order_given_is_that_of_the_model(here, capsys):
     )
 
 
-def test_a_run_whose_classes_are_shown_by_other_names_finds_its_data_again(
-    pictures, monkeypatch, capsys
-):
+def test_a_run_with_renamed_classes_finds_its_data_again(pictures, monkeypatch, capsys):
     monkeypatch.chdir(pictures.parent)
     Path("names.txt").write_text("red\trot\ngreen\nblue\tblau\n")
     assert main(["train", "photos.csv", "--classes", "names.txt", *TRAIN, "--out", "run"]) == 0
@@ -91,7 +89,7 @@ def test_a_run_whose_classes_are_shown_by_other_names_finds_its_data_again(
     assert main(["review", "run", "--out", "list"]) == 0
 
 
-def test_names_that_a_list_could_not_hold_are_found_again_too(tmp_path, monkeypatch):
+def test_names_that_a_class_list_cannot_hold_are_matched_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     labels, names = np.tile(np.eye(3, dtype=np.int8), (8, 1)), ["dog ", "a\tb", "c"]
     np.savez("a.npz", x=np.tile(np.eye(3), (8, 1)), labels=labels, classes=np.array(names))

@@ -54,7 +54,7 @@ def test_a_new_command_is_one_file(tmp_path):
     assert names[names.index("stats") + 1] == "hello"
 
 
-def test_commands_are_listed_in_the_order_of_a_users_work():
+def test_commands_are_listed_in_the_order_of_use():
     names = list(find_commands())
     assert names[:6] == ["demo", "prepare", "check", "stats", "methods", "train"]
     assert names[-3:] == ["bench", "ablate", "figures"] and "eval" in names

@@ -11,9 +11,7 @@ from spml.cli.commands.demo import Demo
 from ..bench.conftest import done
 
 
-def test_methods_and_seeds_are_trained_each_in_its_folder_and_reported(
-    tmp_path, monkeypatch, capsys
-):
+def test_every_method_and_seed_is_trained_in_its_folder_and_reported(tmp_path, monkeypatch, capsys):
     trained, pages = [], []
 
     def train(run, job, data):
@@ -39,7 +37,7 @@ def test_methods_and_seeds_are_trained_each_in_its_folder_and_reported(
     assert len(trained) == 4  # finished runs are not repeated
 
 
-def test_a_failed_run_is_tried_again_and_the_others_are_reported(tmp_path, monkeypatch, capsys):
+def test_a_failed_run_is_retried_and_the_others_are_reported(tmp_path, monkeypatch, capsys):
     pages, records = [], {"an": done(), "gr": {"error": "no"}}
     monkeypatch.setattr("spml.bench.workers._train", lambda run, job, data: records[run.method])
     monkeypatch.setattr("spml.report.write_report", lambda runs, page: pages.append(runs) or page)

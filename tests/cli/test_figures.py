@@ -1,4 +1,4 @@
-"""`spml figures` as a user gives it."""
+"""`spml figures` from the command line."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -24,7 +24,9 @@ NAMES = ("losses", "gradients", "sensitivity", "distinguishability", "assumption
 
 
 @pytest.mark.slow
-def test_all_figures_in_the_short_form_and_again_from_the_runs(scenes_file, tmp_path, capsys):
+def test_all_figures_are_drawn_in_the_short_form_and_again_from_the_runs(
+    scenes_file, tmp_path, capsys
+):
     words = [
         "figures",
         str(scenes_file),
@@ -100,7 +102,7 @@ def test_bench_ablate_and_figures_of_digits_share_their_runs(tmp_path, monkeypat
     assert main(["bench", "--verify", "--quiet", "--out", str(tmp_path)]) == 0
 
 
-def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):
+def test_figures_that_cannot_be_drawn_are_reported_and_the_rest_drawn(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "bad.json").write_text("{")
     words = ["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "f")]
@@ -111,7 +113,7 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path, capsys):
     assert main([*words, "--only", "d"]) == 1
 
 
-def test_runs_are_drawn_where_the_data_cannot_be_read(tmp_path, capsys):
+def test_runs_are_drawn_if_the_data_cannot_be_read(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     words = [
         "figures",
@@ -127,21 +129,21 @@ def test_runs_are_drawn_where_the_data_cannot_be_read(tmp_path, capsys):
     assert str(tmp_path) in capsys.readouterr().err and (tmp_path / "f" / "losses.svg").exists()
 
 
-def test_figures_of_losses_need_nothing(tmp_path, capsys):
+def test_figures_of_losses_need_no_data(tmp_path, capsys):
     assert (
         main(["figures", "--only", "a", "gradients", "--out", str(tmp_path / "f"), "--quiet"]) == 0
     )
     assert capsys.readouterr().out == "" and len(list((tmp_path / "f").iterdir())) == 6
 
 
-def test_a_file_of_someone_else_is_not_replaced_unasked(tmp_path, capsys):
+def test_a_foreign_file_is_not_replaced_without_overwrite(tmp_path, capsys):
     (tmp_path / "losses.svg").write_text("mine")
     words = ["figures", "--only", "a", "--out", str(tmp_path)]
     assert main(words) == 2
     assert "losses.svg exists" in capsys.readouterr().err
     assert (tmp_path / "losses.svg").read_text() == "mine"
     assert main([*words, "--overwrite"]) == 0
-    assert main(words) == 0  # what this command drew it draws again
+    assert main(words) == 0  # figures drawn by this command are replaced
 
 
 BAD = {
@@ -157,7 +159,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("words,message", BAD.values(), ids=BAD)
-def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+def test_a_user_error_is_one_line_with_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     error = capsys.readouterr().err

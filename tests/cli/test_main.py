@@ -44,8 +44,10 @@ def test_every_command_has_help_with_an_example(command, capsys):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from spml.cli import main; main(['train', '--help']); main(['bench', '--help']);"
-        "heavy = {'torch', 'numpy', 'timm', 'lightning', 'matplotlib', 'sklearn'} & set(sys.modules);"
+        "import sys; from spml.cli import main; "
+        "main(['train', '--help']); main(['bench', '--help']); "
+        "heavy = {'torch', 'numpy', 'timm', 'lightning', 'matplotlib', 'sklearn'}; "
+        "heavy &= set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -106,7 +108,7 @@ def test_train_eval_predict_report_as_a_user_would(
     }
 
 
-def test_ones_own_pictures_train_from_a_csv(pictures, tmp_path):
+def test_user_pictures_train_from_a_csv(pictures, tmp_path):
     words = [
         "--backbone",
         "tiny",
@@ -182,7 +184,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("words,message", BAD.values(), ids=BAD)
-def test_a_users_mistake_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+def test_a_user_error_is_one_line_with_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     error = capsys.readouterr().err
@@ -250,11 +252,11 @@ def test_the_program_runs_as_a_module():
     assert (again.returncode, again.stderr) == (done.returncode, done.stderr)
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     assert main(["--version"]) == 0 and capsys.readouterr().out == f"spml {version('spml')}\n"
 
 
-def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_path, monkeypatch):
+def test_validation_and_test_rows_may_be_in_separate_files(pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(pictures.parent)
     header, *rows = [line.rpartition(",")[0] for line in pictures.read_text().splitlines()]
     for name, part in {"train": rows[:8], "val": rows[8:10], "test": rows[10:]}.items():
@@ -280,9 +282,7 @@ def test_validation_and_test_rows_may_stand_in_files_of_their_own(pictures, tmp_
     assert json.loads((pictures.parent / "run/eval-test.json").read_text())["items"] == 2
 
 
-def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(
-    pictures, tmp_path, monkeypatch, capsys
-):
+def test_a_run_resumes_after_its_class_folders_were_moved(pictures, tmp_path, monkeypatch, capsys):
     for place in ("train/red", "train/blue", "val/red", "test/blue"):
         shutil.copytree(pictures.parent / "photos", tmp_path / "here" / place)
     words = [
@@ -304,13 +304,16 @@ def test_a_run_goes_on_where_its_folders_of_classes_were_moved_to_together(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").rename("there")
     monkeypatch.chdir(tmp_path / "there")
-    Path("run/result.json").unlink()  # as one that was stopped
+    Path("run/result.json").unlink()  # like a stopped run
     assert main([*words, "--out", "run", "--quiet", "--resume"]) == 0
-    few = "spml: no estimates of mAP, precision and recall: 12 items have a positive, and a range needs 20 at least\n"
+    few = (
+        "spml: no estimates of mAP, precision and recall: "
+        "12 items have a positive, and a range needs 20 at least\n"
+    )
     assert main(["eval", "run", "--split", "val"]) == 0 and capsys.readouterr().err == few
 
 
-def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scenes_file):
+def test_a_custom_method_in_the_current_folder_is_found(tmp_path, scenes_file):
     (tmp_path / "mine.py").write_text(
         "def loss(logits, observed):\n    return (logits * logits).mean()\n"
     )
@@ -325,7 +328,8 @@ def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scene
         "--method",
         "mine:loss",
     ]
-    bare = "import sys; sys.path[:] = [path for path in sys.path if path]"  # as the installed program starts
+    # as the installed program starts
+    bare = "import sys; sys.path[:] = [path for path in sys.path if path]"
     code = f"{bare}; sys.argv = {['spml', *words]!r}; from spml.cli import entry; entry()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
@@ -333,10 +337,13 @@ def test_the_program_finds_ones_own_method_in_the_current_folder(tmp_path, scene
     assert done.returncode == 0, done.stderr
 
 
-def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
-    words = "import os, shutil, sys; shutil.rmtree(os.getcwd()); sys.argv = ['spml', 'train', 'x.csv']; "
+def test_a_removed_working_folder_gives_an_error_and_no_traceback(tmp_path):
+    code = (
+        "import os, shutil, sys; shutil.rmtree(os.getcwd()); "
+        "sys.argv = ['spml', 'train', 'x.csv']; from spml.cli import entry; entry()"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"{words}from spml.cli import entry; entry()"],
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -347,7 +354,7 @@ def test_a_folder_that_was_removed_under_the_program_is_no_traceback(tmp_path):
     )
 
 
-def test_what_nobody_foresaw_is_one_line_too(monkeypatch, capsys):
+def test_an_unexpected_error_is_one_line_too(monkeypatch, capsys):
     from spml.cli.commands.report import Report
 
     def broken(self):

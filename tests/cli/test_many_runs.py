@@ -1,4 +1,4 @@
-"""Commands that train many runs, without any run."""
+"""Options and steps of commands that train many runs, without training."""
 
 import itertools
 import shlex
@@ -12,11 +12,11 @@ from spml.cli.many_runs import ManyRuns
 from spml.errors import UserError
 
 
-def test_only_what_was_given_is_of_the_run_and_not_how_or_where_it_is_made():
-    given, making = ManyRuns(
+def test_changed_settings_separate_defining_from_execution_settings():
+    defining, execution = ManyRuns(
         data="digits", lr=0.1, classes=Path("c.txt"), root=Path("x"), accelerator="cpu"
     ).changed_settings()
-    assert given == {"lr": 0.1, "classes": "c.txt"} and making == {"accelerator": "cpu"}
+    assert defining == {"lr": 0.1, "classes": "c.txt"} and execution == {"accelerator": "cpu"}
     assert ManyRuns(data="digits", seed=3, jobs=2, resamples=5).changed_settings() == ({}, {})
 
 
@@ -34,14 +34,14 @@ def test_pending_and_failed_runs_are_reported(capsys):
     )
 
 
-def test_counts_are_at_least_one_and_resamples_may_be_none():
+def test_counts_must_be_positive_and_resamples_may_be_zero():
     ManyRuns(data="digits", jobs=1, resamples=0)._check_counts(["jobs"])
     for words in ({"jobs": 0}, {"resamples": -1}):
         with pytest.raises(UserError, match=f"--{next(iter(words))} must be at least"):
             ManyRuns(data="digits", **words)._check_counts(["jobs"])
 
 
-def test_a_path_is_not_taken_for_a_version_of_a_benchmark():
+def test_a_path_that_reads_as_a_benchmark_version_is_refused():
     for data in ("voc", "digits", "mine@home.npz", "./coco@small.npz", "/data/coco@small.npz"):
         ManyRuns(data=data)._check_name()
     with pytest.raises(
@@ -51,7 +51,7 @@ def test_a_path_is_not_taken_for_a_version_of_a_benchmark():
         ManyRuns(data="coco@small.npz")._check_name()
 
 
-def test_runs_side_by_side_share_the_cores(monkeypatch):
+def test_parallel_runs_share_the_cores(monkeypatch):
     monkeypatch.setattr("spml.cli.many_runs.cores", lambda: 8)
     threads = [
         ManyRuns(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)
@@ -59,13 +59,19 @@ def test_runs_side_by_side_share_the_cores(monkeypatch):
     assert threads == [None, 4, 2, 1]
 
 
-def test_workers_are_looked_at_until_all_have_ended_and_stopped_in_any_case(monkeypatch):
+def test_workers_are_polled_until_they_end_and_always_stopped(monkeypatch):
     monkeypatch.setattr("spml.cli.many_runs.LOOK", 0)
     seen, alive = [], [True, True, False]
-    told = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
-    workers = SimpleNamespace(alive=lambda: alive.pop(0), **told)
+    methods = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
+    workers = SimpleNamespace(alive=lambda: alive.pop(0), **methods)
     ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
-    assert seen == ["look", "look", "look", "check", "stop"]  # once more for what was done last
+    assert seen == [
+        "look",
+        "look",
+        "look",
+        "check",
+        "stop",
+    ]  # once more after the last worker ended
 
 
 def test_a_run_names_the_command_that_repeats_it(tmp_path):
@@ -82,5 +88,5 @@ def test_a_run_names_the_command_that_repeats_it(tmp_path):
     for pair in (("--seed", "2"), ("--lr", "0.01"), ("--accelerator", "cpu"), ("--root", "photos")):
         assert pair in pairs
     assert ("--out", str(tmp_path / "runs" / run.id)) in pairs
-    given = [value for flag, value in pairs if flag == "--set"]
-    assert parse_options("gr", given) == options
+    texts = [value for flag, value in pairs if flag == "--set"]
+    assert parse_options("gr", texts) == options

@@ -1,4 +1,4 @@
-"""`spml prepare` as a person uses it: with the files there, from a server, and with faults in between."""
+"""`spml prepare` with local files, from a server, and with download errors."""
 
 import hashlib
 import io
@@ -39,7 +39,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def placed(root):
-    """The files are there already."""
+    """A folder that already has the files."""
     for name, text in voc_files().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -58,7 +58,7 @@ def packed(files):
 
 @pytest.fixture
 def server(monkeypatch):
-    """The archive on a server of this machine, in place of the official address."""
+    """The archive on a local server, instead of the official address."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(downloading.time, "sleep", lambda seconds: None)
@@ -82,14 +82,14 @@ def listing(root):
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-def test_files_that_are_there_need_no_network(placed, server, capsys):
+def test_existing_files_need_no_network(placed, server, capsys):
     before = listing(placed)
     assert main(["prepare", "voc", "--root", str(placed)]) == 0
     out = capsys.readouterr().out
     assert "voc: 20 classes, 4 / 1 / 2 images" in out and "2.00 positives per training image" in out
     assert (
-        "warning: 5 images in the train list, the paper has 5,717: another version of the list, or files"
-        in out
+        "warning: 5 images in the train list, the paper has 5,717: "
+        "another version of the list, or files" in out
     )
     assert "warning: the observed labels are not those of the reference protocol" in out
     assert "all 7 pictures are there" in out
@@ -144,7 +144,7 @@ def test_download(root, server, capsys):
     assert len(server.seen) == 1
 
 
-def test_a_broken_download_is_finished_by_running_again(root, server, capsys):
+def test_a_broken_download_is_resumed_by_running_again(root, server, capsys):
     server.faults = [("cut", 5000), 404]
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 2
     err = capsys.readouterr().err
@@ -179,7 +179,7 @@ def test_too_little_disk_is_reported_before_any_request(root, server, capsys, mo
     assert "0.0 GB free" in capsys.readouterr().err and server.seen == [] and not root.exists()
 
 
-def test_an_archive_that_reaches_outside(root, server, capsys):
+def test_an_archive_with_paths_outside_the_folder_is_refused(root, server, capsys):
     server.offer(packed({**voc_files(), "../escaped": "x"}))
     assert main(["prepare", "voc", "--root", str(root), "--download"]) == 2
     assert "'../escaped' points outside the folder" in capsys.readouterr().err
@@ -197,7 +197,7 @@ def test_files_that_went_missing_after_unpacking(root, server, capsys):
 
 
 @pytest.mark.parametrize("words", [[], ["--download"]])
-def test_nuswide_gets_steps(root, capsys, words):
+def test_nuswide_prints_manual_steps(root, capsys, words):
     assert main(["prepare", "nuswide", "--root", str(root), *words]) == 2
     out, err = capsys.readouterr()
     assert (

@@ -1,4 +1,4 @@
-"""`spml stats` as a person uses it."""
+"""`spml stats` from the command line."""
 
 import json
 import re
@@ -23,7 +23,8 @@ def test_complete_labels(scenes_file, capsys):
     assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
     assert "uniform (positives 1, negatives 0, seed 1200)" in out
     assert re.search(
-        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing .*b\(0\) of Assumption 1, is -\d",
+        r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing "
+        r".*b\(0\) of Assumption 1, is -\d",
         out,
     )
     assert ["positives of 10 classes", "seen", "missing", "total"] in cells(out)
@@ -84,7 +85,7 @@ def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
 
 @pytest.mark.parametrize("classes", [101, 312])
 def test_figures_of_many_classes(tmp_path, classes):
-    """More than can have a bar each; the map names every so manieth."""
+    """Too many classes for one bar each; the map labels only some."""
     rows = [f"{i}.jpg,c{i % classes}|c{i * i % classes}" for i in range(2 * classes)]
     (tmp_path / "many.csv").write_text("\n".join(["image,label", *rows]))
     for labels in ("complete", "observed"):
@@ -126,15 +127,17 @@ def test_mistakes(pictures, capsys, words, part):
         (["--out", "a.svg"], "--out"),
     ],
 )
-def test_nothing_is_replaced_unasked(pictures, tmp_path, monkeypatch, capsys, words, flag):
+def test_nothing_is_replaced_without_overwrite(
+    pictures, tmp_path, monkeypatch, capsys, words, flag
+):
     monkeypatch.chdir(tmp_path)
     files = [tmp_path / name for name in ("mine.csv", "mine.svg", "a-pairs.svg")]
     for file in files:
         file.write_text("mine")
     assert main(["stats", str(pictures), *words]) == 2
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        said.err.endswith(f" is already there; give --overwrite or another {flag}\n")
-        and not said.out
+        printed.err.endswith(f" is already there; give --overwrite or another {flag}\n")
+        and not printed.out
     )
     assert all(file.read_text() == "mine" for file in files)

@@ -1,4 +1,4 @@
-"""What `spml stats` prints of given counts, line by line."""
+"""Output of `spml stats` for fixed counts, line by line."""
 
 import re
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from spml.cli.output.stats import print_statistics
 from spml.data.statistics import Statistics
 
-GIVEN = {
+COUNTS = {
     "name": "mine.csv",
     "version": "2012",
     "classes": ["cat", "dog"],
@@ -18,7 +18,7 @@ GIVEN = {
     "negatives": np.array([0, 0]),
     "missing": np.array([4, 0]),
     "unknown": 10,
-    "together": np.array([[8, 6], [6, 6]]),
+    "cooccurrence": np.array([[8, 6], [6, 6]]),
     "observation": {"model": "uniform", "positives": 1},
 }
 
@@ -26,7 +26,7 @@ GIVEN = {
 @pytest.fixture
 def lines(capsys):
     def printed(**other):
-        print_statistics(Console(width=160), Statistics(**GIVEN | other))
+        print_statistics(Console(width=160), Statistics(**COUNTS | other))
         return [
             re.split(r"\s{2,}", line.strip())
             for line in capsys.readouterr().out.splitlines()
@@ -65,18 +65,19 @@ def test_complete_labels(lines):
 
 
 def test_observed_labels(lines):
-    found = lines(version="", missing=None, negatives=np.array([0, 1]))
-    assert found[0] == ["mine.csv"] and not any("image, positive" in line[0] for line in found)
+    printed = lines(version="", missing=None, negatives=np.array([0, 1]))
+    assert printed[0] == ["mine.csv"] and not any("image, positive" in line[0] for line in printed)
     assert [
-        "The pairs are those among the known positives; how often classes truly co-occur is not known."
-    ] in found
-    at = found.index(["positives of 2 classes", "known positives", "known negatives"])
-    assert found[at + 1 : at + 3] == [["dog", "6", "1"], ["cat", "4", "0"]]
+        "The pairs are those among the known positives; "
+        "how often classes truly co-occur is not known."
+    ] in printed
+    at = printed.index(["positives of 2 classes", "known positives", "known negatives"])
+    assert printed[at + 1 : at + 3] == [["dog", "6", "1"], ["cat", "4", "0"]]
 
 
 def test_missing_counts_are_explained(lines):
     assert lines(unknown=0)[12] == ["Remark 1: no label is unknown."]
-    assert lines(together=None)[-1] == [
+    assert lines(cooccurrence=None)[-1] == [
         "Pairs of classes are not counted: no item has two known positives."
     ]
     assert lines(missing=np.zeros(2, int))[12][0].endswith(

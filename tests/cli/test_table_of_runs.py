@@ -1,4 +1,4 @@
-"""Options and steps of `spml bench` and `spml ablate`, without any run."""
+"""Options and steps of `spml bench` and `spml ablate`, without training."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from spml.cli.many_runs import TableOfRuns
 from spml.errors import UserError
 
 
-def test_rows_are_compared_with_the_one_asked_for_or_with_gr():
+def test_rows_are_compared_with_the_requested_one_or_with_gr():
     assert (
         TableOfRuns()._against(["an", "gr"]) == "gr"
         and TableOfRuns()._against(["an", "hill"]) is None
@@ -23,7 +23,7 @@ def test_rows_are_compared_with_the_one_asked_for_or_with_gr():
         TableOfRuns(against="gg")._against(["an", "gr"])
 
 
-def test_rates_of_a_grid_are_those_given_or_multiples_of_the_datas(scenes):
+def test_grid_rates_are_the_users_or_multiples_of_the_default(scenes):
     assert TableOfRuns(lr=0.01)._grid(scenes) == Grid((0.004, 0.01, 0.02))
     assert TableOfRuns(rates=(0.3,))._grid(scenes) == Grid((0.3,))
     own = TableOfRuns()._lr(scenes)
@@ -31,7 +31,7 @@ def test_rates_of_a_grid_are_those_given_or_multiples_of_the_datas(scenes):
     assert TableOfRuns(trials=4, lr=0.01)._tune(scenes) == Tune(4, 0.01)
 
 
-def test_rates_and_trials_that_nothing_would_heed_are_refused():
+def test_unused_rates_and_trials_are_refused():
     grid, tune = Grid((0.1, 0.2)), Tune(4, 0.1)
     TableOfRuns(rates=(0.1, 0.2))._check_search(grid)
     TableOfRuns(trials=4)._check_search(tune)
@@ -47,7 +47,7 @@ def test_rates_and_trials_that_nothing_would_heed_are_refused():
             TableOfRuns(rates=rates)._check_search(grid)
 
 
-def test_rates_alone_run_nothing(scenes_file, tmp_path, capsys):
+def test_rates_without_a_grid_are_refused(scenes_file, tmp_path, capsys):
     words = [
         "--methods",
         "an",
@@ -62,7 +62,7 @@ def test_rates_alone_run_nothing(scenes_file, tmp_path, capsys):
     assert "no grid is run" in capsys.readouterr().err and not (tmp_path / "b").exists()
 
 
-def test_every_file_that_is_written_is_known():
+def test_tables_lists_every_written_file():
     assert TableOfRuns().tables() == [
         "bench.json",
         "table.md",
@@ -75,7 +75,7 @@ def test_every_file_that_is_written_is_known():
 @pytest.mark.parametrize(
     "agrees,quiet,lines,code", [(True, False, 2, 0), (True, True, 0, 0), (False, True, 1, 1)]
 )
-def test_verifying_tells_all_or_what_differs(
+def test_verify_prints_all_checks_or_only_differences(
     tmp_path, monkeypatch, capsys, agrees, quiet, lines, code
 ):
     class Check(SimpleNamespace):
@@ -90,17 +90,17 @@ def test_verifying_tells_all_or_what_differs(
     monkeypatch.setattr("spml.bench.verify.without_scores", lambda *folders: 3)
     words = ["bench", "--verify", "--out", str(tmp_path), *(["--quiet"] if quiet else [])]
     assert main(words) == code
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        told.out.count("a check") == lines
-        and "recorded without scores, not checked: 3 runs" in told.err
+        printed.out.count("a check") == lines
+        and "recorded without scores, not checked: 3 runs" in printed.err
     )
     (tmp_path / "scores").mkdir()
     main(words)
     assert asked == [(tmp_path / "runs", tmp_path / "records"), (tmp_path / "scores", tmp_path)]
 
 
-def test_a_stored_table_is_printed_in_the_format_asked_for(tmp_path, capsys):
+def test_a_stored_table_is_printed_in_the_requested_format(tmp_path, capsys):
     row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
     (tmp_path / "b.json").write_text(
         json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}})

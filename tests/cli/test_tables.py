@@ -13,7 +13,7 @@ def printed(table, capsys):
 
 
 @pytest.mark.parametrize("count", [5, 7])
-def test_of_many_rows_those_at_the_two_ends_are_print_results(count, capsys):
+def test_only_the_first_and_last_of_many_rows_are_printed(count, capsys):
     table = columns("class", "train", "test")
     add_ends(table, [(f"c{i}", (1000 + i, i)) for i in range(count)], ends=2, all_of=5)
     rows = printed(table, capsys)
@@ -23,7 +23,7 @@ def test_of_many_rows_those_at_the_two_ends_are_print_results(count, capsys):
     assert [row[0] for row in rows[-2:]] == [f"c{count - 2}", f"c{count - 1}"]
 
 
-def test_numbers_stand_to_the_right_and_names_are_text(capsys):
+def test_numbers_are_right_aligned_and_names_are_text(capsys):
     table = columns("class", "number")
     add_ends(table, [("[red]a\x1b[31m\n", (5,))], ends=1, all_of=3)
     (line,) = [line for line in _lines(table, capsys) if "red" in line]
@@ -51,6 +51,7 @@ def test_a_table_of_results_has_its_title_rows_and_notes(capsys):
     )
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
     assert [line.split() for line in lines] == [
-        ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"], ["one", "note"], ["two", "[x]"],
+        ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"],
+        ["one", "note"], ["two", "[x]"],
     ]  # fmt: skip
-    assert lines[2].rindex("0") == lines[3].rindex("0")  # figures end in one column
+    assert lines[2].rindex("0") == lines[3].rindex("0")  # figures are right-aligned

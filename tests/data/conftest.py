@@ -7,7 +7,7 @@ from PIL import Image
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes text or bytes to a file of this test."""
+    """Write text or bytes to a file of this test."""
 
     def writer(content, name="my.csv"):
         path = tmp_path / name
@@ -34,7 +34,7 @@ def positives():
 
 @pytest.fixture
 def picture(tmp_path):
-    """Writes a small picture; the same shade of the same kind is the same bytes."""
+    """Write a small picture; the same shade and format give the same bytes."""
 
     def writer(name, shade=0, **options):
         path = tmp_path / name
@@ -48,7 +48,7 @@ def picture(tmp_path):
 
 @pytest.fixture
 def table(write, picture, tmp_path):
-    """Writes a CSV, and a picture of its own for each item that is not there yet."""
+    """Write a CSV, and a different picture for each item whose file is missing."""
 
     def writer(text, name="my.csv"):
         path = write(text, name)

@@ -49,7 +49,7 @@ def test_the_split_of_the_lists_gives_the_papers_sizes():
 
 
 def experiment(name, listed, tested, classes, positives):
-    """One with so many positives a row; one in `positives` may be a fraction."""
+    """An experiment with `positives` per row, which may be a fraction."""
     labels = np.full((listed, classes), -1, np.int8)
     number = np.floor((np.arange(listed) + 1) * positives) - np.floor(np.arange(listed) * positives)
     labels[np.arange(classes) < number[:, None]] = 1
@@ -68,13 +68,13 @@ def experiment(name, listed, tested, classes, positives):
     )
 
 
-def test_what_agrees_with_the_paper():
+def test_files_that_match_the_paper_have_no_differences():
     assert differences(BENCHMARKS["voc"], experiment("voc", 5717, 5823, 20, 1.46)) == []
     assert differences(BENCHMARKS["cub"], experiment("cub", 5994, 5794, 312, 31.5)) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "parts"),
+    ("name", "counts", "parts"),
     [
         (
             "voc",
@@ -104,17 +104,17 @@ def test_what_agrees_with_the_paper():
         ),
     ],
 )
-def test_differences_are_explained(name, given, parts):
-    found = "\n".join(differences(BENCHMARKS[name], experiment(name, *given)))
+def test_differences_are_explained(name, counts, parts):
+    text = "\n".join(differences(BENCHMARKS[name], experiment(name, *counts)))
     for part in parts:
-        assert part in found
+        assert part in text
 
 
 def test_hashes_are_of_separate_draws():
-    given = experiment("voc", 50, 30, 20, 3)
-    expected = (observe(given.test.labels) == 1).tobytes()
-    assert observed_sha256(given) == {
-        "train": given.sha256,
+    data = experiment("voc", 50, 30, 20, 3)
+    expected = (observe(data.test.labels) == 1).tobytes()
+    assert observed_sha256(data) == {
+        "train": data.sha256,
         "test": hashlib.sha256(expected).hexdigest(),
     }
     assert set(BENCHMARKS["voc"].observed_sha256) == {"train", "test"}

@@ -30,7 +30,7 @@ def test_complete_data_are_drawn_over_the_whole_list(write):
     assert (experiment.name, experiment.classes) == (str(path), ["a", "b", "c"])
 
 
-def test_observed_data_stay_as_they_stand(write):
+def test_observed_data_stay_unchanged(write):
     path = write(many())
     experiment = load(path)
     np.testing.assert_array_equal(experiment.observed.labels, read(path)["train"].labels)
@@ -38,7 +38,7 @@ def test_observed_data_stay_as_they_stand(write):
     assert (len(experiment.train_rows), len(experiment.val_rows)) == (8, 2)
 
 
-def test_a_validation_split_of_its_own_comes_last_in_one_draw(write):
+def test_a_separate_validation_split_follows_the_training_rows_in_one_draw(write):
     text = "image,label,split\n" + "".join(
         f"{i},a|b|c,{['val', 'train', 'test'][i % 3]}\n" for i in range(12)
     )
@@ -149,7 +149,7 @@ def test_too_little_data(write, content, options, parts):
         ),
     ],
 )
-def test_requests_that_cannot_be_met(write, call, error, parts):
+def test_impossible_requests_are_refused(write, call, error, parts):
     path = write(many())
     path.with_suffix(".xlsx").write_bytes(b"PK")
     with pytest.raises(error) as caught:

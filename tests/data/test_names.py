@@ -1,4 +1,4 @@
-"""Class names: how a list of them is given, and those that may be slips of one another."""
+"""Class names: the forms of a class list, and names that may be misspellings of each other."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from spml.errors import DataError
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
-    """What a text gives, in a folder with a list of classes and a folder called like a class."""
+    """Names from a text, in a folder with a class list and a folder named like a class."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "list.txt").write_text("dog\nc\tcat\n")
     (tmp_path / "dog").mkdir()
@@ -30,9 +30,7 @@ def test_a_known_name_stands_for_itself(names):
     assert names("list.txt", ["list.txt"]) == ["list.txt"] and names(
         "tv/monitor", ["tv/monitor"]
     ) == ["tv/monitor"]
-    assert names("tv/monitr", ["tv/monitor"]) == [
-        "tv/monitr"
-    ]  # and whoever asked says what is near
+    assert names("tv/monitr", ["tv/monitor"]) == ["tv/monitr"]  # the caller adds the suggestion
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,8 @@ def test_a_known_name_stands_for_itself(names):
     [
         (
             "gone.txt",
-            r"gone.txt: no such file of class names; check the path, or give names joined by commas",
+            r"gone.txt: no such file of class names; "
+            "check the path, or give names joined by commas",
         ),
         ("lists/mine", r"lists/mine: no such file of class names"),
         ("dog,cat,dog", r"the names given: class 'dog' appears twice; remove one"),
@@ -88,11 +87,11 @@ def table_with(**positives):
     ],
 )
 def test_near_names(positives, pairs):
-    found = near_duplicates(table_with(**positives))
-    assert [(pair.name, pair.other) for pair in found] == pairs
+    duplicates = near_duplicates(table_with(**positives))
+    assert [(pair.name, pair.other) for pair in duplicates] == pairs
 
 
-def test_numbers_of_positives_come_along():
+def test_similar_names_include_their_numbers_of_positives():
     assert near_duplicates(table_with(dog=50, dgo=2)) == [("dgo", 2, "dog", 50)]
 
 
@@ -111,7 +110,7 @@ def test_suggestions():
     assert suggestion("zebra", ["cat", "dog"]) == ""
 
 
-def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes():
+def test_printed_lists_and_multiline_names_are_refused_as_classes():
     lists = ["['dog', 'cat']", "['dog']", "[]", '["dog"]', '{"choices": ["dog",\n "cat"]}']
     assert written_lists([*lists, "dog", "[sic]", "{dog}", "dog's", "a 'b' c"]) == dict.fromkeys(
         lists, "a list as a program writes it"
@@ -122,6 +121,6 @@ def test_lists_as_programs_write_them_and_names_of_several_lines_are_no_classes(
     ]
 
 
-def test_names_of_signs_alone_differ():
+def test_names_of_punctuation_alone_differ():
     names = ["\N{DOG FACE}", "\N{CAT FACE}", "+", "-"]
     assert near_duplicates(LabelTable(list("abcd"), names, np.eye(4, dtype=np.int8))) == []

@@ -97,7 +97,7 @@ def run(copy, folder, *command):
     return process.stdout
 
 
-def test_every_command_knows_a_benchmark_of_one_reader_and_one_entry(copy, root, tmp_path):
+def test_every_command_accepts_a_new_benchmark(copy, root, tmp_path):
     assert "fifth" in run(copy, tmp_path, "-m", "spml", "prepare", "--help")
     out = run(copy, tmp_path, "-c", SCRIPT, str(root), str(tmp_path / "run"))
     assert "fifth: 3 classes, 16 / 4 / 5 images" in out

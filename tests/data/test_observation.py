@@ -1,4 +1,4 @@
-"""The observation models: what they draw, how often, and what they remember."""
+"""Observation models: their draws, the frequencies, and the recorded description."""
 
 import json
 
@@ -34,8 +34,8 @@ def drawn(labels, text, seed=1200):
 
 @given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(0, 3))
 def test_uniform_is_the_protocol(labels, seed, positives, negatives):
-    found, about = drawn(labels, f"uniform:positives={positives},negatives={negatives}", seed)
-    np.testing.assert_array_equal(found, observe(labels, seed, positives, negatives))
+    observed, about = drawn(labels, f"uniform:positives={positives},negatives={negatives}", seed)
+    np.testing.assert_array_equal(observed, observe(labels, seed, positives, negatives))
     assert about == {
         "model": "uniform",
         "positives": positives,
@@ -54,14 +54,14 @@ def test_uniform_is_the_protocol(labels, seed, positives, negatives):
     st.integers(0, 3),
     st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]),
 )
-def test_weighted_draws_keep_that_many_true_positives(labels, seed, positives, gamma):
-    found, about = drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)
-    assert set(np.unique(found)) <= {0, 1} and (labels[found == 1] == 1).all()
+def test_weighted_draws_keep_the_requested_number_of_true_positives(labels, seed, positives, gamma):
+    observed, about = drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)
+    assert set(np.unique(observed)) <= {0, 1} and (labels[observed == 1] == 1).all()
     np.testing.assert_array_equal(
-        (found == 1).sum(axis=1), np.minimum(positives, (labels == 1).sum(axis=1))
+        (observed == 1).sum(axis=1), np.minimum(positives, (labels == 1).sum(axis=1))
     )
     np.testing.assert_array_equal(
-        drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)[0], found
+        drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)[0], observed
     )
     assert about == {"model": "frequency", "gamma": gamma, "positives": positives, "seed": seed}
 
@@ -70,13 +70,16 @@ def test_weighted_draws_keep_that_many_true_positives(labels, seed, positives, g
     ("gamma", "share"), [(1, 0.8), (0, 0.5), (-1, 0.2), (0.5, 2 / 3), (2, 16 / 17)]
 )
 def test_frequency_draws_in_proportion_to_the_power(gamma, share):
-    """Class 0 is four times as frequent as class 1; in the rows that have both it is drawn 4^gamma times as often."""
+    """Class 0 is four times as frequent as class 1.
+
+    In rows that have both, it is drawn 4^gamma times as often.
+    """
     labels = np.full((40_000, 2), -1, np.int8)
     labels[:, 0] = 1
     labels[:10_000, 1] = 1
-    found, _ = drawn(labels, f"frequency:gamma={gamma}")
-    assert (found[:10_000, 0] == 1).mean() == pytest.approx(share, abs=0.02)
-    assert (found[10_000:, 0] == 1).all()
+    observed, _ = drawn(labels, f"frequency:gamma={gamma}")
+    assert (observed[:10_000, 0] == 1).mean() == pytest.approx(share, abs=0.02)
+    assert (observed[10_000:, 0] == 1).all()
     assert drawn(labels, "frequency")[1] == {
         "model": "frequency",
         "gamma": 1.0,
@@ -85,21 +88,21 @@ def test_frequency_draws_in_proportion_to_the_power(gamma, share):
     }
 
 
-def test_several_are_drawn_without_replacement_in_proportion():
-    """The reference: draw one after the other, each time in proportion to the weights that are left."""
+def test_several_positives_are_drawn_without_replacement():
+    """The reference draws one at a time, in proportion to the remaining weights."""
     weights = np.array([5.0, 3.0, 1.0, 1.0])
     labels = SparseLabels.from_dense(np.ones((40_000, 4), np.int8))
-    found = (
+    chosen = (
         draw_weighted(labels, np.tile(np.log(weights), 40_000), positives=2).rows(np.arange(40_000))
         == 1
     )
     for c in range(4):
         first = weights[c] / 10
         second = sum(weights[d] / 10 * weights[c] / (10 - weights[d]) for d in range(4) if d != c)
-        assert found[:, c].mean() == pytest.approx(first + second, abs=0.01)
+        assert chosen[:, c].mean() == pytest.approx(first + second, abs=0.01)
 
 
-def test_weight_zero_is_drawn_only_in_need():
+def test_weight_zero_is_drawn_only_if_nothing_else_is_left():
     labels = SparseLabels.from_dense(np.ones((200, 3), np.int8))
     log_weights = np.tile([-np.inf, 0.0, -np.inf], 200)
     one, two = (
@@ -124,7 +127,8 @@ def test_unknown_labels_cannot_be_drawn_from():
     [
         (
             "random",
-            "'random' is not an observation model; the models are uniform, frequency, size and file:PATH",
+            "'random' is not an observation model; "
+            "the models are uniform, frequency, size and file:PATH",
         ),
         ("", "'' is not an observation model"),
         (
@@ -138,7 +142,7 @@ def test_unknown_labels_cannot_be_drawn_from():
         ("file:", "write file:PATH"),
     ],
 )
-def test_texts_that_describe_no_model(text, part):
+def test_texts_that_describe_no_model_are_refused(text, part):
     with pytest.raises(UserError) as caught:
         Observation.parse(text)
     assert part in str(caught.value)
@@ -162,7 +166,11 @@ def box(name, width, height, difficult=0):
 
 @pytest.fixture
 def voc(tmp_path):
-    """Three images: large dogs beside a small and a difficult person; a car; a person with unlabelled things."""
+    """Three images.
+
+    They show large dogs with a small and a difficult person; a car; a person with unlabelled
+    things.
+    """
     home = tmp_path / "VOC2012"
     (home / "Annotations").mkdir(parents=True)
     objects = {
@@ -321,7 +329,7 @@ def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, 
             load(data, labels="complete", observe=f"file:{path}")
 
 
-def test_items_that_stand_twice_are_not_guessed(tmp_path):
+def test_duplicate_items_are_refused(tmp_path):
     def arrays(name, items):
         labels = np.eye(5, 2, dtype=np.int8)
         np.savez(

@@ -22,7 +22,7 @@ COMPLETE = hnp.arrays(
 
 
 def reference_draw(labels, seed=1200, positives=1, negatives=0, shuffle_negatives=True):
-    """The reference, step by step: lists, one row after the other, one random stream."""
+    """The reference draw, row by row with lists and one random stream."""
     rng = np.random.RandomState(seed)
     observed = [[0] * labels.shape[1] for _ in labels]
     for i, row in enumerate(labels):
@@ -95,7 +95,7 @@ def test_seeds():
     np.testing.assert_array_equal(observe(labels), observe(labels, 1200))
 
 
-def test_torch_goes_in_and_the_input_stays():
+def test_torch_tensors_are_accepted_and_not_changed():
     labels = synthetic(50)
     before = labels.copy()
     np.testing.assert_array_equal(observe(torch.from_numpy(labels)), observe(labels))
@@ -105,7 +105,7 @@ def test_torch_goes_in_and_the_input_stays():
     np.testing.assert_array_equal(labels, before)
 
 
-def test_sparse_labels_stay_as_they_were():
+def test_sparse_labels_are_not_changed():
     sparse = SparseLabels.from_dense(synthetic(100))
     before = sparse.indices.copy()
     draw(sparse, negatives=2)

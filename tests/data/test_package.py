@@ -23,6 +23,6 @@ def test_the_benchmarks_are_listed_without_numpy():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_a_name_that_is_not_there():
+def test_an_unknown_name_raises_an_attribute_error():
     with pytest.raises(AttributeError, match=r"module 'spml.data' has no attribute 'nothing'"):
         _ = spml.data.nothing

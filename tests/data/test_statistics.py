@@ -1,4 +1,4 @@
-"""Statistics against dense counting, and at the size at which dense counting is out of reach."""
+"""Statistics against dense counting, and at a size too large for dense counting."""
 
 import json
 import math
@@ -32,27 +32,27 @@ def experiment(complete, observed=None, fraction=0.2):
     st.booleans(),
 )
 def test_counts_equal_those_of_dense_tables(y, s, drawn):
-    given_ = experiment(y, None if drawn else s)
-    found = statistics(given_)
-    rows = given_.train_rows
-    y, s = y[rows] == 1, given_.observed.labels[rows]
+    data = experiment(y, None if drawn else s)
+    result = statistics(data)
+    rows = data.train_rows
+    y, s = y[rows] == 1, data.observed.labels[rows]
 
-    np.testing.assert_array_equal(found.seen, (s == 1).sum(axis=0))
-    np.testing.assert_array_equal(found.negatives, (s == -1).sum(axis=0))
-    np.testing.assert_array_equal(found.missing, (y & (s == 0)).sum(axis=0))
-    np.testing.assert_array_equal(found.together, y.T.astype(int) @ y.astype(int))
-    assert found.unknown == (s == 0).sum()
-    if found.unknown:
+    np.testing.assert_array_equal(result.seen, (s == 1).sum(axis=0))
+    np.testing.assert_array_equal(result.negatives, (s == -1).sum(axis=0))
+    np.testing.assert_array_equal(result.missing, (y & (s == 0)).sum(axis=0))
+    np.testing.assert_array_equal(result.cooccurrence, y.T.astype(int) @ y.astype(int))
+    assert result.unknown == (s == 0).sum()
+    if result.unknown:
         share = (y & (s == 0)).sum() / (s == 0).sum()
-        assert found.constant == share
+        assert result.constant == share
         assert (
-            found.logit is None
+            result.logit is None
             if share in (0, 1)
-            else found.logit == pytest.approx(math.log(share / (1 - share)))
+            else result.logit == pytest.approx(math.log(share / (1 - share)))
         )
     if drawn:
-        assert found.positives == pytest.approx(y.sum() / len(rows))
-        np.testing.assert_array_equal(found.total, y.sum(axis=0))
+        assert result.positives == pytest.approx(y.sum() / len(rows))
+        np.testing.assert_array_equal(result.total, y.sum(axis=0))
 
 
 def test_pairs():
@@ -70,7 +70,7 @@ def test_pairs():
     assert [(pair.first, pair.second) for pair in pairs["lift"]] == [("c2", "c3"), ("c0", "c1")]
 
 
-def test_a_pair_that_was_seen_once_is_a_pair_and_one_never_seen_is_none():
+def test_only_pairs_that_occur_are_listed():
     labels = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, 1]], np.int8)
     pairs = statistics(experiment(labels, fraction=0)).pairs()
     assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)] and pairs[
@@ -80,37 +80,50 @@ def test_a_pair_that_was_seen_once_is_a_pair_and_one_never_seen_is_none():
 
 def test_observed_labels_only(write):
     rows = "".join(f"{i}.jpg,{'ab'[i % 2]},{'b' if i == 0 else ''}\n" for i in range(10))
-    found = statistics(load(write("image,label,negative\n" + rows)))
-    assert (found.complete, found.missing, found.constant, found.logit, found.together) == (
+    result = statistics(load(write("image,label,negative\n" + rows)))
+    assert (
+        result.complete,
+        result.missing,
+        result.constant,
+        result.logit,
+        result.cooccurrence,
+    ) == (
         False,
         *[None] * 4,
     )
-    assert found.pairs() == {} and found.images == {"train": 8, "val": 2, "test": 0}
-    told = found.to_json()
-    assert told["positives_per_image"] is None and told["known_positives_per_image"] == 1
-    assert told["classes"][0]["missing"] is None
+    assert result.pairs() == {} and result.images == {"train": 8, "val": 2, "test": 0}
+    stored = result.to_json()
+    assert stored["positives_per_image"] is None and stored["known_positives_per_image"] == 1
+    assert stored["classes"][0]["missing"] is None
 
 
 def test_observed_pairs_are_counted_if_there_are_any(write):
-    found = statistics(load(write("image,label\n" + "".join(f"{i},a|b\n" for i in range(5)))))
-    assert found.together.tolist() == [[4, 4], [4, 4]]
+    result = statistics(load(write("image,label\n" + "".join(f"{i},a|b\n" for i in range(5)))))
+    assert result.cooccurrence.tolist() == [[4, 4], [4, 4]]
 
 
 def test_json_holds_everything(scenes):
-    told = json.loads(json.dumps(statistics(scenes).to_json()))
-    assert told["observation"] == {"model": "uniform", "positives": 1, "negatives": 0, "seed": 1200}
-    assert told["missing_positives"] == sum(row["missing"] for row in told["classes"])
-    assert told["positives_per_image"] + told["negatives_per_image"] == told["num_classes"] == 10
-    assert set(told["pairs"]["count"][0]) == {"first", "second", "items", "lift"}
+    stored = json.loads(json.dumps(statistics(scenes).to_json()))
+    assert stored["observation"] == {
+        "model": "uniform",
+        "positives": 1,
+        "negatives": 0,
+        "seed": 1200,
+    }
+    assert stored["missing_positives"] == sum(row["missing"] for row in stored["classes"])
+    assert (
+        stored["positives_per_image"] + stored["negatives_per_image"] == stored["num_classes"] == 10
+    )
+    assert set(stored["pairs"]["count"][0]) == {"first", "second", "items", "lift"}
 
 
 def test_too_many_classes_for_pairs(monkeypatch):
     monkeypatch.setattr(module, "MAX_CLASSES", 3)
-    assert statistics(experiment(np.ones((5, 4), np.int8))).together is None
+    assert statistics(experiment(np.ones((5, 4), np.int8))).cooccurrence is None
 
 
 def test_many_rows_and_classes_stay_sparse():
-    """100,000 rows of 10,000 classes: dense they would take a gigabyte."""
+    """100,000 rows of 10,000 classes, a gigabyte as a dense table."""
     rows, classes = 100_000, 10_000
     rng = np.random.default_rng(0)
     columns = np.sort(
@@ -124,13 +137,13 @@ def test_many_rows_and_classes_stay_sparse():
         np.arange(rows + 1), columns[:, 0].astype(np.int32), np.ones(rows, np.int8), 0, classes
     )
     table = LabelTable(range(rows), [str(i) for i in range(classes)], complete)
-    found = statistics(
+    result = statistics(
         Experiment(
             "x", table.classes, table.with_labels(observed), table, *split(rows), None, "complete"
         )
     )
     assert (
-        found.unknown == 80_000 * (classes - 1)
-        and found.missing.sum() == 160_000
-        and found.together is None
+        result.unknown == 80_000 * (classes - 1)
+        and result.missing.sum() == 160_000
+        and result.cooccurrence is None
     )

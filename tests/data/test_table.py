@@ -39,9 +39,9 @@ def test_rows_and_take(dense, data):
     table = table_of(dense)
 
     np.testing.assert_array_equal(table.rows(index), dense[np.array(index, int)])
-    taken = table.take(index)
-    np.testing.assert_array_equal(taken.labels, dense[np.array(index, int)])
-    assert taken.items == [table.items[i] for i in index]
+    subset = table.take(index)
+    np.testing.assert_array_equal(subset.labels, dense[np.array(index, int)])
+    assert subset.items == [table.items[i] for i in index]
 
 
 @given(DENSE)
@@ -58,7 +58,7 @@ def test_counts_positives_and_order(dense):
     np.testing.assert_array_equal(sparse.reorder(order).rows(everything)[:, order], dense)
 
 
-def test_the_commoner_value_is_not_stored():
+def test_the_more_frequent_value_is_not_stored():
     assert SparseLabels.from_dense([[1, -1, -1], [-1, -1, 1]]).fill == -1
     assert SparseLabels.from_dense([[1, 0, 0], [-1, 0, 1]]).fill == 0
     assert len(SparseLabels.from_dense([[1, -1, -1], [-1, -1, 1]]).values) == 2
@@ -66,9 +66,9 @@ def test_the_commoner_value_is_not_stored():
 
 def test_masks_pick_rows():
     table = table_of([[1, 0], [0, 1], [-1, 1]], x=np.arange(6.0).reshape(3, 2))
-    taken = table.take([True, False, True])
-    assert taken.items == ["0.jpg", "2.jpg"]
-    np.testing.assert_array_equal(taken.x, [[0, 1], [4, 5]])
+    subset = table.take([True, False, True])
+    assert subset.items == ["0.jpg", "2.jpg"]
+    np.testing.assert_array_equal(subset.x, [[0, 1], [4, 5]])
     with pytest.raises(IndexError, match="mask"):
         table.rows([True, False])
 
@@ -98,7 +98,7 @@ def test_dense_labels_above_two_gib_are_refused():
         ([1, 0], "two axes"),
     ],
 )
-def test_values_that_are_no_labels(labels, message):
+def test_values_that_are_no_labels_are_refused(labels, message):
     with pytest.raises(DataError, match=message):
         SparseLabels.from_dense(labels)
 

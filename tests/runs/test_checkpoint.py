@@ -1,4 +1,4 @@
-"""Checkpoints and models are data: damaged, foreign or executable files are refused and never run."""
+"""Checkpoints and models are data: damaged, foreign or executable files are refused, not run."""
 
 import hashlib
 import io
@@ -290,12 +290,12 @@ def test_a_changed_model_is_refused(finished, scenes_file, tmp_path, capsys, dam
     np.savez(tmp_path / "new.npz", x=np.zeros((2, 3, 24, 24), np.uint8))
     out = tmp_path / "tags.csv"
     capsys.readouterr()
-    words = (
+    commands = (
         ["eval", tmp_path / "run"],
         ["predict", tmp_path / "run", tmp_path / "new.npz", "--out", out],
     )
-    for command in words:
-        assert main([str(word) for word in command]) == 2
+    for command in commands:
+        assert main([str(argument) for argument in command]) == 2
         error = capsys.readouterr().err
         assert "model.safetensors" in error and message in error and error.count("\n") == 1
     assert not RAN and not out.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spml.analysis.archive import Made
+from spml.analysis.archive import FinishedRun
 from spml.cli.many_runs import ManyRuns
 from spml.report.groups import group_runs
 from spml.runs.run import Run
@@ -51,7 +51,7 @@ CONFIG = {
     "command": "spml train photos.csv",
     "pixels": "jpeg88",
 }
-# Who compares an entry of each role: resuming, groups, studies; and whether records keep it.
+# For each role: whether resuming, groups and studies compare it, and whether records keep it.
 COMPARED = {
     Role.RESULT: (True, True, True, True),
     Role.METHOD: (True, True, False, True),
@@ -96,7 +96,7 @@ def test_config_json_holds_the_settings_that_change_results():
 
 
 @pytest.mark.parametrize("name", [*CONFIG, *sorted(set(SETTINGS) - set(CONFIG))])
-def test_everyone_reads_the_role(name):
+def test_resume_group_and_study_keys_follow_the_role(name):
     resumes, groups, studies, keeps = COMPARED[part(name).role]
     other = changed(name)
     assert (mismatch(CONFIG, other) is not None) == (resumes and not part(name).resumable)
@@ -106,7 +106,7 @@ def test_everyone_reads_the_role(name):
 
 
 @pytest.mark.parametrize("name", [*CONFIG, *sorted(set(SETTINGS) - set(CONFIG))])
-def test_reports_and_studies_read_the_role(name, tmp_path):
+def test_reports_and_studies_follow_the_role(name, tmp_path):
     _, groups, studies, _ = COMPARED[part(name).role]
     runs = []
     for folder, config in (("a", CONFIG), ("b", changed(name))):
@@ -116,7 +116,7 @@ def test_reports_and_studies_read_the_role(name, tmp_path):
     # The same seeds drew other rows: other data, which a group does not mix.
     separate = groups or name == "data_sha256"
     assert len(group_runs(runs)) == (2 if separate else 1)
-    first, second = (Made(run.name, run.config, [], {}) for run in runs)
+    first, second = (FinishedRun(run.name, run.config, [], {}) for run in runs)
     assert (first.setting() != second.setting()) == studies
 
 
@@ -171,8 +171,10 @@ def recorded_configs():
     configs += [json.loads(path.read_text(encoding="utf-8")) for path in copied]
     assert len(configs) >= 3
     first = {
-        "data": "digits", "method": "gr", "options": {"variant": "official", "q3": 1.5, "w": [0, 10]},
-        "backbone": "tiny", "weights": "none", "size": 40, "epochs": 8, "batch_size": 32, "lr": 0.001,
+        "data": "digits", "method": "gr",
+        "options": {"variant": "official", "q3": 1.5, "w": [0, 10]},
+        "backbone": "tiny", "weights": "none", "size": 40,
+        "epochs": 8, "batch_size": 32, "lr": 0.001,
         "seed": 0, "observe_seed": 1200, "split_seed": 1200, "selection": "complete",
         "device": {"kind": "cpu", "precision": "32-true"}, "side_information": {},
         "versions": {"spml": "0.1.0", "torch": "2.14.1", "numpy": "2.4.6"},

@@ -43,7 +43,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_names_have_one_home(path):
+def test_names_are_defined_in_one_module(path):
     spelled = spelt(ast.parse(path.read_text(encoding="utf-8")))
     if path == NAMES:
         assert spelled >= set(names.FILES)

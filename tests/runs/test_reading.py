@@ -16,7 +16,7 @@ def message(read) -> str:
     return str(error.value)
 
 
-def test_a_missing_file_says_how_far_the_run_is(tmp_path):
+def test_the_error_about_a_missing_file_names_the_state_of_the_run(tmp_path):
     gone, run = Run(tmp_path / "gone"), Run(tmp_path)
     assert "gone is not a folder; give the folder of a finished run" in message(lambda: gone.config)
     assert "is not a run (no config.json); give" in message(lambda: run.config)

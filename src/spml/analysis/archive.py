@@ -1,4 +1,4 @@
-"""The finished runs in a folder, identified by what they trained rather than by their names."""
+"""The finished runs in a folder, identified by their configuration rather than by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNS = ("", "runs", SCORED)  # folders of run folders
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class FinishedRun:
     """A finished run.
 
     Attributes:
@@ -51,15 +51,15 @@ class Made:
         ) == trimmed(case.method, data, case.options)
 
 
-def find(folder: Path) -> tuple[list[Made], list[str]]:
+def find(folder: Path) -> tuple[list[FinishedRun], list[str]]:
     """Read the finished runs of a folder from records (ID.json) and run folders; and problems.
 
-    Records may stand in the folder or in its subfolder `records`, run folders in the folder or in
+    Records may be in the folder or in its subfolder `records`, run folders in the folder or in
     its subfolders `runs` and `scores`.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
-    runs: dict[str, Made] = {}
+    runs: dict[str, FinishedRun] = {}
     problems = []
     for path in _files(folder, RECORDS, "*.json"):
         try:
@@ -71,12 +71,12 @@ def find(folder: Path) -> tuple[list[Made], list[str]]:
             problems.append(str(error))
         else:
             config = upgrade(record["config"])
-            runs[path.stem] = Made(path.stem, config, record["history"], record["result"])
+            runs[path.stem] = FinishedRun(path.stem, config, record["history"], record["result"])
     for path in _files(folder, RUNS, f"*/{RESULT}"):
         run = Run(path.parent)
         try:
             _check(run.config, run.require_result(), run.folder)
-            known = Made(run.folder.name, run.config, run.history, run.require_result())
+            known = FinishedRun(run.folder.name, run.config, run.history, run.require_result())
         except UserError as error:
             problems.append(str(error))
             continue
@@ -101,8 +101,8 @@ def _files(folder: Path, places: Sequence[str], pattern: str) -> list[Path]:
 
 
 def comparable(
-    runs: Iterable[Made], cases: Sequence[Case], given: Mapping[str, Any] | None = None
-) -> list[Made]:
+    runs: Iterable[FinishedRun], cases: Sequence[Case], required: Mapping[str, Any] | None = None
+) -> list[FinishedRun]:
     """Return the runs of the one setting and seed that has most of the cases.
 
     Of several with as many, the lower seed is preferred, then the higher validation figures.
@@ -110,14 +110,14 @@ def comparable(
     Args:
         runs: Finished runs.
         cases: Cases of the study.
-        given: Settings that the runs must have.
+        required: Settings that the runs must have.
     """
-    groups: dict[str, list[Made]] = {}
+    groups: dict[str, list[FinishedRun]] = {}
     for run in runs:
-        if all(run.config.get(name) == value for name, value in (given or {}).items()):
+        if all(run.config.get(name) == value for name, value in (required or {}).items()):
             groups.setdefault(json.dumps(run.setting(), sort_keys=True), []).append(run)
 
-    def rank(group: list[Made]) -> tuple[int, int, float]:
+    def rank(group: list[FinishedRun]) -> tuple[int, int, float]:
         chosen = [run for case in cases if (run := the(case, group)) is not None]
         figures = sum(float(run.result.get("val_map") or 0.0) for run in chosen)
         return len(chosen), -int(group[0].config.get("seed", 0)), figures
@@ -125,7 +125,7 @@ def comparable(
     return max(groups.values(), key=rank, default=[])
 
 
-def the(case: Case, runs: Iterable[Made]) -> Made | None:
+def the(case: Case, runs: Iterable[FinishedRun]) -> FinishedRun | None:
     """Return the run of a case; of several, one with scores."""
     matching = [run for run in runs if run.of(case)]
     scored = [run for run in matching if run.folder is not None]

@@ -1,8 +1,8 @@
 """A check of the paper's two assumptions about k_hat: the share of positives by confidence.
 
-Assumption 1: before training the share is the same at every confidence. Assumption 2: after training
-it rises with confidence, by Remark 2 as (1 - a) p / (1 - a p) if a positive is observed with
-probability a.
+Assumption 1: before training the share is the same at every confidence. Assumption 2: after
+training it rises with confidence. By Remark 2 it is (1 - a) p / (1 - a p) if a positive is observed
+with probability a.
 """
 
 from __future__ import annotations

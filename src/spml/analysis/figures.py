@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spml.analysis.archive import Made, comparable, the
+from spml.analysis.archive import FinishedRun, comparable, the
 from spml.analysis.sensitivity import GR, LINES, STUDIES, Study
 from spml.bench.plan import Case, SettingValues
 from spml.errors import UserError
@@ -34,7 +34,7 @@ class Source:
         experiment: the data, if available.
     """
 
-    runs: Sequence[Made] = ()
+    runs: Sequence[FinishedRun] = ()
     studies: Sequence[Study] = STUDIES
     settings: SettingValues = field(default_factory=dict)
     experiment: Experiment | None = None

@@ -60,7 +60,7 @@ def loss_curves() -> list[Curve]:
 
 
 def gradient_curves() -> list[Curve]:
-    """Return the paper's gradients: GR at the start and end of beta (v = 1), EM (weight 1), Hill."""
+    """Return the paper's gradients: GR at both ends of beta (v = 1), EM (weight 1) and Hill."""
     cases: dict[str, tuple[str, dict[str, Any]]] = {"GR, β(0)": ("gr", _gr("voc", 0))}
     for data, name in (("voc", "VOC"), ("coco", "COCO")):
         cases[f"GR, β(T) of {name}"] = ("gr", _gr(data, 1))

@@ -95,8 +95,8 @@ def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
         low, high = min(end[0] for end in ends), max(end[0] for end in ends)
         values = [value for point in study.done if (value := figure_of(point, tested)) is not None]
         low, high = min([low, *values]), max([high, *values])
-        room = max(0.08 * (high - low), 0.2)
-        ax.set_ylim(low - room, high + room)
+        margin = max(0.08 * (high - low), 0.2)
+        ax.set_ylim(low - margin, high + margin)
     gap = 0.06 * (places[-1] - places[0])
     ax.set_xlim(places[0] - gap, places[-1] + gap)
     ax.set_xticks(places, [f"{place:g}" for place in places])

@@ -108,9 +108,9 @@ def draw_pairs(statistics: Statistics, *out: Path) -> None:
     """Draw a map of the share of one class's images that also have another class."""
     from matplotlib.colors import PowerNorm
 
-    assert statistics.together is not None
-    own = statistics.together.diagonal()
-    share = statistics.together / np.maximum(own, 1)[:, None]
+    assert statistics.cooccurrence is not None
+    own = statistics.cooccurrence.diagonal()
+    share = statistics.cooccurrence / np.maximum(own, 1)[:, None]
     np.fill_diagonal(share, np.nan)
     number = len(statistics.classes)
     side = min(12.0, 4.0 + 0.11 * number)

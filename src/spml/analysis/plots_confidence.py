@@ -152,7 +152,7 @@ def _methods(studies: Sequence[Assumptions]) -> str:
 
 
 def _ratios(ax: Axes, ratios: Ratios, a: float) -> None:
-    """Draw bins as dots, hollow if they have few labels, with the overall share and k_hat as lines."""
+    """Draw bins as dots, hollow if they have few labels; the overall share and k_hat as lines."""
     labels = np.asarray(ratios.labels)
     ratio, confidence = np.asarray(ratios.positives) / labels, np.asarray(ratios.confidence)
     few = labels < FEWEST

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spml.analysis.archive import Made, the
+from spml.analysis.archive import FinishedRun, the
 from spml.bench.plan import Case
 from spml.losses.gr import ALPHA, BETA
 
@@ -158,8 +158,10 @@ class Sensitivity:
         return [point for point in self.points if point.run is not None]
 
 
-def sensitivity(runs: Sequence[Made], studies: Sequence[Study] = STUDIES) -> list[Sensitivity]:
-    """Return every study with the results of its runs, which share all other settings and the seed."""
+def sensitivity(
+    runs: Sequence[FinishedRun], studies: Sequence[Study] = STUDIES
+) -> list[Sensitivity]:
+    """Return every study with its runs' results; the runs share the seed and all other settings."""
     levels = tuple(_result_of(case.label, 0.0, case, runs) for case in LINES)
     return [
         Sensitivity(
@@ -172,7 +174,7 @@ def sensitivity(runs: Sequence[Made], studies: Sequence[Study] = STUDIES) -> lis
     ]
 
 
-def _result_of(line: str, x: float, case: Case, runs: Sequence[Made]) -> PointResult:
+def _result_of(line: str, x: float, case: Case, runs: Sequence[FinishedRun]) -> PointResult:
     run = the(case, runs)
     if run is None:
         return PointResult(line, x, case.label)

@@ -56,15 +56,18 @@ def cells(table: Table, *, brief: bool = False) -> ResultTable:
         ("failed", lambda row: f"{row.failed}" if row.failed else ""),
     ]
     filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
-    kept = [
+    nonempty = [
         (head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)
     ]
     if brief:
         shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:same]))
-        kept = [pair for pair in kept if pair[0] in shown]
-    rows = [list(row) for row in zip(*(column for _, column in kept), strict=True)]
+        nonempty = [pair for pair in nonempty if pair[0] in shown]
+    rows = [list(row) for row in zip(*(column for _, column in nonempty), strict=True)]
     return ResultTable(
-        _title(table), [head for head, _ in kept], rows, [*_notes(table, brief), *notes.texts(rows)]
+        _title(table),
+        [head for head, _ in nonempty],
+        rows,
+        [*_notes(table, brief), *notes.texts(rows)],
     )
 
 
@@ -86,8 +89,8 @@ def _notes(table: Table, brief: bool) -> list[str]:
     if any(row.versus is not None for row in table.rows):
         interval = "" if brief else "its 95 % interval "
         notes.append(
-            f"− {table.against}: difference over the same seeds, {interval}and p by resampled test "
-            "images; both ignore the variation between seeds."
+            f"− {table.against}: difference over the same seeds, {interval}and p by resampled "
+            "test images; both ignore the variation between seeds."
         )
     elif table.against and sum(row.seeds > 0 for row in table.rows) > 1:
         needs = "test images with complete labels"

@@ -50,7 +50,7 @@ class Lock:
             return True
         if not stale(self.path):
             return False
-        # several processes may see the expired lock: one at a time checks it again and takes it over
+        # Several processes may see the expired lock: one at a time checks it and takes it over
         turn = self.path.with_suffix(".turn")
         if not self._create(turn):
             if stale(turn):

@@ -71,10 +71,10 @@ class Run:
 
         A user's own method gets a new id when its file changes.
         """
-        made = _canonical([self.data, self.method, self.options, self.settings])
+        identity = _canonical([self.data, self.method, self.options, self.settings])
         if own := code(self.method):
-            made.append(own)
-        digest = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:10]
+            identity.append(own)
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
         return f"{re.sub(r'[^A-Za-z0-9_]+', '-', self.method)}-{digest}-{self.seed}"
 
     def plain(self) -> Record:

@@ -20,7 +20,10 @@ VLPL = "VLPL, CVPRW 2024, and results of BoostLU"
 COPIED = (
     "the cells of SMILE, word for word: most likely a slip; take SPLC on NUS and CUB as unknown"
 )
-EXCHANGED = "LL-Ct and LL-Cp stand the other way round in CRISP's table, from which these cells seem to come"
+EXCHANGED = (
+    "LL-Ct and LL-Cp stand the other way round in CRISP's table, "
+    "from which these cells seem to come"
+)
 TWO_SETTINGS = "ROLE with LinearInit on VOC and COCO, plain ROLE on NUS and CUB"
 ROUNDED = "18.966 in CRISP's table, from which the other cells seem to come"
 

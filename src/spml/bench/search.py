@@ -83,7 +83,8 @@ class Tune:
     def __post_init__(self) -> None:
         if find_spec("optuna") is None:
             raise UserError(
-                "--tune needs Optuna: pip install 'spml[search]'; or use --grid, which needs no extra"
+                "--tune needs Optuna: pip install 'spml[search]'; "
+                "or use --grid, which needs no extra"
             )
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:

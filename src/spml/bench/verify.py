@@ -92,11 +92,11 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
         except UserError as error:  # continue with the other runs
             yield Check(folder.name, "", None, None, str(error))
             continue
-        kept: Record = record.get("result", {})
+        stored: Record = record.get("result", {})
         splits: tuple[Split, ...] = ("val", "test")
         for split in splits:
             figure = own.get(f"{split}_map")
-            recorded = kept.get(f"{split}_map", figure)
+            recorded = stored.get(f"{split}_map", figure)
             figures = {
                 folder.name: figure,
                 **(
@@ -115,7 +115,7 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
                 {name: f for name, f in figures.items() if f is not None},
             )
         if scored is not None:  # scores of the test items
-            classes = {folder.name: own.get("per_class_ap"), file.name: kept.get("per_class_ap")}
+            classes = {folder.name: own.get("per_class_ap"), file.name: stored.get("per_class_ap")}
             yield from _wrong_classes(
                 scored, {name: aps for name, aps in classes.items() if aps is not None}
             )
@@ -165,7 +165,7 @@ def _wrong_classes(scored: _Scored, recorded: dict[str, dict[str, float]]) -> It
 
 
 def _wrong_draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
-    """Yield the first resampled mAP that disagrees with the scores, computed from float16 scores."""
+    """Yield the first resampled mAP that disagrees with the scores, which are float16."""
     if drawn is None:
         return
     recorded = np.asarray(drawn["maps"], np.float64)
@@ -231,7 +231,7 @@ def bounds(
 
 
 def _ranks(logits: npt.NDArray[np.float16], truth: Labels) -> tuple[Ranks, Ranks]:
-    """Return ranks of the items by class: ties broken against the positives, and in their favour."""
+    """Return the items' ranks by class, with ties broken against and in favour of the positives."""
     against, favouring = np.empty(logits.shape, np.float32), np.empty(logits.shape, np.float32)
     for column in range(logits.shape[1]):
         values, positive = logits[:, column], truth[:, column] == 1

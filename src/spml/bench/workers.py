@@ -140,14 +140,14 @@ def run_pending(
     while job.deadline is None or time.time() + seconds < job.deadline:
         runs = [run for run in job.runs() if job.possible(run) and run.id not in foreign]
         data.load(runs, job)
-        taken = job.store.take(runs)
-        if taken is None:
+        claimed = job.store.take(runs)
+        if claimed is None:
             running = any(job.store.state(run.id) == "running" for run in runs)
             if not (running and job.growing()):
                 break
             time.sleep(PAUSE)
             continue
-        run, lock = taken
+        run, lock = claimed
         start = time.time()
         with lock.held():
             record = _train(run, job, data)

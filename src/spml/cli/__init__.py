@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _discard_output()
     except (UserError, OSError, ValueError) as error:
-        say(_one_line(error))
+        log(_one_line(error))
         return 2
     except KeyboardInterrupt as error:
         if started_first():  # of several processes, only the first reports the interruption
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "SPML_TRACEBACK" in os.environ:
             raise
         kind = type(error).__name__
-        say(f"unexpected {kind}: {_one_line(error)} (SPML_TRACEBACK=1 shows the traceback)")
+        log(f"unexpected {kind}: {_one_line(error)} (SPML_TRACEBACK=1 shows the traceback)")
         return 1
     return 0
 
@@ -120,7 +120,7 @@ def _check_command(words: Sequence[str], known: dict[str, type[Command]]) -> Non
     raise UserError(f"no command {words[0]!r}{hint} Commands: {', '.join(known)}")
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Print a line for the user to standard error."""
     print(f"spml: {_plain(text)}", file=sys.stderr)
 
@@ -133,7 +133,7 @@ class LeftOut:
     def __call__(self, error: Exception) -> None:
         """Report an input that could not be read."""
         self.count += 1
-        say(f"left out: {error}")
+        log(f"left out: {error}")
 
 
 def note_unfinished(run: Path) -> None:
@@ -143,7 +143,7 @@ def note_unfinished(run: Path) -> None:
 
     stored = Run(run)
     if stored.exists and stored.model.is_dir() and not stored.finished:
-        say(f"{run} is not finished (no {RESULT}): this is its best model so far")
+        log(f"{run} is not finished (no {RESULT}): this is its best model so far")
 
 
 def _plain(text: str) -> str:
@@ -161,7 +161,7 @@ def entry() -> None:
     try:
         here = str(Path.cwd())
     except FileNotFoundError:
-        say("the current folder was removed; change to another")
+        log("the current folder was removed; change to another")
         sys.exit(2)
     if here not in sys.path:
         sys.path.insert(0, here)  # so that --method mine:loss finds mine.py

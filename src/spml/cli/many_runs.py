@@ -36,8 +36,8 @@ class ManyRuns(DataOptions, Settings):
     devices: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
     nodes: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = ""
-    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table (CSV, TSV, Parquet), a folder,
-    .npz or .npy."""
+    """digits, digits-many, voc, coco, nuswide, cub, or a path:
+    a table (CSV, TSV, Parquet), a folder, .npz or .npy."""
     resamples: int = 1000
     """Number of resamples of the test images, for comparisons between rows."""
     jobs: int = 1
@@ -111,14 +111,14 @@ class ManyRuns(DataOptions, Settings):
 
     def report_open(self, counts: dict[str, int], store: RunStore) -> None:
         """Print the number of pending and failed runs; exit with code 1 if runs failed."""
-        from spml.cli import say
+        from spml.cli import log
 
         pending = counts["pending"] + counts["running"]
         if pending:
-            say(f"runs pending or owned by other processes: {pending}; {RESUME}")
+            log(f"runs pending or owned by other processes: {pending}; {RESUME}")
         if counts["failed"]:
             plan = store.path / "plan.json"
-            say(f"runs that failed: {counts['failed']}, see {plan}; --retry trains them again")
+            log(f"runs that failed: {counts['failed']}, see {plan}; --retry trains them again")
             raise SystemExit(1)
 
     def _wait(self, workers: Workers, progress: LiveTable) -> None:
@@ -161,7 +161,7 @@ class ManyRuns(DataOptions, Settings):
         return {**self.sources(), "command": train.command()}
 
     def changed_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings that differ from their defaults: those that define a run, and others."""
+        """Return the changed settings: those that define a run, and those of execution."""
         from spml.runs.settings import defines_run
 
         every = [item for kind in (Settings, DataOptions) for item in fields(kind)]
@@ -191,8 +191,8 @@ class TableOfRuns(ManyRuns):
     seeds: int = 3
     """Number of final runs of each row."""
     tune: bool = False
-    """Choose each row's learning rate and options on validation with Optuna, seed 0; then train with
-    new seeds."""
+    """Search each row's learning rate and options with Optuna on validation with seed 0.
+    Then train with new seeds."""
     trials: int = 6
     """Trials of --tune for each row."""
     rates: tuple[float, ...] = ()
@@ -200,15 +200,15 @@ class TableOfRuns(ManyRuns):
     against: str | None = None
     """Row that the others are compared with, on resampled test images. Default: gr."""
     out: Path | None = None
-    """Folder of runs, records and tables. Give it again to resume, also from several machines at the
-    same time. Default: bench/DATA, or ablate/DATA."""
+    """Folder of runs, records and tables. Default: bench/DATA, or ablate/DATA.
+    Give it again to resume, also from several machines at once."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Print the table of a bench.json without training."""
     format: Literal["text", "md", "csv", "tex", "html"] = "text"
     """Format of the printed table. --out receives all formats."""
     verify: bool = False
-    """Recompute every recorded figure in --out from its scores, without training. Exit code 1 if one
-    differs."""
+    """Recompute every recorded figure in --out from its scores, without training.
+    Exit code 1 if one differs."""
     quiet: bool = False
     """Print only the table and errors."""
 
@@ -260,7 +260,7 @@ class TableOfRuns(ManyRuns):
         return plan, counts
 
     def _check_search(self, search: Search | None) -> None:
-        """Refuse options of another search than the one that runs."""
+        """Refuse options that do not belong to the chosen search."""
         from spml.bench.search import Grid, Tune
         from spml.errors import UserError
 
@@ -293,7 +293,7 @@ class TableOfRuns(ManyRuns):
         from spml.bench.files import write_collected
         from spml.bench.formats import FORMATS
         from spml.bench.tables import collected
-        from spml.cli import say
+        from spml.cli import log
         from spml.files import write_text
 
         stored = collected(plan, store.outcome)
@@ -303,11 +303,10 @@ class TableOfRuns(ManyRuns):
             write_text(store.path / f"table.{name}", as_text(table))
         self._print(table)
         if not self.quiet:
-            say(f"written to {store.path}: {', '.join(self.tables())}")
+            log(f"written to {store.path}: {', '.join(self.tables())}")
 
     def _against(self, labels: list[str]) -> str | None:
-        """Return the row that the others are compared with; raise UserError if it does not
-        exist."""
+        """Return the row to compare the others with; raise UserError if it does not exist."""
         from spml.errors import UserError
 
         if self.against is not None and self.against not in labels:
@@ -332,7 +331,7 @@ class TableOfRuns(ManyRuns):
     def _verify(self) -> None:
         from spml.bench.store import SCORED
         from spml.bench.verify import verify, without_scores
-        from spml.cli import say
+        from spml.cli import log
 
         home = self.folder()
         runs, records = home / "runs", home / "records"
@@ -343,6 +342,6 @@ class TableOfRuns(ManyRuns):
             if not (self.quiet and check.agrees):
                 print(check)
         if number := without_scores(runs, records):
-            say(f"recorded without scores, not checked: {number} runs")
+            log(f"recorded without scores, not checked: {number} runs")
         if not all(check.agrees for check in checks):
             raise SystemExit(1)

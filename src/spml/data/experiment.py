@@ -168,7 +168,7 @@ def load(
 
 
 def unlabelled(validation: SparseLabels) -> bool:
-    """Tell whether there are validation rows, but none with a positive to choose the epoch by."""
+    """Whether there are validation rows, but none with a positive to choose the epoch by."""
     return validation.shape[0] > 0 and not (validation.values == 1).any()
 
 

@@ -16,7 +16,7 @@ from spml.errors import DataError
 from spml.files import lines
 
 OF_PREDICTIONS = ("image", "tags")  # columns of prediction files, beside those of the classes
-GIVEN = "the names given"  # source of a class list that is not a file
+INLINE = "the names given"  # source of a class list that is not a file
 LIST_SUFFIXES = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")
 SEPARATOR = re.compile(r"[,;/&+]")  # signs that people use instead of "|" to join names
 PYTHON_LIST = re.compile(r"\[\s*\]|\{\s*\}|[\[{].*['\"].*[\]}]", re.DOTALL)  # or JSON's
@@ -46,7 +46,7 @@ class ClassList:
         """Return the message that a name is not in the list, with a remedy."""
         if name not in self._suggestions and len(self._suggestions) < MAX_SUGGESTIONS:
             self._suggestions[name] = suggestion(name, self.display)
-        hint = self._suggestions.get(name) or "; add it there" * (self.source != GIVEN)
+        hint = self._suggestions.get(name) or "; add it there" * (self.source != INLINE)
         return f"is not in the class list ({self.source}){hint}"
 
 
@@ -66,7 +66,7 @@ def class_list(
         return classes
     origin = from_text(classes, known) if isinstance(classes, str) else classes
     entries: Iterable[str] = lines(origin) if isinstance(origin, Path) else origin
-    source = str(origin) if isinstance(origin, Path) else GIVEN
+    source = str(origin) if isinstance(origin, Path) else INLINE
     display: dict[str, str] = {}
     displayed: set[str] = set()
     for number, line in enumerate(entries, 1):
@@ -157,7 +157,7 @@ def near_duplicates(table: LabelTable) -> list[NearNames]:
 
 
 def joined_names(classes: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return class names that join other classes by a wrong sign ('dog, cat'), and those classes."""
+    """Return class names that join others by a wrong sign ('dog, cat'), with the classes joined."""
     known = {_letters(name): name for name in reversed(classes)}
     joined = []
     for name in classes:
@@ -204,7 +204,7 @@ def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
 
 
 def _one_error(a: str, b: str) -> bool:
-    """Tell whether one letter was changed, added, omitted, or swapped with its neighbour."""
+    """Whether one letter was changed, added, omitted, or swapped with its neighbour."""
     a, b = _letters(a), _letters(b)
     if len(a) > len(b):
         a, b = b, a

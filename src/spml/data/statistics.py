@@ -41,8 +41,8 @@ class Statistics:
         missing: positives of each class that training does not see, #{y = 1, s = 0}; None if y is
             unknown.
         unknown: labels that training does not see, #{s = 0}.
-        together: number of items with both classes of a pair; None if there are too many classes,
-            or if y is unknown and no item has two known positives.
+        cooccurrence: number of items with both classes of a pair; None if there are too many
+            classes, or if y is unknown and no item has two known positives.
         observation: the model that drew the observed labels.
     """
 
@@ -54,7 +54,7 @@ class Statistics:
     negatives: Counts
     missing: Counts | None
     unknown: int
-    together: Counts | None = field(repr=False)
+    cooccurrence: Counts | None = field(repr=False)
     observation: Mapping[str, str | float]
 
     @property
@@ -87,13 +87,13 @@ class Statistics:
 
     def pairs(self, most: int = 10) -> dict[str, list[Pair]]:
         """Return the pairs that co-occur most often ("count"), and relative to chance ("lift")."""
-        if self.together is None:
+        if self.cooccurrence is None:
             return {}
         first, second = np.triu_indices(len(self.classes), 1)
-        count = self.together[first, second]
+        count = self.cooccurrence[first, second]
         occurring = count > 0
         first, second, count = first[occurring], second[occurring], count[occurring]
-        own = self.together.diagonal()
+        own = self.cooccurrence.diagonal()
         lift = count * self.images["train"] / (own[first] * own[second])
         listed = {"count": np.lexsort((-lift, -count)), "lift": np.lexsort((-count, -lift))}
         listed["lift"] = listed["lift"][count[listed["lift"]] >= MIN_ITEMS]
@@ -159,7 +159,9 @@ def statistics(experiment: Experiment) -> Statistics:
         negatives=observed.counts(-1),
         missing=None if complete is None else _missing(observed, complete),
         unknown=int(observed.counts(0).sum()),
-        together=_together(observed if complete is None else complete, known=complete is not None),
+        cooccurrence=_cooccurrence(
+            observed if complete is None else complete, known=complete is not None
+        ),
         observation=experiment.observation,
     )
 
@@ -171,7 +173,7 @@ def _missing(observed: SparseLabels, complete: SparseLabels) -> Counts:
     return np.bincount(known.indices[hidden], minlength=known.num_classes)
 
 
-def _together(labels: SparseLabels, *, known: bool) -> Counts | None:
+def _cooccurrence(labels: SparseLabels, *, known: bool) -> Counts | None:
     """Count the items with both classes of every pair; the diagonal counts single classes."""
     ones = labels.positives(0)
     if labels.num_classes > MAX_CLASSES or (not known and np.diff(ones.indptr).max(initial=0) < 2):

@@ -129,7 +129,7 @@ class SparseLabels:
 
 
 def _row_numbers(index: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
-    """Convert a mask, or row numbers of which negative ones count from the end."""
+    """Convert a mask or row numbers; negative numbers count from the end."""
     selection = np.asarray(index)
     if selection.dtype == bool:
         if selection.shape != (count,):

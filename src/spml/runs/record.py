@@ -30,7 +30,7 @@ def config(
     method: Method,
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Build config.json: all that repeating the run needs, and what it used of complete labels."""
+    """Build config.json: everything to repeat the run, and the complete labels it used."""
     side: dict[str, Any] = {
         name: options[name] for name in SIDE_INFORMATION if options.get(name) is not None
     }

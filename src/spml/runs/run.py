@@ -81,7 +81,7 @@ class Run:
 
     Attributes:
         folder: Path of the folder.
-        remedy: What the error about a damaged .npz file tells the user to do.
+        remedy: The remedy that the error about a damaged .npz file names.
     """
 
     folder: Path
@@ -100,7 +100,8 @@ class Run:
             )
         if not run.finished and not run.has(names.HISTORY):
             raise UserError(
-                f"{folder} is no run folder: it has neither {names.HISTORY} nor {names.RESULT}; train it first"
+                f"{folder} is no run folder: it has neither {names.HISTORY} nor {names.RESULT}; "
+                "train it first"
             )
         for name in ("result", "val_truth", "test_truth", "config", "history", "observed"):
             getattr(run, name)
@@ -288,7 +289,7 @@ class Run:
 
     @cached_property
     def held_out(self) -> Scored | None:
-        """Logits of the validation rows with their observed labels, whatever else is known."""
+        """Logits of the validation rows with their observed labels, also if others are known."""
         return self._scored("val", None if self.observed is None else self.observed.val)
 
     def _scored(self, split: Split, truth: Labels | None) -> Scored | None:

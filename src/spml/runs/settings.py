@@ -63,80 +63,92 @@ _ON_NAN = {PART: Part(resumable=True)}
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to train; `resolve` decides what is None by the data."""
+    """How to train. `spml.train.resolve.resolve` replaces every None by a value for the data."""
 
     method: str = field(default="gr", metadata=_METHOD)
-    """Method by name, or package.module:function for one's own."""
+    """Name of a method, or package.module:function for a custom one."""
     backbone: str | None = None
-    """tiny, linear (for feature vectors) or any timm model. Default: resnet50; tiny for digits; linear for features."""
+    """tiny, linear (for feature vectors) or any timm model.
+    Default: resnet50; tiny for digits; linear for features."""
     weights: str | None = field(default=None, metadata=_WEIGHTS)
-    """none, pretrained, or a file of tensors. Default: pretrained where there are pretrained weights."""
+    """none, pretrained, or a file of tensors.
+    Default: pretrained if the backbone has pretrained weights."""
     size: int | None = None
-    """Height and width pictures are resized to. Default: 448; arrays keep their own size, or take the longer side."""
+    """Height and width to which pictures are resized.
+    Default: 448; square arrays keep their size, others take their longer side."""
     head: str | None = None
-    """linear, boostlu (boosted class maps), query or query-normal (a transformer). Default: what the method wants."""
+    """linear, boostlu (boosted class maps), query or query-normal (a transformer).
+    Default: the head of the method."""
     epochs: int | None = None
-    """Default: what the benchmark's protocol says; 10 for one's own pictures and digits; 30 for features."""
+    """Number of epochs.
+    Default: the benchmark's protocol; else 10 for pictures and digits, 30 for features."""
     batch_size: int | None = None
-    """Default: what the benchmark's protocol says; 16 for one's own pictures; 32 for digits; 64 for features."""
+    """Items per training step.
+    Default: the benchmark's protocol; else 16 for pictures, 32 for digits, 64 for features."""
     lr: float | None = None
-    """Learning rate of the backbone. Default: the protocol's; one's own pictures 5e-5; digits 3e-3; features 1e-4."""
+    """Learning rate of the backbone.
+    Default: the benchmark's protocol; else pictures 5e-5, digits 3e-3, features 1e-4."""
     head_lr: float | None = None
-    """The head learns this many times as fast. Default: 10; 1 for a query head, but on the benchmarks."""
+    """Head learning rate as a multiple of --lr.
+    Default: 10; 1 for a query head, except on the benchmarks."""
     linear_init: int = 0
-    """Epochs that train the head alone, on frozen features, before all is trained; published: 25."""
+    """Epochs of linear initialisation: train only the head, on frozen features. Published: 25."""
     linear_lr: float | None = None
-    """Learning rate of the head in those. Default: that of the head in the others."""
+    """Head learning rate during linear initialisation. Default: the head's usual rate."""
     linear_batch_size: int | None = None
-    """Batch size in those. Default: that of the others."""
+    """Batch size during linear initialisation. Default: --batch-size."""
     optimizer: Literal["adam", "adamw", "adamax", "sgd"] = "adam"
-    """Adam as the protocol has it, one of its relatives, or SGD with momentum 0.9."""
+    """Optimiser. The protocol uses Adam; SGD has momentum 0.9."""
     schedule: Literal["constant", "one-cycle"] = "constant"
-    """Learning rates as they are, or rising over the first fifth of training and falling to nothing."""
+    """Learning rate: constant, or rising over the first fifth of training and then falling to 0."""
     weight_decay: float = 0.0
-    """Of the optimiser."""
+    """Weight decay of the optimiser."""
     flip: bool | None = None
-    """Mirror pictures at random while training. Default: yes for pictures, no for digits."""
+    """Mirror training pictures at random. Default: yes for pictures, no for digits."""
     crop: float | None = None
-    """Cut a random part out of each picture while training, of at least this share of its area. Default: no."""
+    """Train on random crops of pictures, of at least this share of their area. Default: no crop."""
     frozen_norm: bool = False
-    """Batch norm of the backbone keeps the statistics, scale and shift that it came with."""
+    """Freeze the backbone's batch norm: its statistics, scale and shift stay as loaded."""
     seed: int = field(default=0, metadata=_SEED)
-    """Of initialisation, order and augmentation."""
+    """Seed of initialisation, order and augmentation."""
     observe_seed: int = field(default=PROTOCOL_SEED, metadata=_SEED)
-    """Of the draw of single positives, where labels are complete."""
+    """Seed of the draw of single positives, if labels are complete."""
     split_seed: int = field(default=PROTOCOL_SEED, metadata=_SEED)
-    """Of the validation rows, where the data bring none."""
+    """Seed of the draw of validation rows, if the data mark none."""
     selection: Selection | None = None
-    """Labels that choose the epoch. Default: complete where the validation rows have them, else observed."""
+    """Validation labels that select the best epoch.
+    Default: complete if the validation rows have them, else observed."""
     patience_drop: float | None = None
-    """Stop when the validation figure is this many points below its best. Default: never."""
+    """Stop when the validation figure falls this many points below its best. Default: never."""
     precision: str | None = None
-    """Of Lightning Fabric: 32-true, bf16-mixed, 16-mixed. Default: bf16-mixed on a GPU, 32-true elsewhere."""
+    """32-true, bf16-mixed or 16-mixed. Default: bf16-mixed on a GPU, else 32-true."""
     accelerator: str = field(default="auto", metadata=_DEVICE)
-    """auto, cpu, cuda or mps."""
+    """Kind of device: auto, cpu, cuda or mps."""
     devices: int = field(default=1, metadata=_EXECUTION)
-    """Processes, each with a device of its own, that share every batch; under torchrun and SLURM, theirs count."""
+    """Processes per machine, each on its own device; they share every batch.
+    torchrun and SLURM set the number themselves."""
     nodes: int = field(default=1, metadata=_EXECUTION)
-    """Machines with that many devices each."""
+    """Machines, each with --devices devices."""
     compile: Literal["auto", "none", "graphs", "compile"] = field(
         default="auto", metadata=_EXECUTION
     )
-    """Run the model eager, from CUDA graphs, or compiled. Default: graphs on one GPU, compiled if training is long."""
+    """Run the model eagerly (none), from CUDA graphs, or compiled.
+    auto: graphs on one GPU, compiled if training is long."""
     fused_norm: bool = field(default=True, metadata=_EXECUTION)
-    """With CUDA graphs, run batch norm with what follows it, and channelwise convolutions, by kernels of our own."""
+    """With CUDA graphs, use spml's kernels for channelwise convolutions and fused batch norm."""
     eval_batch_size: int | None = field(default=None, metadata=_EXECUTION)
-    """Items scored together. Default: four times the batch size, on a GPU at least 128."""
+    """Items per batch when scoring. Default: four times the batch size, on a GPU at least 128."""
     on_nan: Literal["stop", "skip"] = field(default="stop", metadata=_ON_NAN)
-    """What a loss that is NaN or infinite does: end the run, or leave its batch out and be counted."""
+    """If the loss is NaN or infinite: stop the run, or skip the batch and count it."""
     checkpoint_minutes: float = field(default=10.0, metadata=_EXECUTION)
-    """A checkpoint is also written within an epoch once this time has passed since the last."""
+    """Also write a checkpoint within an epoch once this many minutes have passed since the last."""
     cache: Literal["none", "disk", "memory", "device"] | None = field(
         default=None, metadata=_EXECUTION
     )
-    """Where decoded pictures are kept; changes no result. Default: device where a GPU has room for them, else disk."""
+    """Storage of decoded pictures; changes no result.
+    Default: device if they fit into GPU memory, else disk."""
     cache_dir: Path | None = field(default=None, metadata=_LOCATION)
-    """Folder of the decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
+    """Folder of decoded pictures. Default: $SPML_CACHE, or ~/.cache/spml."""
 
 
 @dataclass(frozen=True, kw_only=True)

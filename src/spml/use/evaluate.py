@@ -13,7 +13,7 @@ import torch
 
 from spml import metrics
 from spml.data import Experiment, LabelTable, load
-from spml.data.names import GIVEN, ClassList
+from spml.data.names import INLINE, ClassList
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
 from spml.files import demand
@@ -130,7 +130,7 @@ def run_data(
             config["labels"],
             config["observe_seed"],
             config["split_seed"],
-            classes=None if is_named(data) else ClassList(written, GIVEN),
+            classes=None if is_named(data) else ClassList(written, INLINE),
             observe=config.get("observe", "uniform"),
             val=config.get("val"),
             test=config.get("test"),

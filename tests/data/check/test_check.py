@@ -12,48 +12,48 @@ from spml.data.check.check import _copies, check
 from spml.data.check.problems import KINDS, Place, count_kinds, counted
 
 
-def kinds(found, severity="error"):
-    return count_kinds([one for one in found.problems if one.severity == severity])
+def kinds(report, severity="error"):
+    return count_kinds([one for one in report.problems if one.severity == severity])
 
 
-def only(found, kind):
-    problems = found.by_kind()[kind]
+def only(report, kind):
+    problems = report.by_kind()[kind]
     assert len(problems) == 1
     return problems[0]
 
 
 def test_sound_data_have_no_errors(table):
-    found = check(
+    report = check(
         read(table("image,label\na.jpg,dog\nb.png,cat\nc.webp,dog|cat\nd.bmp,dog\n")),
         min_positives=0,
     )
-    assert found.problems == [] and found.copies == []
+    assert report.problems == [] and report.copies == []
 
 
 def test_a_missing_file_is_named_with_its_line(write, picture):
     picture("a.jpg")
-    found = check(
+    report = check(
         read(write("image,label\na.jpg,dog\n\ngone.jpg,dog\na.jpg/b.jpg,dog\n")), min_positives=0
     )
-    assert [(one.split, one.row) for one in found.by_kind()["missing"]] == [
+    assert [(one.split, one.row) for one in report.by_kind()["missing"]] == [
         ("train", 1),
         ("train", 2),
     ]
     assert (
-        "my.csv, line 4: " in found.errors[0].message
-        and "gone.jpg: no such file" in found.errors[0].message
+        "my.csv, line 4: " in report.errors[0].message
+        and "gone.jpg: no such file" in report.errors[0].message
     )
-    assert kinds(found) == {"missing": 2}
+    assert kinds(report) == {"missing": 2}
 
 
-def test_a_missing_file_that_is_there_in_another_spelling_is_named(write, picture):
+def test_a_missing_file_with_a_similar_spelling_is_named(write, picture):
     picture("A B.JPG")
     picture("vo\u0308gel.png", 1)
-    found = check(
+    report = check(
         read(write("image,label\na b.jpg,dog\nv\u00f6gel.png,dog\nno/c.jpg,cat\n")), min_positives=0
     )
-    said = [one.message.partition("no such file")[2] for one in found.by_kind()["missing"]]
-    assert said == ["; there is 'A B.JPG'", "; there is 'vo\u0308gel.png'", ""]
+    hints = [one.message.partition("no such file")[2] for one in report.by_kind()["missing"]]
+    assert hints == ["; there is 'A B.JPG'", "; there is 'vo\u0308gel.png'", ""]
 
 
 def test_unreadable_pictures(write, picture, tmp_path):
@@ -73,16 +73,16 @@ def test_unreadable_pictures(write, picture, tmp_path):
     csv = write(
         "image,label\n" + "".join(f"{name},dog\n" for name in ["good.png", "whole.jpg", *bad])
     )
-    found = check(read(csv), threads=2)
+    report = check(read(csv), threads=2)
 
-    assert kinds(found) == {"unreadable": 7}
-    assert ["a folder, pipe or device" in one.message for one in found.errors] == [False] * 4 + [
+    assert kinds(report) == {"unreadable": 7}
+    assert ["a folder, pipe or device" in one.message for one in report.errors] == [False] * 4 + [
         True,
         False,
         True,
     ]
-    assert "the file is empty" in found.errors[2].message
-    for line, (name, one) in enumerate(zip(bad, found.errors, strict=True), 4):
+    assert "the file is empty" in report.errors[2].message
+    for line, (name, one) in enumerate(zip(bad, report.errors, strict=True), 4):
         assert (
             f"my.csv, line {line}: " in one.message and name in one.message and one.row == line - 2
         )
@@ -99,8 +99,10 @@ def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(files.hashlib, "file_digest", refuse)
-    found = check(read(csv), pictures=False)
-    assert set(kinds(found)) == {"unreadable"} and "(Permission denied)" in found.errors[0].message
+    report = check(read(csv), pictures=False)
+    assert (
+        set(kinds(report)) == {"unreadable"} and "(Permission denied)" in report.errors[0].message
+    )
 
 
 def test_size_is_passed_to_the_decoder(table, monkeypatch):
@@ -118,20 +120,20 @@ def test_the_same_bytes_in_two_splits_leak(table, picture):
     picture("x/twin.png", 2)
     picture("x/twin2.png", 2)
     csv = table(
-        "image,label,split\ntest.png,dog,test\ntrain.png,dog,train\nval.png,dog,val\nx/twin.png,cat,val\n"
-        "x/twin2.png,cat,\nown.png,dog,\nown2.png,dog,\n"
+        "image,label,split\ntest.png,dog,test\ntrain.png,dog,train\nval.png,dog,val\n"
+        "x/twin.png,cat,val\nx/twin2.png,cat,\nown.png,dog,\nown2.png,dog,\n"
     )
-    found = check(read(csv), min_positives=0)
+    report = check(read(csv), min_positives=0)
 
-    assert kinds(found) == {"leak": 3} and kinds(found, "warning") == {}
-    assert {(one.split, one.row) for one in found.errors} == {
+    assert kinds(report) == {"leak": 3} and kinds(report, "warning") == {}
+    assert {(one.split, one.row) for one in report.errors} == {
         ("train", 0),
         ("val", 0),
         ("train", 1),
     }
     assert (
         "my.csv, line 3: 'train.png' in train is the same picture as 'test.png' (test, line 2)"
-        in [one.message.replace(f"{csv.parent}/", "") for one in found.errors]
+        in [one.message.replace(f"{csv.parent}/", "") for one in report.errors]
     )
     assert kinds(check(read(csv), pictures=False)) == {"leak": 3}
 
@@ -157,8 +159,8 @@ def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
     picture("a.png", 1)
     picture("b.png", 1)
     Image.new("RGB", (300, 4)).save(picture("c.png", 2))
-    found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")))
-    assert len(hashed) == 2 and kinds(found, "warning")["repeated"] == 1
+    report = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")))
+    assert len(hashed) == 2 and kinds(report, "warning")["repeated"] == 1
 
 
 def test_broken_files_are_not_copies_of_each_other(write, picture):
@@ -168,14 +170,15 @@ def test_broken_files_are_not_copies_of_each_other(write, picture):
         write("", name)
     picture("e.jpg")
     picture("f.jpg", 1)
-    found = check(
+    report = check(
         read(
             write(
-                "image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\nd.jpg,x,test\ne.jpg,x,\nf.jpg,x,"
+                "image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\n"
+                "d.jpg,x,test\ne.jpg,x,\nf.jpg,x,"
             )
         )
     )
-    assert kinds(found) == {"unreadable": 4} and found.copies == []
+    assert kinds(report) == {"unreadable": 4} and report.copies == []
 
 
 def test_copies_with_contradictory_labels(table, picture):
@@ -184,14 +187,14 @@ def test_copies_with_contradictory_labels(table, picture):
     csv = table(
         "image,label,negative\na.png,dog,\nb.png,cat,\nc.png,bird,dog|cat\nd.png,dog,\ne.png,cat,\n"
     )
-    found = check(read(csv), min_positives=0)
+    report = check(read(csv), min_positives=0)
 
-    assert kinds(found) == {"contradiction": 1} and kinds(found, "warning") == {"different": 1}
-    assert only(found, "contradiction").row == 2
-    assert "'dog' negative here and positive there" in only(found, "contradiction").message
+    assert kinds(report) == {"contradiction": 1} and kinds(report, "warning") == {"different": 1}
+    assert only(report, "contradiction").row == 2
+    assert "'dog' negative here and positive there" in only(report, "contradiction").message
     assert (
         "'a.png' (train, line 2), which has 'dog'; here it has 'cat'"
-        in only(found, "different").message
+        in only(report, "different").message
     )
     other = check(
         read(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv")),
@@ -211,29 +214,29 @@ def test_in_complete_tables_other_labels_contradict(table, picture):
 def test_copies_with_the_same_labels_are_reported(table, picture):
     picture("a.png", 1)
     picture("./sub/../b.png", 1)
-    found = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
-    assert kinds(found, "warning") == {"repeated": 1} and found.copies == [
+    report = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
+    assert kinds(report, "warning") == {"repeated": 1} and report.copies == [
         (Place("train", 0), Place("train", 1))
     ]
 
 
-def test_the_work_grows_with_the_copies_of_a_picture_and_not_with_their_pairs(write):
+def test_comparisons_grow_with_the_copies_and_not_with_their_pairs(write):
     def calls(count):
         tables = read(write("image,label\n" + "".join(f"{i}.png,{i % 7}\n" for i in range(count))))
         copies = tuple(Place("train", i) for i in range(count))
-        made = 0
+        comparisons = 0
 
         def counting(frame, event, argument):
-            nonlocal made
-            made += 1
+            nonlocal comparisons
+            comparisons += 1
 
         sys.setprofile(counting)
         try:
-            found = list(_copies(tables, copies))
+            pairs = list(_copies(tables, copies))
         finally:
             sys.setprofile(None)
-        assert len(found) == count - 1
-        return made
+        assert len(pairs) == count - 1
+        return comparisons
 
     assert calls(200) < 2.5 * calls(100)
 
@@ -243,12 +246,12 @@ def test_arrays_are_compared_if_they_are_pictures():
     x[5] = x[1]
     labels = np.ones((3, 1), np.int8)
     tables = {split: LabelTable(list("abc"), ["dog"], labels, x=x[at]) for split, at in parts(x)}
-    found = check(tables)
-    assert kinds(found) == {"leak": 1} and only(found, "leak").message.startswith("'b' in train")
-    assert found.copies == [(Place("train", 1), Place("test", 2))]
-    assert {one.severity for one in found.warnings} == {"warning"} and len(
-        found.errors + found.warnings
-    ) == len(found.problems)
+    report = check(tables)
+    assert kinds(report) == {"leak": 1} and only(report, "leak").message.startswith("'b' in train")
+    assert report.copies == [(Place("train", 1), Place("test", 2))]
+    assert {one.severity for one in report.warnings} == {"warning"} and len(
+        report.errors + report.warnings
+    ) == len(report.problems)
 
     flat = {
         split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32))
@@ -263,19 +266,19 @@ def parts(x):
 
 def test_progress_is_reported(table, monkeypatch):
     monkeypatch.setattr(files, "WINDOW", 2)
-    told = []
+    progress = []
     check(
         read(table("image,label\na.png,x\nb.png,x\nc.png,x\n")),
-        advance=lambda what, done, total: told.append((what, done, total)),
+        advance=lambda what, done, total: progress.append((what, done, total)),
     )
-    assert told[:3] == [("looking for files", i, 3) for i in (1, 2, 3)] and told[-1] == (
+    assert progress[:3] == [("looking for files", i, 3) for i in (1, 2, 3)] and progress[-1] == (
         "decoding pictures",
         3,
         3,
     )
 
 
-def test_counts_in_words():
+def test_counts_are_formatted_as_text():
     assert (
         counted({"missing": 2, "unreadable": 1, "leak": 0})
         == "2 missing files, 1 unreadable picture"

@@ -12,8 +12,9 @@ from spml.errors import DataError, UserError
 from tests.data.check.test_check import kinds
 
 DAMAGED = (
-    "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\nleak.png,dog,,\n"
-    "kept.png,bird,,test\none.png,dog,bird,\ntwo.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,dog,,val\n"
+    "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\n"
+    "leak.png,dog,,\nkept.png,bird,,test\none.png,dog,bird,\n"
+    "two.png,cat,dog|fox,\nthree.png,bird|cat,,\nlast.png,dog,,val\n"
 )
 
 
@@ -76,7 +77,7 @@ def test_the_cleaned_copy_has_no_errors(damaged):
     assert damaged.read_bytes() == before
 
 
-def test_copies_are_united_on_request(damaged):
+def test_copies_are_merged_on_request(damaged):
     cleaned = cleaned_copy(damaged, damaged.parent / "clean.csv", merge=True)
     assert (cleaned.united, cleaned.unknown) == (2, 2)
     tables = read(damaged.parent / "clean.csv")
@@ -84,7 +85,7 @@ def test_copies_are_united_on_request(damaged):
     assert check(tables).copies == []
 
 
-def test_complete_labels_are_united_but_never_unknown(damaged):
+def test_complete_labels_are_merged_but_never_unknown(damaged):
     out = damaged.parent / "one.csv"
     assert cleaned_copy(damaged, out, labels="complete").unsettled == 1
     assert "negative" in out.read_text().splitlines()[0] and ",cat,," in out.read_text()
@@ -96,7 +97,7 @@ def test_complete_labels_are_united_but_never_unknown(damaged):
     assert check(tables).errors == []
 
 
-def test_rows_that_name_one_file_in_other_ways_become_one(write, picture):
+def test_rows_with_different_paths_of_one_file_are_merged(write, picture):
     for shade, name in enumerate(("a.png", "b.png", "in/d.png")):
         picture(name, shade)
     csv = write("image,label,negative\na.png,x,z\nb.png,x,\n./a.png,y,\nin//d.png,x,y\n")
@@ -117,7 +118,8 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
     for name in ("a.png", "b.png", "c.png", "d.png"):
         picture(name, 1)
     csv = table(
-        "image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\nd.png,y,test\ne.png,y,\nf.png,y,\n"
+        "image,label,split\na.png,x,train\nb.png,x,val\nc.png,x,test\n"
+        "d.png,y,test\ne.png,y,\nf.png,y,\n"
     )
     cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
     assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
@@ -126,7 +128,7 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
     }
 
 
-def test_paths_lead_from_the_copy_to_the_pictures(table, monkeypatch):
+def test_paths_are_relative_to_the_copy(table, monkeypatch):
     csv = table("image,label\nin/a.png,x\nin/b.png,x\nin/c.png,x\n", "data/my.csv")
     folder = csv.parent.parent
     monkeypatch.chdir(folder)
@@ -139,7 +141,7 @@ def test_paths_lead_from_the_copy_to_the_pictures(table, monkeypatch):
     assert read("new/else.csv")["train"].items[0] == str(folder / "data/in/a.png")
 
 
-def test_names_with_commas_quotes_and_lines_survive(table, write, picture):
+def test_names_with_commas_quotes_and_newlines_survive(table, write, picture):
     picture("a, b.png", 1)
     picture("ü\n.png", 2)
     csv = write('image,label,negative\n"a, b.png","say ""x"", y",é\n"ü\n.png",é,\n')
@@ -159,16 +161,16 @@ def test_nothing_is_replaced(table, existing):
 
 
 @pytest.mark.parametrize(
-    ("item", "name", "said"),
+    ("item", "name", "message"),
     [
         ("a.png", "a|b", "contains '|'"),
         ("a.png ", "x", "ends with a space"),
         ("\udcff.png", "x", "is not UTF-8"),
     ],
 )
-def test_what_a_csv_cannot_hold_is_refused(tmp_path, item, name, said):
+def test_values_that_a_csv_cannot_hold_are_refused(tmp_path, item, name, message):
     tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
-    with pytest.raises(DataError, match=said.replace("|", r"\|")):
+    with pytest.raises(DataError, match=message.replace("|", r"\|")):
         write_table(tables, tmp_path / "clean.csv")
     assert not list(tmp_path.iterdir())
 

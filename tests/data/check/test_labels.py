@@ -1,4 +1,4 @@
-"""What the labels of a data set alone show."""
+"""Problems that the labels of a data set show without its pictures."""
 
 import pytest
 
@@ -9,21 +9,21 @@ from spml.errors import DataError
 from tests.data.check.test_check import kinds, only
 
 
-def test_labels_that_are_joined_by_a_comma_are_named(table):
-    found = check(
+def test_labels_joined_by_a_comma_are_reported(table):
+    report = check(
         read(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n')), min_positives=0
     )
-    assert only(found, "joined_names").message == "'dog, cat': 'dog' and 'cat' are classes too"
-    assert kinds(found, "warning") == {"joined_names": 1}
+    assert only(report, "joined_names").message == "'dog, cat': 'dog' and 'cat' are classes too"
+    assert kinds(report, "warning") == {"joined_names": 1}
 
 
-def test_cells_that_are_lists_or_lines_are_named(table):
+def test_cells_with_lists_or_newlines_are_reported(table):
     csv = table("image,label\na.png,\"['dog', 'cat']\"\nb.png,cow\nc.png,pig\nd.png,cow\n")
     csv.write_text(
         csv.read_text().replace("b.png,cow", 'b.png,"cow').replace("c.png,pig", 'c.png,pig"')
     )
-    found = check(read(csv), min_positives=0).by_kind()["joined_names"]
-    assert [one.message for one in found] == [
+    problems = check(read(csv), min_positives=0).by_kind()["joined_names"]
+    assert [one.message for one in problems] == [
         "\"['dog', 'cat']\": a list as a program writes it",
         "'cow\\nc.png,pig': several lines; is a quote missing in the file?",
     ]
@@ -31,53 +31,54 @@ def test_cells_that_are_lists_or_lines_are_named(table):
 
 def test_classes_that_cannot_be_learned(table):
     csv = table(
-        "image,often,none,rare,tested,validated,split\na.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"
+        "image,often,none,rare,tested,validated,split\n"
+        "a.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"
         "d.png,0,0,0,0,1,val\ne.png,0,0,1,1,0,test\nf.png,0,0,1,0,0,test\n"
     )
-    found = check(read(csv), min_positives=3)
-    assert kinds(found) == {} and found.warnings == found.problems
-    assert only(found, "no_positive").message == "'none'"
-    assert "'tested' has 1 in test" in only(found, "test_only").message
-    assert [one.message.split()[0] for one in found.by_kind()["few_positives"]] == [
+    report = check(read(csv), min_positives=3)
+    assert kinds(report) == {} and report.warnings == report.problems
+    assert only(report, "no_positive").message == "'none'"
+    assert "'tested' has 1 in test" in only(report, "test_only").message
+    assert [one.message.split()[0] for one in report.by_kind()["few_positives"]] == [
         "'rare'",
         "'validated'",
     ]
     assert "few_positives" not in check(read(csv), min_positives=0).by_kind()
 
 
-def test_near_class_names_are_counted_over_all_splits(table):
-    found = check(
+def test_similar_class_names_are_counted_over_all_splits(table):
+    report = check(
         read(table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n"))
     )
-    assert only(found, "near_names").message == "'Dog' (1) and 'dog' (2)"
+    assert only(report, "near_names").message == "'Dog' (1) and 'dog' (2)"
 
 
-def test_names_that_look_the_same_are_shown_by_their_codes(table):
-    found = check(
+def test_names_that_look_the_same_are_escaped(table):
+    report = check(
         read(
             table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")
         )
     )
-    assert only(found, "near_names").message == r"'Vo\u0308gel' (1) and 'V\xf6gel' (2)"
+    assert only(report, "near_names").message == r"'Vo\u0308gel' (1) and 'V\xf6gel' (2)"
 
 
 def test_rows_without_a_positive(table):
-    found = check(
+    report = check(
         read(
             table(
                 "image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n"
             )
         )
     )
-    assert [(one.split, one.row) for one in found.by_kind()["unlabelled"]] == [
+    assert [(one.split, one.row) for one in report.by_kind()["unlabelled"]] == [
         ("train", 1),
         ("test", 0),
     ]
-    assert "my.csv, line 3: 'b.png'" in found.by_kind()["unlabelled"][0].message
+    assert "my.csv, line 3: 'b.png'" in report.by_kind()["unlabelled"][0].message
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
         ("a.png,dog,train\nb.png,dog,val\n", "1 rows in train are too few"),
@@ -86,16 +87,16 @@ def test_rows_without_a_positive(table):
         ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
     ],
 )
-def test_what_training_would_refuse_is_an_error(table, rows, said):
+def test_data_that_training_would_refuse_are_an_error(table, rows, message):
     from spml.data import load
 
     csv = table(f"image,label,split\n{rows}")
-    assert said in only(check(read(csv)), "untrainable").message
+    assert message in only(check(read(csv)), "untrainable").message
     with pytest.raises(DataError):
         load(csv)
 
 
-def test_the_smallest_data_that_training_takes_have_no_errors(table):
+def test_the_smallest_trainable_data_have_no_errors(table):
     from spml.data import load
 
     for text in (
@@ -119,4 +120,4 @@ def test_drawn_positives_of_complete_labels_are_counted(table):
     assert positives_seen(tables).tolist() == (drawn == 1).sum(axis=0).tolist() != [9, 9]
     assert (
         check(tables, min_positives=0).errors == []
-    )  # validation rows without a positive are complete all the same
+    )  # validation rows without a positive are complete too

@@ -1,4 +1,4 @@
-"""A server on this machine for the tests of downloads, with the faults that servers have."""
+"""A local server with typical faults, for the tests of downloads."""
 
 import threading
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Files(ThreadingHTTPServer):
-    """Serves `content` at every path; `faults` are taken one after the other, then it behaves."""
+    """Serve `content` at every path, first with each of `faults` once, then without."""
 
     daemon_threads = True
 
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("ETag", server.etag)
         self.end_headers()
         body = content[start:]
-        if isinstance(fault, tuple):  # ("cut", bytes): close after so many
+        if isinstance(fault, tuple):  # ("cut", bytes): close after this many
             body = body[: fault[1]]
         self.wfile.write(body)
         self.close_connection = True
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving():
-    """A running server, ended when the block ends."""
+    """A running server, stopped when the block ends."""
     server = Files()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

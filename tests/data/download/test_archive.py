@@ -1,4 +1,4 @@
-"""Unpacking: what is refused, and that a broken call leaves nothing half done."""
+"""Unpacking: unsafe archives are refused, and an interrupted call leaves no partial state."""
 
 import io
 import stat
@@ -65,10 +65,10 @@ def test_unpacking(tmp_path, folder, kind):
     make_zip(path, FILES) if kind == "zip" else make_tar(
         path, FILES, "w:gz" if kind == "tgz" else "w"
     )
-    told = []
-    unpack(path, folder, LIMITS, advance=lambda *what: told.append(what))
+    progress = []
+    unpack(path, folder, LIMITS, advance=lambda *what: progress.append(what))
     assert contents(folder) == {**FILES, f".x.{kind}.unpacked": b""}
-    assert told[-1] == (f"unpacking x.{kind}", 3006, 1_000_000)
+    assert progress[-1] == (f"unpacking x.{kind}", 3006, 1_000_000)
 
 
 def test_an_archive_just_within_the_limits_is_unpacked(tmp_path):
@@ -90,12 +90,12 @@ OUTSIDE = ["../x", "a/../../x", "/etc/x", "a/b/../../../x", "..", "//x"]
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_members_outside_the_folder(tmp_path, folder, name, kind):
+def test_members_outside_the_folder_are_refused(tmp_path, folder, name, kind):
     make = {"tar": make_tar, "zip": make_zip}[kind]
     path = make(tmp_path / f"x.{kind}", {"good.txt": b"1", name: b"bad"})
     with pytest.raises(DataError, match="points outside the folder") as refused:
         unpack(path, folder, LIMITS)
-    assert "download it again" not in str(refused.value)  # which would bring the same
+    assert "download it again" not in str(refused.value)  # which would give the same
     assert contents(tmp_path) == {f"x.{kind}": path.read_bytes()}
 
 
@@ -109,7 +109,7 @@ def test_members_outside_the_folder(tmp_path, folder, name, kind):
         (special("a", tarfile.FIFOTYPE), "special file"),
     ],
 )
-def test_links_and_devices_in_a_tar(tmp_path, folder, info, what):
+def test_links_and_devices_in_a_tar_are_refused(tmp_path, folder, info, what):
     path = make_tar(tmp_path / "x.tar", {"good.txt": b"1"}, extra=[info])
     with pytest.raises(DataError, match=f"'a' is a {what}; nothing was unpacked"):
         unpack(path, folder, LIMITS)
@@ -117,7 +117,7 @@ def test_links_and_devices_in_a_tar(tmp_path, folder, info, what):
 
 
 @pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
-def test_links_and_devices_in_a_zip(tmp_path, folder, mode):
+def test_links_and_devices_in_a_zip_are_refused(tmp_path, folder, mode):
     path = make_zip(tmp_path / "x.zip", {"a": b"/etc/passwd"}, {"a": mode | 0o777})
     with pytest.raises(DataError, match=r"'a' is a (link|special file)"):
         unpack(path, folder, LIMITS)
@@ -131,19 +131,19 @@ def test_links_and_devices_in_a_zip(tmp_path, folder, mode):
             {"a": bytes(10_000_000)},
             Limits(size=10**9, files=9),
             "more than [0-9,]+ bytes",
-        ),  # by ratio
+        ),  # by compression ratio
         ({"a": b"x" * 2000, "b": b"y" * 2000}, Limits(size=3000, files=9), "more than 3,000 bytes"),
         ({str(i): b"" for i in range(10)}, Limits(size=10**9, files=9), "more than 9 members"),
     ],
 )
-def test_bombs(tmp_path, folder, files, limits, message):
+def test_decompression_bombs_are_refused(tmp_path, folder, files, limits, message):
     path = make_zip(tmp_path / "x.zip", files)
     with pytest.raises(DataError, match=message):
         unpack(path, folder, limits)
     assert contents(folder) == {} and not list(folder.iterdir())
 
 
-def test_a_file_that_is_a_folder_too(tmp_path, folder):
+def test_a_path_that_is_both_file_and_folder_is_refused(tmp_path, folder):
     for number, files in enumerate([{"a": b"1", "a/b": b"2"}, {"a/b": b"1", "a": b"2"}]):
         path = make_tar(tmp_path / f"{number}.tar", files)
         with pytest.raises(DataError, match="not unpacked"):
@@ -164,7 +164,7 @@ def test_damaged_archives(tmp_path, folder, kind):
     assert list(folder.iterdir()) == []
 
 
-def test_a_member_whose_name_was_lost(tmp_path, folder):
+def test_a_member_with_a_damaged_name_is_refused(tmp_path, folder):
     path = make_zip(tmp_path / "x.zip", {"one.jpg": b"1"})
     local, central, end = path.read_bytes().rpartition(b"one.jpg")
     path.write_bytes(local + b"\0" + central[1:] + end)
@@ -211,13 +211,13 @@ def test_a_killed_call_is_finished_by_another(tmp_path, folder, monkeypatch):
         unpack(path, folder, LIMITS)
     assert not marker("x.tar", folder).exists()
     monkeypatch.setattr(module.shutil, "move", real)
-    (folder / ".x.tar.unpacking" / "data").mkdir(parents=True)  # what a kill would have left
+    (folder / ".x.tar.unpacking" / "data").mkdir(parents=True)  # as a killed process would leave it
     (folder / ".x.tar.unpacking" / "data" / "half.txt").write_text("half")
     unpack(path, folder, LIMITS)
     assert contents(folder) == {**FILES, ".x.tar.unpacked": b""}
 
 
-def test_files_of_the_users_are_left(tmp_path, folder):
+def test_user_files_are_not_changed(tmp_path, folder):
     path = make_tar(tmp_path / "x.tar", FILES)
     (folder / "data").mkdir()
     (folder / "data" / "mine.txt").write_text("mine")

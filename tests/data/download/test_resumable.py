@@ -41,13 +41,15 @@ def names(folder):
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha256"])
-def test_a_file_arrives_whole_and_is_not_asked_for_again(files, remote, tmp_path, algorithm):
-    told = []
-    path = download(remote(algorithm), tmp_path / "new", advance=lambda *what: told.append(what))
+def test_a_file_is_downloaded_once(files, remote, tmp_path, algorithm):
+    progress = []
+    path = download(
+        remote(algorithm), tmp_path / "new", advance=lambda *what: progress.append(what)
+    )
     assert path.read_bytes() == CONTENT and names(tmp_path / "new") == ["file.bin"]
     assert (
-        told[-1] == ("checking file.bin", 300_000, 300_000)
-        and ("file.bin", 300_000, 300_000) in told
+        progress[-1] == ("checking file.bin", 300_000, 300_000)
+        and ("file.bin", 300_000, 300_000) in progress
     )
     download(remote(algorithm), tmp_path / "new")
     assert len(files.seen) == 1
@@ -59,7 +61,7 @@ def test_a_cut_connection_is_resumed(files, remote, tmp_path):
     assert files.seen == [(None, None), ("bytes=120000-", '"one"'), ("bytes=170000-", '"one"')]
 
 
-def test_an_interrupted_download_goes_on_in_a_later_call(files, remote, tmp_path):
+def test_an_interrupted_download_is_resumed_in_a_later_call(files, remote, tmp_path):
     def stop(what, done, total):
         if done >= 100_000:
             raise KeyboardInterrupt
@@ -74,7 +76,7 @@ def test_an_interrupted_download_goes_on_in_a_later_call(files, remote, tmp_path
     assert left(remote(), tmp_path) == 0
 
 
-def test_a_server_that_gives_no_parts_starts_anew(files, remote, tmp_path):
+def test_a_server_without_ranges_restarts_the_download(files, remote, tmp_path):
     files.ranges, files.faults = False, [("cut", 120_000)]
     assert download(remote(), tmp_path, wait=0).read_bytes() == CONTENT
     assert len(files.seen) == 2
@@ -86,7 +88,7 @@ def test_a_part_of_another_version_is_not_resumed(files, remote, tmp_path):
     assert download(remote(), tmp_path).read_bytes() == CONTENT
 
 
-def test_without_a_mark_of_the_version_the_checksum_decides(files, remote, tmp_path):
+def test_without_a_version_tag_the_checksum_decides(files, remote, tmp_path):
     files.etag = None
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:1000])
     assert download(remote(), tmp_path).read_bytes() == CONTENT
@@ -103,7 +105,7 @@ def test_a_weak_version_tag_is_not_stored(files, remote, tmp_path, mark):
 
 
 @pytest.mark.parametrize("length", [300_000, 300_001])
-def test_parts_that_are_as_long_as_the_file_or_longer(files, remote, tmp_path, length):
+def test_partial_files_as_long_as_the_file_or_longer(files, remote, tmp_path, length):
     (tmp_path / "file.bin.part").write_bytes(CONTENT if length == len(CONTENT) else b"x" * length)
     assert download(remote(), tmp_path, wait=0).read_bytes() == CONTENT
     assert len(files.seen) == (0 if length == 300_000 else 2)
@@ -118,7 +120,7 @@ def test_a_wrong_checksum_deletes_the_download(files, remote, tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_wrong_file_of_the_users_stays(remote, tmp_path):
+def test_a_wrong_file_of_the_user_is_not_deleted(remote, tmp_path):
     (tmp_path / "file.bin").write_bytes(b"mine")
     with pytest.raises(DataError, match=r"4 bytes, 300,000 expected; remove it"):
         download(remote(), tmp_path)
@@ -126,7 +128,7 @@ def test_a_wrong_file_of_the_users_stays(remote, tmp_path):
 
 
 @pytest.mark.parametrize("code", [403, 404, 410])
-def test_a_refusal_is_not_tried_again(files, remote, tmp_path, code):
+def test_a_refusal_is_not_retried(files, remote, tmp_path, code):
     files.faults = [code] * 9
     with pytest.raises(
         DataError, match=rf"could not be downloaded .*HTTP {code}.*put the file into"
@@ -141,7 +143,7 @@ def test_another_address_is_tried(files, remote, tmp_path):
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
-def test_passing_faults_are_waited_out_ever_longer(files, remote, tmp_path, monkeypatch):
+def test_temporary_errors_are_retried_with_growing_delays(files, remote, tmp_path, monkeypatch):
     slept = []
     monkeypatch.setattr(module.time, "sleep", slept.append)
     files.faults = [503, 429, 500]
@@ -164,7 +166,7 @@ def test_attempts_end_and_received_bytes_are_kept(files, remote, tmp_path):
     assert download(remote(), tmp_path).read_bytes() == CONTENT
 
 
-def test_nobody_answers(remote, tmp_path):
+def test_an_unreachable_server_is_reported(remote, tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{unused.getsockname()[1]}/x"
@@ -180,14 +182,14 @@ def test_nobody_answers(remote, tmp_path):
         (CONTENT, [("cut", 1000), "shifted"], "another part than was asked for"),
     ],
 )
-def test_answers_that_are_something_else(files, remote, tmp_path, content, faults, message):
+def test_unexpected_answers_are_refused(files, remote, tmp_path, content, faults, message):
     files.content, files.faults = content, faults
     with pytest.raises(DataError, match=message):
         download(remote(), tmp_path, wait=0)
     assert not (tmp_path / "file.bin").exists()
 
 
-def test_two_at_once(remote, tmp_path):
+def test_a_second_download_of_the_same_file_is_refused(remote, tmp_path):
     with (
         module._locked(tmp_path / "file.bin.part"),
         pytest.raises(UserError, match="another process"),

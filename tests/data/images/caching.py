@@ -17,12 +17,12 @@ SIZE = 24
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     ["spml.data.images.cache"]
-)  # so that a process starts without importing torch anew
+)  # so that a process starts without importing torch again
 MODES = ["disk", "memory", "device", "resident"]
 
 
 class Lines(list):
-    """Keeps what is reported."""
+    """Store the reported messages."""
 
     begun = 0
 
@@ -46,7 +46,7 @@ def make(folder, count, start=0, shape=(40, 30), kind="jpg"):
 
 
 def age(path, seconds=1000):
-    """Make a file look older: what has just changed is not trusted by its times."""
+    """Make a file look older: recent times are not trusted."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - seconds * 10**9))
 
@@ -77,20 +77,20 @@ def lines(cache):
 
 
 def batch(pictures, rows):
-    """The pictures of the rows, without those that cannot be read, and why; as a feed takes them."""
+    """Return the readable pictures of the rows as a feed reads them, and the errors."""
     staged = pictures.stage(rows)
     staged.errors = pictures.read(staged.lacking, staged.host.numpy())
     return pictures.send(staged), staged.errors
 
 
 def feed_of(table, cache, mode="disk"):
-    """A feed; "resident" is what a device has, here in memory."""
+    """A feed; "resident" keeps the pictures in memory, as on a device."""
     feed = Feed(table, SIZE, cache=cache)
     if mode == "resident":
         feed.cached.resident = torch.full((len(table), SIZE, SIZE, 3), 7, dtype=torch.uint8)
     return feed
 
 
-def opened(tables, folder, mode="disk", **given):
+def opened(tables, folder, mode="disk", **options):
     mode = "disk" if mode == "resident" else mode
-    return open_cache(tables, SIZE, mode, folder=folder, background=True, **given)
+    return open_cache(tables, SIZE, mode, folder=folder, background=True, **options)

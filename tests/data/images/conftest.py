@@ -13,12 +13,12 @@ def settled(monkeypatch):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """Names of the files that are decoded."""
+    """Names of the decoded files."""
     names = []
 
-    def decode_bytes(data, path, *given, **named):
+    def decode_bytes(data, path, *args, **kwargs):
         names.append(path.name)
-        return original(data, path, *given, **named)
+        return original(data, path, *args, **kwargs)
 
     original = cache_build.decode_bytes
     monkeypatch.setattr(cache_build, "decode_bytes", decode_bytes)
@@ -26,7 +26,7 @@ def decoded(monkeypatch):
 
 
 class Gate:
-    """Blocks the decoding of named pictures until it opens."""
+    """Block the decoding of named pictures until the gate opens."""
 
     def __init__(self):
         self.shut, self.begun, self.names, self.original = (
@@ -36,12 +36,12 @@ class Gate:
             cache_build.decode_bytes,
         )
 
-    def __call__(self, data, path, *given, **named):
+    def __call__(self, data, path, *args, **kwargs):
         self.names.append(path.name)
         self.begun.set()
         if path.name in self.shut:
             assert self.shut[path.name].wait(30)
-        return self.original(data, path, *given, **named)
+        return self.original(data, path, *args, **kwargs)
 
     def close(self, *names):
         self.shut |= {name: threading.Event() for name in names}
@@ -53,7 +53,7 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch):
-    """In place of decoding: open, until pictures are named that are to wait."""
+    """A replacement of the decoder that blocks only the pictures named in it."""
     gate = Gate()
     monkeypatch.setattr(cache_build, "decode_bytes", gate)
     yield gate

@@ -55,11 +55,11 @@ def test_another_size_or_orientation_is_another_pool(tmp_path):
 
 @pytest.mark.parametrize("seconds", [0, 5000])
 def test_a_changed_file_gives_its_new_pixels(tmp_path, settled, seconds):
-    table = make(tmp_path / "a", 4, kind="bmp")  # all of one length
+    table = make(tmp_path / "a", 4, kind="bmp")  # all have the same length
     before, path = pixels(table, tmp_path / "cache"), tmp_path / "a" / "1.bmp"
     length = path.stat().st_size
     scene(40, 30, seed=77).save(path)
-    age(path, seconds)  # a copy may bring an older date along
+    age(path, seconds)  # a copy may keep an older date
     assert path.stat().st_size == length
     after = pixels(table, tmp_path / "cache")
     assert torch.equal(after, direct(table)) and not torch.equal(after[1], before[1])
@@ -115,20 +115,20 @@ def test_too_little_disk_or_memory_is_reported_first(tmp_path, decoded, monkeypa
         pixels(table, tmp_path / "cache", "memory")
 
 
-def test_free_memory_is_known_here():
+def test_free_memory_is_available_on_this_system():
     assert free_memory(torch.device("cpu")) > 2**20
 
 
 def build(folder, names, cache, gate=None, commit=0.02):
-    """What another process does."""
+    """Build the cache in another process."""
     module.COMMIT_SECONDS, module.RECENT = commit, 0
     original = module.decode_bytes
 
-    def noted(data, path, *given, **named):
+    def noted(data, path, *args, **kwargs):
         with (folder / "decoded").open("a") as file:
             file.write(f"{path.name}\n")
-        time.sleep(0.01)  # long enough to be killed meanwhile
-        return original(data, path, *given, **named)
+        time.sleep(0.01)  # long enough to be killed during it
+        return original(data, path, *args, **kwargs)
 
     module.decode_bytes = noted
     if gate is not None:
@@ -151,12 +151,12 @@ def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert sorted((tmp_path / "a" / "decoded").read_text().split()) == sorted(
         table.items
-    )  # none of them twice
+    )  # none was decoded twice
     assert file_in(tmp_path / "cache", "pixels").stat().st_size == 60 * 3 * SIZE * SIZE
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
 
 
-def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decoded, settled):
+def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settled):
     table, rng = make(tmp_path / "a", 80), random.Random(5)
     cache, started, landed = tmp_path / "cache", tmp_path / "a" / "decoded", 0
     for i in range(10):
@@ -175,15 +175,15 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
         process.join()
         landed += process.exitcode == -9
         started.unlink(missing_ok=True)
-        assert lines(cache) >= before > 0  # what was done stays
+        assert lines(cache) >= before > 0  # finished pictures stay
     assert landed >= 3
     assert torch.equal(pixels(table, cache), direct(table))
     assert len(decoded) < len(table)
     assert file_in(cache, "pixels").stat().st_size <= (len(table) + 8) * 3 * SIZE * SIZE
 
 
-def test_training_keeps_its_threads(tmp_path):
-    """torch.set_num_threads in a thread, before torch has computed anything, is for the whole process."""
+def test_the_cache_does_not_change_the_number_of_training_threads(tmp_path):
+    """torch.set_num_threads in a thread affects the whole process if torch has computed nothing."""
     make(tmp_path / "a", 20)
     program = """if True:
         import sys, torch
@@ -192,10 +192,11 @@ def test_training_keeps_its_threads(tmp_path):
         from spml.data.images.loader import Feed
         from tests.data.images.caching import table_of
         table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
-        list(Feed(table, 24, cache=open_cache([table], 24, sys.argv[1], folder=Path("cache"))).in_order(4))
+        cache = open_cache([table], 24, sys.argv[1], folder=Path("cache"))
+        list(Feed(table, 24, cache=cache).in_order(4))
         print(torch.get_num_threads())"""
     here = str(Path(__file__).parents[2])
-    given = {
+    environment = {
         **os.environ,
         "OMP_NUM_THREADS": "2",
         "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)]),
@@ -203,6 +204,6 @@ def test_training_keeps_its_threads(tmp_path):
     for mode in ("none", "disk"):
         command = [sys.executable, "-c", program, mode]
         done = subprocess.run(
-            command, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout == "2\n"

@@ -30,7 +30,7 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
         assert torch.equal(batch(feed.cached, np.array([3, 3, 0]))[0], expected[[3, 3, 0]])
     assert sorted(decoded) == sorted(table.items)
     assert (feed.resident is not None) == (mode == "resident")
-    with opened([table], tmp_path / "cache", mode) as cache:  # all is there
+    with opened([table], tmp_path / "cache", mode) as cache:  # all pictures are cached
         assert cache.build is None
         feed = feed_of(table, cache, mode)
         batches = [np.array([5, 1]), np.arange(30)]
@@ -40,7 +40,7 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
     assert len(decoded) == 30
 
 
-def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch):
+def test_a_complete_device_copy_replaces_all_reads(tmp_path, monkeypatch):
     table = make(tmp_path / "a", 9)
     expected = direct(table)
     with opened([table], tmp_path / "cache") as cache:
@@ -50,10 +50,10 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
         read = []
         original = feed.cached.read
         monkeypatch.setattr(
-            feed.cached, "read", lambda rows, *given: read.extend(rows) or original(rows, *given)
+            feed.cached, "read", lambda rows, *args: read.extend(rows) or original(rows, *args)
         )
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
-        assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are there
+        assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are already resident
         assert torch.equal(feed.resident, channels_last(expected))
         monkeypatch.setattr(feed.cached, "read", None)
         monkeypatch.setattr(feed.cached, "stage", None)
@@ -61,7 +61,7 @@ def test_a_complete_copy_on_the_device_is_all_that_is_used(tmp_path, monkeypatch
         assert list(feed.batches([])) == []
 
 
-def test_the_order_is_that_of_the_first_rows_and_then_of_the_tables(tmp_path, decoded, settled):
+def test_pictures_are_decoded_in_the_order_of_first_rows_then_tables(tmp_path, decoded, settled):
     train, val, test = (
         make(tmp_path / "a", 4),
         make(tmp_path / "b", 3, start=4),
@@ -79,13 +79,13 @@ def test_the_order_is_that_of_the_first_rows_and_then_of_the_tables(tmp_path, de
     assert decoded == [f"{i}.jpg" for i in (5, 7, 8, 9, 4, 6)]
 
 
-def test_a_batch_waits_for_its_own_pictures_alone(tmp_path, gate, settled):
+def test_a_batch_waits_only_for_its_own_pictures(tmp_path, gate, settled):
     table = make(tmp_path / "a", 8)
     gate.close("0.jpg", "5.jpg")
     with opened([table], tmp_path / "cache", threads=3) as cache, ThreadPoolExecutor(2) as pool:
         feed = feed_of(table, cache)
         assert gate.begun.wait(30)
-        x, _ = batch(feed.cached, np.array([7, 3]))  # while 0 and 5 take long
+        x, _ = batch(feed.cached, np.array([7, 3]))  # while 0 and 5 are blocked
         assert torch.equal(x, direct(table)[[7, 3]])
         assert not cache.build._over
         slow = pool.submit(batch, feed.cached, np.array([5, 1]))
@@ -96,7 +96,7 @@ def test_a_batch_waits_for_its_own_pictures_alone(tmp_path, gate, settled):
     assert len(set(gate.names)) == len(gate.names)
 
 
-def test_what_is_asked_for_is_decoded_next(tmp_path, gate, settled):
+def test_requested_pictures_are_decoded_next(tmp_path, gate, settled):
     table = make(tmp_path / "a", 8)
     gate.close("0.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache, ThreadPoolExecutor(1) as pool:
@@ -146,7 +146,7 @@ def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, g
             cache.finish()
 
 
-def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, settled):
+def test_concurrent_requests_decode_nothing_twice(tmp_path, decoded, settled):
     table = make(tmp_path / "a", 60)
     expected = direct(table)
     for mode in MODES:
@@ -161,7 +161,7 @@ def test_many_threads_may_ask_and_nothing_is_decoded_twice(tmp_path, decoded, se
         assert sorted(decoded) == sorted(set(decoded))
 
 
-def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
+def test_memory_promised_to_other_tables_is_not_free(tmp_path, monkeypatch):
     table = make(tmp_path / "a", 6)
     size = 3 * SIZE * SIZE
     monkeypatch.setattr("spml.data.images.cache.free_memory", lambda device: 10 * size)
@@ -177,7 +177,7 @@ def test_memory_that_other_tables_will_take_counts(tmp_path, monkeypatch):
         assert torch.equal(batch(cache.pictures(other), np.arange(6))[0], direct(other))
 
 
-def test_what_is_not_needed_soon_waits_until_it_is_asked_for(tmp_path, gate, monkeypatch):
+def test_pictures_not_needed_soon_are_decoded_on_request(tmp_path, gate, monkeypatch):
     monkeypatch.setattr(module, "STEADY", 0)  # all threads rest
     table = make(tmp_path / "a", 12)
     with opened([table], tmp_path / "cache", threads=3, first=[(table, [4, 5])]) as cache:

@@ -1,4 +1,4 @@
-"""How decoding in the background ends before its time, and what becomes of it beside other processes."""
+"""Background decoding that is interrupted, or that runs at the same time in other processes."""
 
 import os
 import shutil
@@ -34,13 +34,13 @@ from tests.data.images.caching import (
 )
 
 
-def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, settled):
+def test_after_an_early_close_only_the_remaining_pictures_are_decoded(tmp_path, gate, settled):
     table = make(tmp_path / "a", 20)
     gate.close("11.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
         batch(feed.cached, np.arange(11))
-        closing = threading.Timer(0.1, gate.open)  # the picture that is in work is waited for
+        closing = threading.Timer(0.1, gate.open)  # the picture in decoding is finished first
         closing.start()
         cache.close()
         assert not [t for t in threading.enumerate() if t.name in ("cache", "decode")]
@@ -58,7 +58,7 @@ def test_closed_in_the_middle_only_the_rest_is_decoded_later(tmp_path, gate, set
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
+def test_leaving_a_waiting_feed_ends_at_once(tmp_path, gate, settled, mode):
     table = make(tmp_path / "a", 40)
     gate.close("39.jpg")
     with opened([table], tmp_path / "cache", mode, threads=2) as cache:
@@ -75,7 +75,7 @@ def test_leaving_a_feed_that_waits_ends_at_once(tmp_path, gate, settled, mode):
         gate.open()
 
 
-def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_matters(
+def test_a_full_disk_is_reported_at_once_and_one_that_fills_up_when_needed(
     tmp_path, monkeypatch, settled
 ):
     table = make(tmp_path / "a", 6)
@@ -89,16 +89,16 @@ def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_m
         opened([table], tmp_path / "cache")
     original, written = os.pwrite, []
 
-    def pwrite(*given):
+    def pwrite(*args):
         if len(written) == 4:
             raise OSError(28, "No space left on device")
-        written.append(given)
-        return original(*given)
+        written.append(args)
+        return original(*args)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(
         module.Build, "_begin", lambda build: setattr(build, "_begun", True)
-    )  # seen when it is over
+    )  # detected at the end
     with opened([table], tmp_path / "cache", threads=1) as cache:
         feed = feed_of(table, cache)
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])
@@ -108,14 +108,14 @@ def test_a_disk_that_is_full_is_reported_at_once_and_one_that_fills_up_when_it_m
     assert lines(tmp_path / "cache") == 4
 
 
-def test_pictures_that_another_process_decodes_are_used_as_it_goes(
+def test_pictures_decoded_by_another_process_are_used_immediately(
     tmp_path, gate, settled, monkeypatch
 ):
     monkeypatch.setattr(module, "COMMIT_SECONDS", 0.02)
     table, reported = make(tmp_path / "a", 12), Lines()
     other = table.take(np.arange(6))
     gate.close("5.jpg")
-    with opened([other], tmp_path / "cache") as first:  # holds the right to write
+    with opened([other], tmp_path / "cache") as first:  # holds the write lock
         batch(feed_of(other, first).cached, np.arange(5))
         with (
             opened([table], tmp_path / "cache", progress=reported) as second,
@@ -132,7 +132,7 @@ def test_pictures_that_another_process_decodes_are_used_as_it_goes(
     assert sorted(gate.names) == sorted(table.items)
 
 
-def test_waiting_for_another_process_can_be_left(tmp_path):
+def test_waiting_for_another_process_can_be_cancelled(tmp_path):
     table = make(tmp_path / "a", 3)
     with Pool(tmp_path / "cache", SIZE, upright=True).locked():
         cache = opened([table], tmp_path / "cache")
@@ -144,13 +144,13 @@ def test_waiting_for_another_process_can_be_left(tmp_path):
 
 
 def background(folder, names, cache):
-    """What another process does until it is killed."""
+    """Build the cache in another process until it is killed."""
     module.COMMIT_SECONDS, module.RECENT = 0.02, 0
     original = module.decode_bytes
 
-    def slow(*given, **named):
+    def slow(*args, **kwargs):
         time.sleep(0.01)
-        return original(*given, **named)
+        return original(*args, **kwargs)
 
     module.decode_bytes = slow
     table = table_of(folder, names)
@@ -159,7 +159,7 @@ def background(folder, names, cache):
             pass
 
 
-def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decoded, settled):
+def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settled):
     table, rng, landed = make(tmp_path / "a", 80), np.random.default_rng(3), 0
     for _ in range(6):
         process = FORK.Process(
@@ -185,7 +185,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path, decod
 
 
 @pytest.mark.parametrize("leaves", ["interrupt", "end"])
-def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
+def test_program_exit_does_not_wait_for_decoding(tmp_path, leaves):
     make(tmp_path / "a", 40)
     program = """if True:
         import sys, time
@@ -208,17 +208,17 @@ def test_a_program_that_ends_does_not_hang_on_decoding(tmp_path, leaves):
             if sys.argv[1] == "end":
                 break"""
     here = str(Path(__file__).parents[2])
-    given = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
     command = [sys.executable, "-c", program, leaves]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"batch\n"
         began = time.monotonic()
         if leaves == "interrupt":
             process.send_signal(signal.SIGINT)
         _, message = process.communicate(timeout=60)
-    assert time.monotonic() - began < 8  # all of it would take 18 seconds
+    assert time.monotonic() - began < 8  # decoding everything would take 18 seconds
     assert (b"KeyboardInterrupt" in message) == (leaves == "interrupt")
     assert process.returncode == {"interrupt": -signal.SIGINT, "end": 0}[leaves]
-    assert 3 <= lines(tmp_path / "cache") < 40  # what was done counts
+    assert 3 <= lines(tmp_path / "cache") < 40  # finished pictures are kept

@@ -1,4 +1,4 @@
-"""A cache, or pictures, or a disk that is not as it should be."""
+"""Damaged caches and pictures, and disk errors."""
 
 import os
 import random
@@ -19,17 +19,17 @@ from tests.data.images.caching import SIZE, Lines, direct, file_in, make, pixels
         (OSError(5, "I/O error"), "I/O"),
     ],
 )
-def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(
+def test_a_disk_error_is_one_line_and_finished_pictures_are_kept(
     tmp_path, decoded, monkeypatch, settled, error, message
 ):
     table = make(tmp_path / "a", 6)
     original, written = os.pwrite, []
 
-    def pwrite(*given):
+    def pwrite(*args):
         if len(written) == 4:
             raise error
-        written.append(given)
-        return original(*given)
+        written.append(args)
+        return original(*args)
 
     with (
         monkeypatch.context() as patch,
@@ -42,13 +42,13 @@ def test_a_disk_that_fails_is_one_line_and_what_was_done_counts(
     assert sorted(decoded) == ["4.jpg", "5.jpg"]
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+def test_an_unwritable_folder_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match=r"cache in .*Not a directory; give --cache-dir"):
         open_cache([make(tmp_path / "a", 1)], SIZE, folder=tmp_path / "file")
 
 
-def test_unreadable_pictures_are_one_line_that_names_the_first(tmp_path, decoded, settled):
+def test_unreadable_pictures_give_one_line_naming_the_first(tmp_path, decoded, settled):
     table = make(tmp_path / "a", 30)
     for i in range(3, 28):
         (tmp_path / "a" / f"{i}.jpg").write_bytes(b"no picture")
@@ -76,7 +76,7 @@ def test_unreadable_pictures_are_one_line_that_names_the_first(tmp_path, decoded
 
 
 @pytest.mark.parametrize("damage", ["cut", "cut within", "gone", "emptied"])
-def test_pixels_that_are_cut_short_are_decoded_again(tmp_path, decoded, settled, damage):
+def test_truncated_pixels_are_decoded_again(tmp_path, decoded, settled, damage):
     table, slot = make(tmp_path / "a", 6), 3 * SIZE * SIZE
     pixels(table, tmp_path / "cache")
     path = file_in(tmp_path / "cache", "pixels")
@@ -91,7 +91,7 @@ def test_pixels_that_are_cut_short_are_decoded_again(tmp_path, decoded, settled,
     assert len(decoded) == (2 if damage.startswith("cut") else 6)
 
 
-def test_slots_given_anew_do_not_belong_to_their_old_owners(tmp_path, settled):
+def test_reused_slots_do_not_return_their_old_pictures(tmp_path, settled):
     old, new = make(tmp_path / "a", 4), make(tmp_path / "b", 4, start=50)
     pixels(old, tmp_path / "cache")
     os.truncate(file_in(tmp_path / "cache", "pixels"), 0)
@@ -106,7 +106,7 @@ def test_slots_given_anew_do_not_belong_to_their_old_owners(tmp_path, settled):
 
 
 @pytest.mark.parametrize("mode", ["disk", "memory", "device"])
-def test_damaged_pixels_are_never_given_and_are_mended(tmp_path, settled, mode):
+def test_damaged_pixels_are_never_returned_and_are_repaired(tmp_path, settled, mode):
     table = make(tmp_path / "a", 6)
     pixels(table, tmp_path / "cache")
     path = file_in(tmp_path / "cache", "pixels")
@@ -150,7 +150,7 @@ def test_a_damaged_index_loses_pictures_but_gives_no_wrong_ones(tmp_path, decode
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table)) and not decoded
 
 
-def test_an_index_with_slots_exchanged_is_not_believed(tmp_path, settled):
+def test_an_index_with_swapped_slots_is_not_trusted(tmp_path, settled):
     table = make(tmp_path / "a", 2)
     pixels(table, tmp_path / "cache")
     path = file_in(tmp_path / "cache", "index")
@@ -166,11 +166,11 @@ def test_an_index_with_slots_exchanged_is_not_believed(tmp_path, settled):
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
 
 
-def test_a_warm_cache_that_may_only_be_read_is_enough(tmp_path, settled, monkeypatch):
+def test_a_complete_read_only_cache_is_sufficient(tmp_path, settled, monkeypatch):
     table = make(tmp_path / "a", 3)
     pixels(table, tmp_path / "cache")
 
-    def refused(*given, **named):
+    def refused(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("spml.data.images.store.Pool.locked", refused)

@@ -22,7 +22,7 @@ from spml.errors import DataError
 
 
 def scene(width, height, seed=0):
-    """Slopes, edges and grain, as photographs have."""
+    """A picture with gradients, edges and grain, like a photograph."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
     waves = [np.sin(2 * np.pi * (a * x + b * y) + c) for a, b, c in rng.uniform(0.5, 9, (3, 3))]
@@ -32,7 +32,7 @@ def scene(width, height, seed=0):
 
 
 def as_pillow(path, size):
-    """What the benchmark protocol's loader does."""
+    """Decode as the loader of the benchmark protocol does."""
     with Image.open(path) as image:
         return np.asarray(
             image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
@@ -44,7 +44,7 @@ SHAPES = [(500, 375), (333, 500), (448, 448), (64, 48), (1200, 900), (90, 700), 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("quality", [60, 95])
-def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality):
+def test_pixels_match_the_protocol_within_one_grey_level(tmp_path, shape, quality):
     path = tmp_path / "a.jpg"
     scene(*shape, seed=quality).save(path, quality=quality)
     for size in (448, 64):
@@ -55,9 +55,7 @@ def test_pixels_are_the_protocols_within_one_grey_level(tmp_path, shape, quality
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
 @pytest.mark.parametrize("size", [None, 32, 50, 448])
-def test_a_pixels_values_lie_side_by_side_whatever_its_size_and_planes_give_the_same(
-    tmp_path, name, size
-):
+def test_pixels_are_channels_last_for_every_size_and_equal_planar_ones(tmp_path, name, size):
     scene(60, 50).save(tmp_path / name)
     picture = decode(tmp_path / name, size)
     assert channels_last(picture).is_contiguous() and torch.equal(
@@ -162,7 +160,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_picture_is_one_plain_line(tmp_path, name):
+def test_a_file_that_is_no_picture_gives_one_plain_line(tmp_path, name):
     data, reason = BROKEN[name]
     path = tmp_path / "a.jpg"
     path.write_bytes(data)
@@ -174,7 +172,7 @@ def test_what_is_no_picture_is_one_plain_line(tmp_path, name):
 
 
 def small_in_header():
-    """EXIF that holds a picture of its own, as cameras write it, which begins and ends as a file does."""
+    """EXIF with an embedded thumbnail, as cameras write it: a complete JPEG with start and end."""
     exif = Image.Exif()
     exif[0x010E] = "a"
     return exif.tobytes() + encoded("JPEG")
@@ -183,12 +181,12 @@ def small_in_header():
 @pytest.mark.parametrize(
     "how", [{}, {"progressive": True}, {"exif": small_in_header()}], ids=["", "scans", "header"]
 )
-def test_a_jpeg_whose_end_is_zeros_is_cut_short_as_one_that_ends_there(tmp_path, how):
+def test_a_jpeg_that_ends_in_zeros_is_treated_as_truncated(tmp_path, how):
     path = tmp_path / "a.jpg"
     scene(60, 40).save(path, **how)
     whole = path.read_bytes()
     assert decode(path).shape == (3, 40, 60)
-    path.write_bytes(whole + bytes(5000))  # after the end there may be anything
+    path.write_bytes(whole + bytes(5000))  # any bytes may follow the end marker
     assert decode(path).shape == (3, 40, 60)
     half = whole.rindex(b"\xff\xda") + 200
     for rest in (
@@ -252,7 +250,7 @@ def test_a_jpeg_that_claims_more_pixels_than_its_bytes_can_hold_is_refused(tmp_p
     for options in ({}, {"progressive": True, "optimize": True}, {"quality": 1, "optimize": True}):
         Image.new("L", (3000, 3000), 255).save(
             tmp_path / "flat.jpg", **options
-        )  # as few bytes as a whole one can have
+        )  # the minimum size of a complete file
         assert decode(tmp_path / "flat.jpg", 4).min() == 255
 
 
@@ -281,7 +279,7 @@ def test_height_and_width_of_a_jpeg_are_read_from_its_header(how):
     assert jpeg_size(bytearray(file.getvalue())) == (37, 21)
 
 
-def test_a_header_that_is_unusual_is_left_to_pillow():
+def test_an_unusual_header_is_left_to_pillow():
     file = io.BytesIO()
     scene(37, 21).save(file, "JPEG")
     data = bytearray(file.getvalue())

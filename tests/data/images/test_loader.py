@@ -8,7 +8,7 @@ import torch
 from spml.data import LabelTable, load
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import decode
-from spml.data.images.loader import AHEAD, Feed
+from spml.data.images.loader import PREFETCH, Feed
 from spml.errors import DataError
 from spml.train import fit
 from tests.conftest import contents, outcome
@@ -54,13 +54,13 @@ def test_leaving_early_ends_the_threads(feed):
     assert threading.active_count() <= before
 
 
-def test_no_more_than_a_few_batches_are_made_ahead(feed):
+def test_prefetch_is_limited_to_a_few_batches(feed):
     if feed.cached is not None and feed.cached.resident is not None:
         pytest.skip("nothing is made ahead")
     asked = []
     batches = feed.batches(asked.append(i) or np.array([0]) for i in range(50))
     next(batches)
-    assert len(asked) == AHEAD + 1
+    assert len(asked) == PREFETCH + 1
     batches.close()
 
 
@@ -77,10 +77,10 @@ def test_an_unreadable_picture_is_raised_or_left_out(table):
     ]
     assert [len(x) for x, _ in batches] == [len(rows) for _, rows in batches]
     one = list(feed.batches([np.array([2]), np.array([0])], on_error=reported.__setitem__))
-    assert [rows.tolist() for _, rows in one] == [[0]]  # nothing is left of the first
+    assert [rows.tolist() for _, rows in one] == [[0]]  # the first batch left no data
 
 
-def test_arrays_are_taken_as_they_are_and_never_cached(tmp_path):
+def test_arrays_are_used_unchanged_and_never_cached(tmp_path):
     x = np.arange(4 * 3 * 8 * 8, dtype=np.uint8).reshape(4, 3, 8, 8)
     table = LabelTable(list("abcd"), ["one"], np.ones((4, 1), np.int8), x=x)
     assert open_cache([table], 8, "disk", folder=tmp_path / "cache") is None
@@ -102,13 +102,13 @@ def test_training_does_not_depend_on_the_cache(pictures, quick, tmp_path):
         fit(load(pictures), replace(settings, cache=mode), tmp_path / mode, quiet=True)
         assert (tmp_path / "cache").exists() == (mode != "none")
     fit(load(pictures), settings, tmp_path / "default", quiet=True)
-    kept = ("result.json", "last.ckpt", "report.html")
-    expected = contents(tmp_path / "none", without=kept)
+    ignored = ("result.json", "last.ckpt", "report.html")
+    expected = contents(tmp_path / "none", without=ignored)
     assert {"config.json", "history.jsonl", "best/model.safetensors", "scores/test.npz"} <= set(
         expected
     )
     for mode in (*MODES[1:], "default"):
-        assert contents(tmp_path / mode, without=kept) == expected
+        assert contents(tmp_path / mode, without=ignored) == expected
         assert outcome(tmp_path / mode) == outcome(tmp_path / "none")
 
 
@@ -124,7 +124,7 @@ def test_a_run_resumes_with_another_cache(pictures, quick, tmp_path):
     }
 
 
-def test_the_default_folder_is_the_one_of_the_environment(table, tmp_path, monkeypatch):
+def test_the_default_folder_comes_from_the_environment(table, tmp_path, monkeypatch):
     monkeypatch.setenv("SPML_CACHE", str(tmp_path / "mine"))
     open_cache([table], 16)
     assert len(list((tmp_path / "mine").iterdir())) == 1

@@ -173,7 +173,7 @@ def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, cut):
         assert "fuzz.npz" in str(error)
 
 
-def test_npy_files_beside_each_other(tmp_path):
+def test_npy_files_in_one_folder(tmp_path):
     for key, array in (GOOD | {"split": np.array(["train", "train", "val", "test"])}).items():
         np.save(tmp_path / f"{'features' if key == 'x' else key}.npy", array)
     tables = read(tmp_path / "features.npy")

@@ -78,8 +78,11 @@ def test_observed_digits_hold_positives_alone(monkeypatch):
     )
 
 
-def test_the_room_loads_without_heavy_libraries():
-    program = "import sys, spml.data; print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"
+def test_the_package_loads_without_heavy_libraries():
+    program = (
+        "import sys, spml.data; "
+        "print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

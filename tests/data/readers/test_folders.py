@@ -18,7 +18,7 @@ def test_class_folders(tmp_path, write, positives):
         ".git/x/y.jpg",
     ):
         write("", f"pictures/{name}")
-    with warnings.catch_warnings(action="error"):  # what a system leaves behind is not worth a word
+    with warnings.catch_warnings(action="error"):  # system files are not reported
         table = read(tmp_path / "pictures")["train"]
     assert positives(table) == {
         "dog/a.PNG": ["dog"],
@@ -69,7 +69,7 @@ def test_splits_of_other_names_are_no_classes(tmp_path, write, names):
         read(tmp_path / "pictures")
 
 
-def test_classes_called_like_splits_hold_pictures(tmp_path, write):
+def test_classes_named_like_splits_hold_pictures(tmp_path, write):
     for name in ("train/steam/a.jpg", "bus/city/b.jpg", "test/c.jpg", "test/inner/d.jpg"):
         write("", f"pictures/{name}")
     assert read(tmp_path / "pictures")["train"].classes == ["bus", "test", "train"]
@@ -84,7 +84,7 @@ def test_class_list(tmp_path, write):
     assert read(tmp_path / "pictures", classes=["cat", "dgo"])["train"].labels.tolist() == [[0, 1]]
 
 
-def test_every_format_that_can_be_decoded_is_a_picture_here_too(tmp_path, write):
+def test_every_decodable_format_counts_as_a_picture(tmp_path, write):
     for name in ("dog/a.TIF", "dog/b.tiff", "cat/c.bmp"):
         write("", f"pictures/{name}")
     assert list(read(tmp_path / "pictures")["train"].items) == [
@@ -127,6 +127,6 @@ def test_folders_without_pictures(tmp_path, write, names, message):
         read(tmp_path / "pictures")
 
 
-def test_a_root_has_no_meaning_here(tmp_path):
+def test_a_root_is_refused(tmp_path):
     with pytest.raises(UserError, match="leave out the root"):
         read(tmp_path, tmp_path)

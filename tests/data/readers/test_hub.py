@@ -31,7 +31,7 @@ def with_features(table, **features):
 
 
 def save_arrow(folder, table, features=None, shards=1):
-    """As Dataset.save_to_disk: streams of a few rows each, with the features beside them."""
+    """Write like Dataset.save_to_disk: streams of a few rows each, and the features."""
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(shards):
         part = table.slice(
@@ -95,8 +95,8 @@ def test_names_of_class_labels_are_stripped(tmp_path):
     table = with_features(
         pa.table({"image": ["a", "b"], "label": [0, 1]}), label={"names": [" dog ", "a b", ""]}
     )
-    found = read(save_arrow(tmp_path / "set", table))["train"]
-    assert found.classes == ["dog", "a b"] and rows(found) == {"a": [1, 0], "b": [0, 1]}
+    table = read(save_arrow(tmp_path / "set", table))["train"]
+    assert table.classes == ["dog", "a b"] and rows(table) == {"a": [1, 0], "b": [0, 1]}
 
 
 @pytest.mark.parametrize("name", ["tags", "a|b"])
@@ -173,7 +173,7 @@ def test_pictures_with_metadata(tmp_path, write):
     assert tables["val"].root == tmp_path / "set"
 
 
-def test_names_that_are_numbers_stay_as_they_are_written(tmp_path, write):
+def test_numeric_names_stay_as_written(tmp_path, write):
     write("file_name,label\n1,01\n02,1\n3,NA\n4,\n", "set/metadata.csv")
     table = read(tmp_path / "set")["train"]
     assert table.classes == ["01", "1", "NA"]
@@ -185,7 +185,7 @@ def test_names_that_are_numbers_stay_as_they_are_written(tmp_path, write):
     assert rows(read(tmp_path / "set")["train"]) == {"a": [0, 1], "b": [1, 0]}
 
 
-def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
+def test_a_class_list_replaces_the_datasets_names(tmp_path):
     table = with_features(pa.table({"image": ["a", "b"], "label": [0, 2]}), label=NAMES)
     folder = save_arrow(tmp_path / "set", table)
     assert rows(read(folder, classes=["bird", "dog"])["train"]) == {"a": [0, 1], "b": [1, 0]}
@@ -194,14 +194,14 @@ def test_a_class_list_takes_the_place_of_the_datasets(tmp_path):
 
 
 def test_bad_rows_are_reported(tmp_path):
-    told = []
+    errors = []
     table = with_features(
         pa.table({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}), label=NAMES
     )
-    assert rows(read(save_arrow(tmp_path / "set", table), on_error=told.append)["train"]) == {
+    assert rows(read(save_arrow(tmp_path / "set", table), on_error=errors.append)["train"]) == {
         "a": [1, 0, 0]
     }
-    assert [str(error).partition("row ")[2][:8] for error in told] == [
+    assert [str(error).partition("row ")[2][:8] for error in errors] == [
         "2: the i",
         "3: label",
         "4: label",
@@ -220,7 +220,7 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
     )
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
     assert rows(read(folder)["train"]) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
-    export(folder, tmp_path / "out")  # which writes pictures only where there are some
+    export(folder, tmp_path / "out")  # which writes only existing pictures
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.csv"]
     assert set(read(tmp_path / "out/labels.csv")["train"].items) == {
         "/x/a.jpg",
@@ -229,11 +229,11 @@ def test_pictures_by_path_in_an_image_column(tmp_path):
 
 
 def test_a_row_without_a_picture_is_reported_and_the_rest_read(tmp_path):
-    told = []
+    errors = []
     column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
-    assert read(folder, on_error=told.append)["train"].items == ["b.jpg"] and "row 1: " in str(
-        told[0]
+    assert read(folder, on_error=errors.append)["train"].items == ["b.jpg"] and "row 1: " in str(
+        errors[0]
     )
 
 
@@ -252,18 +252,18 @@ def embedded(tmp_path):
     return tmp_path / "set"
 
 
-def test_pictures_inside_are_refused_with_a_remedy_that_works(embedded, tmp_path, capsys):
-    told = []
+def test_embedded_pictures_are_refused_with_a_working_remedy(embedded, tmp_path, capsys):
+    errors = []
     with pytest.raises(
         DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"
     ):
-        read(embedded, on_error=told.append)
-    assert told == []
+        read(embedded, on_error=errors.append)
+    assert errors == []
     assert main([str(embedded), str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out
-    assert (
-        said
-        == f"Written. Train with: spml train {tmp_path}/out/labels.csv --classes {tmp_path}/out/classes.txt\n"
+    output = capsys.readouterr().out
+    assert output == (
+        f"Written. Train with: spml train {tmp_path}/out/labels.csv "
+        f"--classes {tmp_path}/out/classes.txt\n"
     )
     tables = read(tmp_path / "out/labels.csv", classes=tmp_path / "out/classes.txt")
     assert {split: rows(table) for split, table in tables.items()} == {
@@ -344,7 +344,7 @@ def test_files_that_cannot_be_read(tmp_path, write, files, message):
 
 
 @pytest.mark.parametrize("column", ["image", "label"])
-def test_text_that_would_reach_beyond_the_file(tmp_path, column):
+def test_text_offsets_beyond_the_file_are_refused(tmp_path, column):
     columns = {"image": ["aa", "bb", "cc"], "label": ["aa", "bb", "cc"]} | {
         column: ["aaaaa", "bbbbb", "ccccc"]
     }
@@ -361,7 +361,7 @@ def test_text_that_would_reach_beyond_the_file(tmp_path, column):
 @pytest.mark.parametrize(
     "features", ["{", "[]", '{"info": 1}', '{"info": {"features": {"label": {"names": 3}}}}']
 )
-def test_odd_descriptions_of_columns_are_no_names(tmp_path, features):
+def test_unusual_column_descriptions_give_no_names(tmp_path, features):
     table = pa.table({"image": ["a"], "label": [0]}).replace_schema_metadata(
         {"huggingface": features}
     )

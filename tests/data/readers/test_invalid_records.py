@@ -20,19 +20,19 @@ def tolerant(path, **options):
     """Return the labels of each item by split, and the reported errors."""
     reported = []
     tables = read(path, **options, on_error=reported.append)
-    found = {
+    labels = {
         split: dict(zip(table.items, table.labels.tolist(), strict=True))
         for split, table in tables.items()
     }
-    return found, [str(error).replace(f"{path}", path.name) for error in reported]
+    return labels, [str(error).replace(f"{path}", path.name) for error in reported]
 
 
 @pytest.mark.parametrize(
     ("row", "last", "left"), [('d,"big dog"', 6, ["z", "e"]), ("d,dog", 7, ["z"])]
 )
 def test_the_lines_inside_a_stray_quote_are_reported(write, row, last, left):
-    found, reported = tolerant(write(f'image,label\nz,cat\na,"dog\nb,cat\nc,dog\n{row}\ne,cat\n'))
-    assert list(found["train"]) == left
+    labels, reported = tolerant(write(f'image,label\nz,cat\na,"dog\nb,cat\nc,dog\n{row}\ne,cat\n'))
+    assert list(labels["train"]) == left
     assert [text.partition(";")[2] for text in reported] == [
         f" check the quotes and line ends of this row, which extends to line {last}"
     ]
@@ -60,7 +60,7 @@ def test_the_number_of_passes_does_not_grow_with_contradictions():
     assert passes(20) == passes(2)
 
 
-def test_near_names_are_looked_for_once_and_only_for_as_many_as_are_listed(write, monkeypatch):
+def test_similar_names_are_searched_once_and_only_for_listed_errors(write, monkeypatch):
     looked_for = []
 
     def looked(name, known):
@@ -94,9 +94,9 @@ def test_every_kind_of_bad_row_of_the_long_form(write):
         b"i,cat,dog,val\n"
         b"j,cat,,,\n"
     )
-    found, reported = tolerant(path, classes=["dog", "cat"])
+    labels, reported = tolerant(path, classes=["dog", "cat"])
 
-    assert found == {"train": {"a": [1, 0]}, "val": {"i": [-1, 1]}}
+    assert labels == {"train": {"a": [1, 0]}, "val": {"i": [-1, 1]}}
     for line, part in {
         3: "split 'tset'",
         4: "image cell is empty",
@@ -117,8 +117,8 @@ def test_every_kind_of_bad_row_of_the_long_form(write):
 
 def test_every_kind_of_bad_row_of_the_wide_form(write):
     path = write("image,dog,cat,split\na,1,,\nb,yes,1,\nc,1,2,\nd,0,1,test\na,-1,0,\ne,0,1,\n")
-    found, reported = tolerant(path)
-    assert found == {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}}
+    labels, reported = tolerant(path)
+    assert labels == {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}}
     assert [text.partition(":")[0] for text in reported] == [
         f"my.csv, line {line}" for line in (3, 4, 6)
     ]
@@ -137,14 +137,14 @@ def test_nothing_of_a_skipped_record_is_left(write):
 
 
 def test_the_first_of_three_contradictory_rows_is_kept(write):
-    found, reported = tolerant(write("image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n"))
-    assert found == {"train": {"a": [1, 0], "b": [0, 1]}}
+    labels, reported = tolerant(write("image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n"))
+    assert labels == {"train": {"a": [1, 0], "b": [0, 1]}}
     assert [text.partition(":")[0] for text in reported] == ["my.csv, line 3", "my.csv, line 5"]
 
 
-def test_an_item_stays_with_its_sound_records(write):
-    found, reported = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
-    assert found == {"train": {"a": [0, 1], "b": [1, 0]}} and len(reported) == 1
+def test_an_item_keeps_its_valid_records(write):
+    labels, reported = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
+    assert labels == {"train": {"a": [0, 1], "b": [1, 0]}} and len(reported) == 1
 
 
 def test_a_record_is_reported_once(write):
@@ -152,19 +152,19 @@ def test_a_record_is_reported_once(write):
     assert len(reported) == 1
 
 
-def test_a_broken_quote_may_cost_the_rest_of_the_file(write):
-    found, reported = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
+def test_a_broken_quote_may_invalidate_the_rest_of_the_file(write):
+    labels, reported = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
     assert (
-        found == {"train": {"a": [1]}}
+        labels == {"train": {"a": [1]}}
         and reported[0].startswith("my.csv, line 3: ")
         and len(reported) == 1
     )
 
 
-def test_a_bad_line_inside_a_quoted_cell_costs_that_record(write):
-    found, reported = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
+def test_a_bad_line_inside_a_quoted_cell_invalidates_that_record(write):
+    labels, reported = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
     assert (
-        found == {"train": {"c": [1]}}
+        labels == {"train": {"c": [1]}}
         and len(reported) == 1
         and reported[0].startswith("my.csv, line 3: byte 0xff")
     )
@@ -194,16 +194,16 @@ def test_parquet(tmp_path, monkeypatch, batch):
     path = tmp_path / "my.parquet"
     columns = {"image": ["a", "b", None, "d", "e"], "split": ["", "no", "", "val", ""]}
     pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)
-    found, reported = tolerant(path)
-    assert found == {"train": {"a": [1, 0], "e": [0, 1]}}
+    labels, reported = tolerant(path)
+    assert labels == {"train": {"a": [1, 0], "e": [0, 1]}}
     assert [text.partition(":")[0] for text in reported] == [
         f"my.parquet, row {row}" for row in (2, 3, 4)
     ]
     assert "0.5 in column 'cat'" in reported[2]
 
     pq.write_table(pa.table({**columns, "label": ["x", "y", "x", "x", "z"]}), path)
-    found, reported = tolerant(path, classes=["x"])
-    assert found == {"train": {"a": [1]}, "val": {"d": [1]}} and len(reported) == 3
+    labels, reported = tolerant(path, classes=["x"])
+    assert labels == {"train": {"a": [1]}, "val": {"d": [1]}} and len(reported) == 3
 
 
 def test_arrays(tmp_path):
@@ -212,8 +212,8 @@ def test_arrays(tmp_path):
     labels = np.array([[1, 0], [1, 0], [2, 0], [0, 1], [1, 1], [0, 3]])
     split = np.array(["train", "train", "val", "val", "tset", "no"])
     np.savez(tmp_path / "x.npz", x=x, labels=labels, classes=["a", "b"], split=split)
-    found, reported = tolerant(tmp_path / "x.npz")
-    assert found == {"train": {"0": [1, 0]}, "val": {"3": [0, 1]}}
+    valid, reported = tolerant(tmp_path / "x.npz")
+    assert valid == {"train": {"0": [1, 0]}, "val": {"3": [0, 1]}}
     for text, part in zip(
         reported,
         ("x: row 1", "labels: 2 in row 2, column 0", "3 in row 5", "'tset' in row 4"),
@@ -228,21 +228,37 @@ def test_arrays(tmp_path):
 def test_folders(tmp_path, write):
     for name in ("dog/a.jpg", "dgo/b.jpg", "cat/c.jpg", "loose.jpg"):
         write("", f"pictures/{name}")
-    found, reported = tolerant(tmp_path / "pictures", classes=["dog", "cat"])
-    assert found == {"train": {"cat/c.jpg": [0, 1], "dog/a.jpg": [1, 0]}}
+    labels, reported = tolerant(tmp_path / "pictures", classes=["dog", "cat"])
+    assert labels == {"train": {"cat/c.jpg": [0, 1], "dog/a.jpg": [1, 0]}}
     assert "loose.jpg" in reported[0] and "did you mean 'dog'" in reported[1]
 
 
 def test_check_counts_them_and_clean_leaves_them_out(write):
     reported = []
     tables = read(write("image,label,split\na,x,no\nb,x,\nc,x,\nd,x,\n"), on_error=reported.append)
-    found = check(tables, unread=reported)
-    assert [one.kind for one in found.errors] == ["record", "missing", "missing", "missing"]
-    assert clean(tables, found).removed == {"record": 1, "missing": 3}
+    report = check(tables, unread=reported)
+    assert [one.kind for one in report.errors] == ["record", "missing", "missing", "missing"]
+    assert clean(tables, report).removed == {"record": 1, "missing": 3}
 
 
 CELLS = st.sampled_from(
-    ["a", "b", "", "dog", "dog|cat", "cat", "1", "0", "-1", "yes", "train", "val", "tset", '"', "é"]
+    [
+        "a",
+        "b",
+        "",
+        "dog",
+        "dog|cat",
+        "cat",
+        "1",
+        "0",
+        "-1",
+        "yes",
+        "train",
+        "val",
+        "tset",
+        '"',
+        "\xe9",
+    ]
 )
 HEADS = st.sampled_from(
     ["image,label,split", "image,label,negative", "image,dog,cat", "image,label", "x"]
@@ -270,8 +286,8 @@ def test_any_rows_are_read_and_checked_or_refused(tmp_path: Path, head, rows, no
         return
     assert all(isinstance(table, LabelTable) and len(table) for table in tables.values())
     assert all(isinstance(error, DataError) and "fuzz.csv" in str(error) for error in reported)
-    found = check(tables, unread=reported, pictures=False)
-    clean(tables, found)
+    report = check(tables, unread=reported, pictures=False)
+    clean(tables, report)
     if reported:
         with pytest.raises(DataError):
             read(path, labels=kind)

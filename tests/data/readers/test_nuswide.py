@@ -137,6 +137,6 @@ def test_damaged_formatted_files(formatted, name, array, message):
         read("nuswide", formatted)
 
 
-def test_nothing_there(tmp_path):
+def test_missing_files_are_reported(tmp_path):
     with pytest.raises(DataError, match=r"no TrainImagelist.txt there"):
         read("nuswide", tmp_path)

@@ -78,11 +78,11 @@ def test_wide_form(save, kind, monkeypatch):
     assert rows(read(path, labels="complete")["val"]) == {"c": [-1, -1, -1, -1]}
 
 
-def test_the_labels_of_a_row_that_is_left_out_go_to_no_other(save):
-    told = []
+def test_labels_of_a_skipped_row_are_not_given_to_another(save):
+    errors = []
     path = save(image=["a", "b", None, "d"], cat=[1, 7, 0, 0], dog=[0, 1, 1, 0], owl=[0, -1, -1, 1])
-    assert rows(read(path, on_error=told.append)["train"]) == {"a": [1, 0, 0], "d": [0, 0, 1]}
-    assert [str(error).partition(": ")[0].rpartition(" ")[2] for error in told] == ["2", "3"]
+    assert rows(read(path, on_error=errors.append)["train"]) == {"a": [1, 0, 0], "d": [0, 0, 1]}
+    assert [str(error).partition(": ")[0].rpartition(" ")[2] for error in errors] == ["2", "3"]
 
 
 def test_class_list(save):

@@ -1,4 +1,4 @@
-"""Validation and test rows from files of their own."""
+"""Validation and test rows from separate files."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def rows(table):
     return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
-def test_the_other_files_take_the_classes_of_the_first(write):
+def test_the_other_files_use_the_classes_of_the_first(write):
     train = write(TRAIN, "train.csv")
     val, test = (
         write("image,dog,cat\nd,1,-1\ne,-1,1\n", "val.csv"),
@@ -58,7 +58,7 @@ def test_load_validates_completely_if_every_label_is_known(write):
     ).validates_completely
 
 
-def test_a_split_column_may_say_what_the_option_says(write):
+def test_a_split_column_may_repeat_the_option(write):
     train = write(TRAIN, "train.csv")
     assert list(read(train, val=write("image,label,split\nd,dog,val\n", "v.csv"))) == [
         "train",
@@ -75,16 +75,32 @@ def test_a_split_column_may_say_what_the_option_says(write):
 @pytest.mark.parametrize(
     ("train", "val", "parts"),
     [
-        (TRAIN, "image,label\nd,dgo\n", ["val.csv, line 2: class 'dgo'", "train.csv", "did you mean 'dog'?"]),
-        (TRAIN, "image,label\nd,dog\nb,dog\n", ["val.csv, line 3: 'b' is in val, but in train", "train.csv, line 3"]),
+        (
+            TRAIN,
+            "image,label\nd,dgo\n",
+            ["val.csv, line 2: class 'dgo'", "train.csv", "did you mean 'dog'?"],
+        ),
+        (
+            TRAIN,
+            "image,label\nd,dog\nb,dog\n",
+            ["val.csv, line 3: 'b' is in val, but in train", "train.csv, line 3"],
+        ),
         (TRAIN, "image,label\n./x/../b,dog\nz,dog\n", ["val.csv, line 2", "train.csv, line 3"]),
-        (TRAIN, "image,label,split\nd,dog,val\ne,dog,\n", ["val.csv: --val", "marked train and val", "unmark"]),
+        (
+            TRAIN,
+            "image,label,split\nd,dog,val\ne,dog,\n",
+            ["val.csv: --val", "marked train and val", "unmark"],
+        ),
         (TRAIN, "image,label,split\nd,dog,test\n", ["val.csv: --val", "marked test"]),
         (TRAIN, "image,label\nd,\n", ["val.csv: no row has a label"]),
         (TRAIN, "image,fox\nd,1\n", ["val.csv, line 1: class 'fox'"]),
-        ("image,label,split\na,dog,\nb,dog,val\n", "image,label\nd,dog\n", ["line 3", "--val names", "give one"]),
+        (
+            "image,label,split\na,dog,\nb,dog,val\n",
+            "image,label\nd,dog\n",
+            ["line 3", "--val names", "give one"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_files_that_do_not_fit(write, train, val, parts):
     with pytest.raises(DataError) as caught:
         read(write(train, "train.csv"), val=write(val, "val.csv"))
@@ -104,18 +120,18 @@ def test_an_item_in_val_and_test_is_named(write):
 
 
 def test_problems_are_collected_over_all_files(write):
-    told = []
+    errors = []
     val = write("image,label,split\nd,dog,\na,dog,\ne,dgo,\nf,dog,no\nb,cat,\n", "val.csv")
-    tables = read(write(TRAIN + "z\n", "train.csv"), val=val, on_error=told.append)
+    tables = read(write(TRAIN + "z\n", "train.csv"), val=val, on_error=errors.append)
     assert rows(tables["val"]) == {"d": [0, 1]}
     assert [
         str(error).partition(":")[0].rpartition("/")[2]
-        for error in told
+        for error in errors
         if "too (" not in str(error)
     ] == [*("train.csv, line 5", "val.csv, line 4", "val.csv, line 5")]
-    assert sum("too (" in str(error) for error in told) == 2
+    assert sum("too (" in str(error) for error in errors) == 2
     with pytest.raises(DataError, match="every item is in another file too"):
-        read(write(TRAIN, "train.csv"), val=write(TRAIN, "val.csv"), on_error=told.append)
+        read(write(TRAIN, "train.csv"), val=write(TRAIN, "val.csv"), on_error=errors.append)
 
 
 def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
@@ -126,7 +142,7 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
     table = read(train, val=val)["val"]
     assert (list(table.items), table.root) == (["in/a", "in/sub/b", "/x/y"], tmp_path / "one")
     other = read(train, val=write("image,label\na,dog\n", "two/val.csv"))["val"]
-    assert list(other.items) == ["../two/a"]  # wherever both are moved to
+    assert list(other.items) == ["../two/a"]  # also after both are moved
     (tmp_path / "link").symlink_to(tmp_path / "deep/er")
     write(TRAIN, "deep/er/train.csv")
     linked = read(tmp_path / "link/train.csv", val=tmp_path / "two/val.csv")["val"]

@@ -28,7 +28,7 @@ def test_long_form(write):
     assert table.root == path.parent
 
 
-def test_rows_of_one_image_unite(write):
+def test_rows_of_one_image_are_merged(write):
     table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))[
         "train"
     ]
@@ -53,7 +53,7 @@ def test_the_first_contradiction_is_named(write):
         read(path)
 
 
-def test_complete_takes_absence_as_negative(write):
+def test_complete_labels_make_absence_negative(write):
     table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")[
         "train"
     ]
@@ -94,7 +94,7 @@ def test_dialects(write, bom, separator, end):
 
 
 @pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n"])
-def test_a_first_line_for_excel_is_passed_over_and_counted(write, first):
+def test_a_separator_line_for_excel_is_skipped_and_counted(write, first):
     assert rows(read(write(f"{first}image;label\na;dog\n"))["train"]) == {"a": [1]}
     with pytest.raises(DataError, match=r"my.csv, line 4: 3 cells, the header has 2"):
         read(write(f"{first}image;label\na;dog\nb;dog;cat\n"))
@@ -111,7 +111,7 @@ def test_quoted_cells_may_span_lines_and_line_numbers_stay_right(write):
         read(path)
 
 
-def test_other_columns_of_the_long_form_are_left_alone(write):
+def test_other_columns_of_the_long_form_are_ignored(write):
     assert rows(read(write("id,image,label,width\n1,a,dog,640\n"))["train"]) == {"a": [1]}
 
 
@@ -167,39 +167,69 @@ def test_class_list_with_names_to_show(write):
         ("image,label,Label\na,b,dog\n", ["line 1", "'label' appears twice"]),
         ("image,cat,cat\na,1,0\n", ["line 1", "'cat' appears twice", "one named column"]),
         (",image,cat\n0,a,1\n", ["line 1", "column 1 has no name"]),
-        ("image,label,spilt\na,dog,val\n", ["line 1", "'spilt' is not known", "did you mean 'split'"]),
-        ("image,label,negatives\na,dog,cat\n", ["line 1", "'negatives'", "did you mean 'negative'"]),
+        (
+            "image,label,spilt\na,dog,val\n",
+            ["line 1", "'spilt' is not known", "did you mean 'split'"],
+        ),
+        (
+            "image,label,negatives\na,dog,cat\n",
+            ["line 1", "'negatives'", "did you mean 'negative'"],
+        ),
         ("image,label\na,dog\n ,dog\n", ["line 3", "image cell is empty", "remove the row"]),
         ("image,label\na,dog\nb\n", ["line 3", "1 cells, the header has 2", "fill the row up"]),
         ("image,label\na,dog,cat\n", ["line 2", "3 cells, the header has 2", "quote a cell"]),
-        ("image,label,split\na,dog,trian\n", ["line 2", "'trian'", "train, val or test", "did you mean 'train'"]),
+        (
+            "image,label,split\na,dog,trian\n",
+            ["line 2", "'trian'", "train, val or test", "did you mean 'train'"],
+        ),
         ("image,label,split\na,dog,validation\n", ["line 2", "did you mean 'val'"]),
         ("image,label,split\na,dog,zzz\n", ["line 2", "'zzz' is not train, val or test"]),
-        (b"image,label\na,dog\nb,caf\xe9\n", ["line 3", "0xe9 is not UTF-8", "save the file as UTF-8"]),
+        (
+            b"image,label\na,dog\nb,caf\xe9\n",
+            ["line 3", "0xe9 is not UTF-8", "save the file as UTF-8"],
+        ),
         (b"image,label\na,dog\nb,c\0t\n", ["line 3", "NUL", "UTF-8"]),
         ("image,label\na,dog\n".encode("utf-16"), ["line 1", "UTF-8"]),
         ("image,label\na,\nb,\n", ["no row has a label", "give at least one"]),
         ("image,label,negative\na,,dog\n", ["no row has a label"]),
         ("image,cat\na,0\nb,\n", ["no row has a label"]),
-        ("image,cat,dog\na,1,0\nb,yes,0\n", ["line 3", "'yes' in column 'cat'", "1, 0, -1 or empty", "'label'"]),
+        (
+            "image,cat,dog\na,1,0\nb,yes,0\n",
+            ["line 3", "'yes' in column 'cat'", "1, 0, -1 or empty", "'label'"],
+        ),
         ("image,cat\na,2\n", ["line 2", "'2' in column 'cat'"]),
         ('image,label\n"a,dog\nb,cat\n', ["line 2", "check the quotes"]),
         ('image,label\n"a"b,dog\n', ["line 2", "check the quotes"]),
-        ("image,labels\na,dog\n", ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"]),
+        (
+            "image,labels\na,dog\n",
+            ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"],
+        ),
         ("\nimage,split,Lable\na,val,\nb,,2\n", ["line 2", "rename column 'Lable' to 'label'"]),
         ("image,tags,note\na,dog,x\n", ["line 1", "rename column 'tags' to 'label'"]),
         ("image,breed,width\na,,640\nb,pug,480\n", ["line 1", "rename column 'breed' to 'label'"]),
         ("image,breed,note\na,pug,x\n", ["line 2", "'pug' in column 'breed'"]),
         ("image,cat,dog\na,yes,1\n", ["line 2", "'yes' in column 'cat'"]),
-        ("image,tags\na,1\n", ["line 1", "'tags' is called like a column of predictions", "class list"]),
+        (
+            "image,tags\na,1\n",
+            ["line 1", "'tags' is called like a column of predictions", "class list"],
+        ),
         ("image,a|b\na,1\n", ["line 1", "'a|b' contains '|'", "class list"]),
-        ("image,label\na,dog\nb,image\n", ["line 3", "'image' is called like a column of predictions"]),
-        ("image,label,negative\na,,cat\nb,cat,\na,cat,\n", ["line 4", "'cat' is both", "'a'", "line 2", "keep one"]),
+        (
+            "image,label\na,dog\nb,image\n",
+            ["line 3", "'image' is called like a column of predictions"],
+        ),
+        (
+            "image,label,negative\na,,cat\nb,cat,\na,cat,\n",
+            ["line 4", "'cat' is both", "'a'", "line 2", "keep one"],
+        ),
         ("image,label,negative\na,dog,dog\n", ["line 2", "'dog' is both", "see line 2"]),
         ("image,cat\na,1\na,-1\n", ["line 3", "'cat' is both", "see line 2"]),
-        ("image,label,split\na,x,train\nb,y,val\na,x,test\n", ["line 4", "'a'", "'test'", "'train' at line 2", "one"]),
+        (
+            "image,label,split\na,x,train\nb,y,val\na,x,test\n",
+            ["line 4", "'a'", "'test'", "'train' at line 2", "one"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_malformed_files(write, content, parts):
     with pytest.raises(DataError) as caught:
         read(write(content))
@@ -208,7 +238,7 @@ def test_malformed_files(write, content, parts):
     assert "\n" not in str(caught.value)
 
 
-def test_a_header_that_is_none(write):
+def test_an_overlong_header_is_refused(write):
     with pytest.raises(
         DataError, match=r"my\.csv, line 1: field larger than field limit .* of the header"
     ):
@@ -237,7 +267,7 @@ def test_class_lists_that_do_not_fit(write, classes, parts):
         assert part in str(caught.value)
 
 
-def test_the_name_to_show_may_stand_for_one_that_predictions_cannot_take(write):
+def test_a_display_name_may_replace_a_reserved_name(write):
     names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
     table = read(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)["train"]
     assert table.classes == ["labels", "a or b", "Image"] and rows(table) == {
@@ -319,7 +349,7 @@ NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(
     lambda name: name not in ("image", "tags")
 )
 
-PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # what a backslash becomes is tested above
+PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # backslashes are tested above
 
 
 @TEMPORARY

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(TableOfRuns):
-    """Measure the parts of GR Loss, as Table 3 of its paper: k̂, v and the robust losses, each on or off.
+    """Measure the parts of GR Loss (Table 3 of its paper): k̂, v and the robust losses, on or off.
 
-    Parts that are on are tuned on validation for their row (a grid, or --tune) with seed 0; then the
-    row is trained with new seeds.
+    Parts that are on are tuned on validation for their row (a grid, or --tune) with seed 0; then
+    the row is trained with new seeds.
 
     Example: spml ablate digits --seeds 3 --out ablate/digits
     """
@@ -36,7 +36,7 @@ class Ablate(TableOfRuns):
         """Return the rows of the paper's table, and one with k_hat of its Eq. (kx)."""
         from spml.bench.ablation import ablation_cases, observed_share
         from spml.bench.plan import Plan
-        from spml.cli import say
+        from spml.cli import log
         from spml.errors import UserError
 
         if self.published and self.tune:
@@ -47,7 +47,7 @@ class Ablate(TableOfRuns):
         seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
         a = observed_share(experiment)
         if a is None and not self.quiet:
-            say(
+            log(
                 "the row with k̂ of Eq. (kx) is left out: it needs complete labels with more than "
                 "one positive per image"
             )

@@ -31,8 +31,8 @@ class Bench(TableOfRuns):
     """Names of methods, separated by commas or spaces. Default: those of the GR Loss paper's
     comparison."""
     grid: bool = False
-    """Choose on validation, with seed 0, between learning rates, each with the published options and
-    with the method's declared alternative; then train with new seeds."""
+    """Search a grid on validation with seed 0, then train with new seeds.
+    The grid has several learning rates, and the published options or the method's alternative."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
     """Option of a method as METHOD.NAME=VALUE, e.g. hill.variant=gr."""
 

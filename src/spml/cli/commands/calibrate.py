@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Calibrate a run's probabilities and set one threshold per class; complete labels are not needed.
+    """Calibrate a run's probabilities and set one threshold per class; needs no complete labels.
 
     Example: spml calibrate runs/photos --aim precision=0.9
     """

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Demo:
-    """Train assume-negative, GR and the full-label upper bound on the embedded digits, and compare them on one page.
+    """Compare assume-negative, GR and the full-label upper bound on the embedded digits.
 
-    A preset of `spml bench` that also writes report.html.
+    A preset of `spml bench` that also writes the comparison on one page, report.html.
 
     Example: spml demo --out demo
     """
@@ -27,7 +27,7 @@ class Demo:
     data: str = "digits"
     """digits or digits-many."""
     epochs: int | None = None
-    """Default: that of the data."""
+    """Number of epochs. Default: the data's."""
     jobs: int | None = None
     """Number of runs at the same time. Default: one per core."""
 

@@ -13,7 +13,7 @@ CHOOSES = "estimated_map"  # the figure that chooses epochs; the estimate of mAP
 
 @dataclass(frozen=True)
 class Eval:
-    """Evaluate a run's chosen model on its validation or test split, and write eval-SPLIT.json beside it.
+    """Evaluate a run's chosen model on its validation or test split, and write eval-SPLIT.json.
 
     Example: spml eval runs/digits-gr-0 --split test
     """
@@ -34,7 +34,7 @@ class Eval:
         from rich.console import Console
         from rich.progress import Progress
 
-        from spml.cli import say
+        from spml.cli import log
         from spml.runs.run import Run
         from spml.use.evaluate import CHANGED, assess
 
@@ -48,14 +48,14 @@ class Eval:
                 advance=lambda done, total: progress.update(task, completed=done, total=total),
             )
         if result["data_changed"]:
-            say(f"the data have {CHANGED}")
+            log(f"the data have {CHANGED}")
         if result["labels"] == "complete" and result["known"] < 1:
-            say(f"{result['known']:.1%} of the labels are known: the figures use only these")
+            log(f"{result['known']:.1%} of the labels are known: the figures use only these")
         for name, value in result["metrics"].items():
             note = "   chooses epochs; only for comparing models" if name == CHOOSES else ""
             print(f"{name:<24} {value:8.4f}{note}")
         if why := result.get("not_estimated"):
-            say(f"no estimates of mAP, precision and recall: {why}")
+            log(f"no estimates of mAP, precision and recall: {why}")
         if estimates := result.get("estimates"):
             print("estimated from observed labels alone, with the range over resampled items:")
         for name, own in (estimates or {}).items():

@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Explain:
-    """Show the regions of pictures that speak for each class, for chosen pictures or the worst mistakes.
+    """Show the regions that speak for each class, for chosen pictures or the worst mistakes.
 
     Example: spml explain runs/photos holiday.jpg --out maps
     """
@@ -45,7 +45,7 @@ class Explain:
         from rich.console import Console
         from rich.progress import Progress
 
-        from spml.cli import LeftOut, note_unfinished, say
+        from spml.cli import LeftOut, log, note_unfinished
         from spml.errors import DataError, UserError
         from spml.use.explain.explain import explain, explain_worst
         from spml.use.predict.tagging import named_classes
@@ -67,7 +67,7 @@ class Explain:
                     root=self.root,
                     overwrite=self.overwrite,
                     on_error=left_out,
-                    note=say,
+                    note=log,
                     advance=lambda done: progress.advance(task, done),
                 )
             else:
@@ -79,7 +79,7 @@ class Explain:
                     top=self.top,
                     overwrite=self.overwrite,
                     on_error=left_out,
-                    note=say,
+                    note=log,
                     advance=lambda done: progress.update(task, completed=done),
                 )
         print(f"{written:,} written to {self.out / 'index.html'}")

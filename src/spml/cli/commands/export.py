@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Export:
-    """Write a model as one ONNX file, or a torch.export program, with preprocessing, classes and thresholds inside.
+    """Write a model with preprocessing, classes and thresholds as one ONNX or torch.export file.
 
     Example: spml export runs/photos --out photos.onnx
     """

@@ -12,7 +12,7 @@ import tyro
 from spml.cli.many_runs import ManyRuns
 
 if TYPE_CHECKING:
-    from spml.analysis.archive import Made
+    from spml.analysis.archive import FinishedRun
     from spml.analysis.figures import Figure
     from spml.analysis.sensitivity import Study
     from spml.bench.plan import Case
@@ -24,10 +24,10 @@ PURE = ("losses", "gradients")  # need neither data nor runs
 
 @dataclass(frozen=True, kw_only=True)
 class Figures(ManyRuns):
-    """Draw the figures of the GR Loss paper, each as .svg and .png with its numbers in a .json file.
+    """Draw the figures of the GR Loss paper, each as .svg and .png with its numbers in .json.
 
-    a losses, b gradients, c sensitivity, d distinguishability, e assumptions, f classes. Runs that a
-    figure needs are trained first, in --out; stop at any time and run the same command to resume.
+    a losses, b gradients, c sensitivity, d distinguishability, e assumptions, f classes. The runs
+    of a figure are trained first, in --out; stop at any time and run the same command to resume.
     With --runs nothing is trained.
 
     Example: spml figures digits --short --out figures/digits
@@ -58,7 +58,7 @@ class Figures(ManyRuns):
         """Train missing runs, draw the figures, and report those that cannot be drawn."""
         from spml.analysis.figures import Source, draw, refuse_foreign
         from spml.analysis.sensitivity import STUDIES, short_form
-        from spml.cli import say
+        from spml.cli import log
         from spml.errors import UserError
 
         wanted = self._wanted()
@@ -83,7 +83,7 @@ class Figures(ManyRuns):
                 note = draw(figure, source, out)
             except UserError as error:
                 undrawn.append(figure)
-                say(f"{figure.name} is not drawn: {error}")
+                log(f"{figure.name} is not drawn: {error}")
                 continue
             if not self.quiet:
                 print(f"{out / figure.name}.svg, .png, .json" + (f": {note}" if note else ""))
@@ -97,16 +97,16 @@ class Figures(ManyRuns):
         from spml.errors import UserError
 
         by_name = {figure.name: figure for figure in FIGURES.values()} | FIGURES
-        words = [part for word in self.only for part in word.split(",") if part] or list(FIGURES)
-        unknown = [word for word in words if word not in by_name]
+        names = [name for text in self.only for name in text.split(",") if name] or list(FIGURES)
+        unknown = [name for name in names if name not in by_name]
         if unknown:
             known = ", ".join(f"{letter} {figure.name}" for letter, figure in FIGURES.items())
             raise UserError(f"--only {unknown[0]}: no such figure; figures: {known}")
-        return list(dict.fromkeys(by_name[word] for word in words))
+        return list(dict.fromkeys(by_name[name] for name in names))
 
     def _experiment(self, wanted: list[Figure]) -> Experiment | None:
         """Load the data, if runs need them or a figure draws them."""
-        from spml.cli import say
+        from spml.cli import log
         from spml.errors import UserError
 
         if not self.data or all(figure.name in PURE for figure in wanted):
@@ -118,7 +118,7 @@ class Figures(ManyRuns):
         try:
             return self.load(self.data, self.observe_seed, self.split_seed)
         except UserError as error:  # the other figures do not need the data
-            say(str(error))
+            log(str(error))
             return None
 
     def _runs(
@@ -127,17 +127,17 @@ class Figures(ManyRuns):
         studies: Sequence[Study],
         out: Path,
         experiment: Experiment | None,
-    ) -> tuple[list[Made], tuple[dict[str, int], RunStore] | None]:
+    ) -> tuple[list[FinishedRun], tuple[dict[str, int], RunStore] | None]:
         """Return the finished runs, and the counts and store of the runs that were trained."""
         from spml.analysis.archive import find
         from spml.bench.plan import Plan
         from spml.bench.store import RunStore
-        from spml.cli import say
+        from spml.cli import log
 
         if self.runs is not None:
             runs, problems = find(self.runs)
             for problem in problems:
-                say(f"left out: {problem}")
+                log(f"left out: {problem}")
             return runs, None
         cases = [case for figure in wanted for case in figure.cases(studies)]
         if not cases or experiment is None:
@@ -155,11 +155,11 @@ class Figures(ManyRuns):
         """Return the settings by which runs of --runs are selected."""
         if self.runs is None:
             return {}
-        given = {  # weight files may have any name
+        settings = {  # weight files may have any name
             name: value for name, value in self.changed_settings()[0].items() if name != "weights"
         }
         named = {"data": self.data} if self.data and not Path(self.data).suffix else {}
-        return given | named | ({"seed": self.seed} if self.seed else {})
+        return settings | named | ({"seed": self.seed} if self.seed else {})
 
 
 def _no_record(name: str) -> None:

@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Predict:
-    """Write probabilities and tags for pictures, folders, the images of a table, or paths on standard input.
+    """Write probabilities and tags of pictures, folders, a table's images, or paths on stdin.
 
     Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
     """
@@ -61,7 +61,7 @@ class Predict:
             TimeElapsedColumn,
         )
 
-        from spml.cli import LeftOut, note_unfinished, say
+        from spml.cli import LeftOut, log, note_unfinished
         from spml.errors import DataError, UserError
         from spml.files import refuse_existing
         from spml.use.predict.predict import Options, predict
@@ -99,7 +99,7 @@ class Predict:
                 self.out,
                 options,
                 on_error=left_out,
-                note=say,
+                note=log,
                 advance=lambda done: progress.update(task, completed=done),
             )
         if self.out != STANDARD:

@@ -12,9 +12,10 @@ import tyro
 
 @dataclass(frozen=True)
 class Review:
-    """List the labels most likely missing from a run's own data on a page for yes or no; merge the answers.
+    """List labels likely missing from a run's data on a page for yes or no; merge the answers.
 
-    Example: spml review runs/photos, then spml review runs/photos --answers answers.csv --out labels.csv
+    Example: spml review runs/photos, then
+    spml review runs/photos --answers answers.csv --out labels.csv
     """
 
     order: ClassVar[int] = 110
@@ -49,7 +50,7 @@ class Review:
         from rich.console import Console
         from rich.progress import Progress
 
-        from spml.cli import LeftOut, say
+        from spml.cli import LeftOut, log
         from spml.errors import DataError
         from spml.use.predict.tagging import named_classes
         from spml.use.review.review import PAGE, review
@@ -69,7 +70,7 @@ class Review:
                 overwrite=self.overwrite,
                 batch_size=self.batch_size,
                 on_error=lambda row, error: left_out(error),
-                note=say,
+                note=log,
                 advance=lambda what, done, total: progress.update(
                     tasks[what], completed=done, total=total
                 ),
@@ -81,10 +82,10 @@ class Review:
             raise DataError(f"{left_out.count:,} pictures could not be read, named above")
 
     def _merge(self, answers: Path) -> None:
-        from spml.cli import say
+        from spml.cli import log
         from spml.use.review.answers import merge
 
-        done = merge(self.run_folder, answers, self.out, root=self.root, note=say)
+        done = merge(self.run_folder, answers, self.out, root=self.root, note=log)
         known = f", {done.known:,} were known" if done.known else ""
         added = f"{done.positives:,} labels and {done.negatives:,} known negatives added"
         print(f"{added}{known}: {done.path}")

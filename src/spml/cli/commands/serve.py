@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve a web page that tags pictures, with adjustable thresholds and class maps, and an HTTP endpoint.
+    """Serve an HTTP endpoint and a web page that tags pictures, with thresholds and class maps.
 
     Example: spml serve runs/photos --port 7860
     """
@@ -48,7 +48,8 @@ class Serve:
 
         if self.max_pixels > PIXEL_LIMIT:
             raise UserError(
-                f"--max-pixels {self.max_pixels:g}: pictures above {PIXEL_LIMIT:,} pixels are not read"
+                f"--max-pixels {self.max_pixels:g}: "
+                f"pictures above {PIXEL_LIMIT:,} pixels are not read"
             )
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
         note_unfinished(self.run_folder)

@@ -72,7 +72,7 @@ class Stats:
 
             draw_classes(result, self.out)
             console.print(f"{self.out}: the classes", markup=False, soft_wrap=True)
-            if result.together is not None:
+            if result.cooccurrence is not None:
                 pairs = _pairs(self.out)
                 draw_pairs(result, pairs)
                 console.print(f"{pairs}: the pairs of classes", markup=False, soft_wrap=True)

@@ -23,8 +23,8 @@ class Train(DataOptions, Settings):
     order: ClassVar[int] = 50
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """digits, digits-many, voc, coco, nuswide, cub, or a path: a table (CSV, TSV, Parquet), a folder,
-    .npz or .npy."""
+    """digits, digits-many, voc, coco, nuswide, cub, or a path:
+    a table (CSV, TSV, Parquet), a folder, .npz or .npy."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
     """Option of the method as NAME=VALUE, e.g. q3=1.5 or w=0,10; `--set help` lists them."""
     out: Path | None = None

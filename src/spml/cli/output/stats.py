@@ -25,7 +25,7 @@ def print_statistics(console: Console, statistics: Statistics) -> None:
     console.print(_summary(statistics))
     console.print(_constant(statistics), markup=False, soft_wrap=True)
     console.print(_classes(statistics))
-    if statistics.together is None:
+    if statistics.cooccurrence is None:
         many = len(statistics.classes) > MAX_CLASSES
         reason = f"more than {MAX_CLASSES:,} classes" if many else "no item has two known positives"
         console.print(f"Pairs of classes are not counted: {reason}.\n")

@@ -47,7 +47,7 @@ def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
 
 
 def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
-    """Tell whether an absent label is negative; without `labels`, by the fill value."""
+    """Whether an absent label is negative; without `labels`, by the fill value."""
     if labels is not None:
         return labels == "complete"
     return next(iter(tables.values())).sparse.fill == -1

@@ -54,8 +54,8 @@ def unpack(archive: Path, folder: Path, limits: Limits, *, advance: Advance = si
 
     Args:
         archive: the file.
-        folder: where its content goes.
-        limits: on what it unpacks to.
+        folder: destination of its content.
+        limits: limits on the unpacked content.
         advance: called with the bytes written, of `limits.size`.
     """
     done = marker(archive.name, folder)

@@ -67,7 +67,7 @@ class Build:
         threads: number of decoding threads.
         progress: receives lines and progress.
         soon: number of files of the order that are needed soon. Once they are started, most
-            threads rest until somebody waits for a file.
+            threads rest until a reader waits for a file.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Build:
             self._thread.join()
 
     def _run_in_background(self) -> None:
-        with suppress(BaseException):  # stored in _failure for those who wait
+        with suppress(BaseException):  # stored in _failure for waiting readers
             self.run(show_progress=False)
         self._settled.set()
 

@@ -218,7 +218,7 @@ class Pictures:
             self._last_copy.wait(torch.cuda.current_stream(self.device))
 
     def _to_device(self, host: Tensor) -> Tensor:
-        """Copy to the device in a stream of its own, beside the computation."""
+        """Copy to the device in a separate stream, in parallel to the computation."""
         if self._stream is None or not len(host):
             return host.to(self.device)
         stream = torch.cuda.current_stream(self.device)

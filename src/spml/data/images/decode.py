@@ -16,7 +16,7 @@ from torch import Tensor
 
 from spml.errors import DataError
 
-# Pillow's names. It knows other formats too, some of which run external programs.
+# Pillow's names. Pillow reads other formats too, and runs external programs for some.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 PIXEL_LIMIT = 178_956_970  # Pillow's own limit: 0.5 GB as uint8 RGB
 JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file

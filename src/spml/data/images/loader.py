@@ -34,7 +34,7 @@ OnItemError = Callable[[DataError], None]
 BeforeDecoding = Callable[[tuple[int, ...]], None]
 Group = TypeVar("Group", bound=Sized)
 Result = TypeVar("Result")
-AHEAD = 4  # batches in preparation while one is used
+PREFETCH = 4  # batches in preparation while one is used
 MOST = 512  # items in these batches, beyond two batches
 COPIED_AT_ONCE = 16  # pictures that a thread copies from the cache per task
 DECODED_AT_ONCE = 8  # pictures, at most, that a thread decodes per task: each task costs GIL time
@@ -263,7 +263,7 @@ def prefetch(
     """Yield each group with its result, prepared by threads while earlier results are used.
 
     Args:
-        groups: read as they are needed, `AHEAD` batches or `MOST` items in advance.
+        groups: read as they are needed, `PREFETCH` batches or `MOST` items in advance.
         begin: hands a group to the threads; returns a function that waits for the result.
         threads: number of threads.
     """
@@ -272,7 +272,7 @@ def prefetch(
         try:
             for group in groups:
                 pending.append((group, begin(pool, group)))
-                while len(pending) > AHEAD or (len(pending) > 2 and _items(pending) > MOST):
+                while len(pending) > PREFETCH or (len(pending) > 2 and _items(pending) > MOST):
                     done, finish = pending.popleft()
                     yield done, finish()
             while pending:

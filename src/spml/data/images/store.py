@@ -267,7 +267,7 @@ def _line(record: Record) -> bytes:
 
 
 def _parse(line: bytes) -> Record | None:
-    """Parse a line of the index; None if it is not what was written."""
+    """Parse a line of the index; None if it was damaged."""
     if len(line) < 10 or line[:9] != b"%08x " % zlib.crc32(line[9:]):
         return None
     path, stamp, content, slot, checksum = json.loads(line[9:])

@@ -243,7 +243,7 @@ def _in_order(
 
 
 def label_rows(place: str, labels: Array, count: int) -> SparseLabels:
-    """Convert labels of `count` rows, of which at least one has a positive."""
+    """Convert labels of `count` rows; raise DataError unless one has a positive."""
     if labels.dtype.kind not in "biuf" or labels.ndim != 2 or len(labels) != count:
         raise DataError(
             f"{place}: {labels.dtype} {labels.shape}; "

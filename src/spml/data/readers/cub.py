@@ -8,7 +8,7 @@ from spml.data.names import ClassList, class_list
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
 from spml.errors import DataError
-from spml.files import folder_with, words
+from spml.files import folder_with, split_lines
 
 SPLIT = {"1": "train", "0": "test"}
 AGAIN = "unpack CUB_200_2011.tgz again"
@@ -53,7 +53,7 @@ def _attributes(folder: Path) -> ClassList:
 def _pairs(path: Path) -> dict[str, str]:
     """Return the number at the start of each line and the word after it."""
     pairs: dict[str, str] = {}
-    for line, cells in words(path):
+    for line, cells in split_lines(path):
         if len(cells) != 2 or cells[0] in pairs:
             problem = f"{' '.join(cells)!r} is not a new number and its entry"
             raise DataError(f"{path}, line {line}: {problem}; {AGAIN}")
@@ -62,10 +62,10 @@ def _pairs(path: Path) -> dict[str, str]:
 
 
 def _fill(builder: Builder, rows: dict[str, int], num_attributes: int) -> None:
-    """Add image, attribute and presence of each line; some lines have more cells than these three."""
+    """Add image, attribute and presence of each line; some lines have more than these cells."""
     columns = {str(i + 1): i for i in range(num_attributes)}
     seen = bytearray(len(rows) * num_attributes)
-    for line, cells in words(builder.source):
+    for line, cells in split_lines(builder.source):
         try:
             image, attribute, present = cells[:3]
             row, column = rows[image], columns[attribute]

@@ -35,7 +35,7 @@ class Scenes:
     Attributes:
         counts: shares of scenes with 1, 2, ... 5 labels.
         frequencies: relative frequency of each class.
-        affinity: factor on the chance that a class of the same group joins a scene (1: independent).
+        affinity: factor on the chance that a class of the same group joins a scene; 1 is neutral.
         aversion: the same for a class of another group.
         noise: standard deviation of the background, in grey levels.
         size: height and width of the canvas.
@@ -64,7 +64,7 @@ _SHARES = (0.6, 0.15)  # of the digit images in train and val; the rest are in t
 
 
 def read_digits(scenes: Scenes = SETTINGS["digits"]) -> dict[str, LabelTable]:
-    """Return complete tables of the three splits; `x` holds the pictures (uint8, equal channels)."""
+    """Return complete tables of the three splits; `x` holds uint8 pictures of equal channels."""
     return dict(_tables(scenes))
 
 

@@ -57,7 +57,7 @@ def read_folder(path: Path, reading: Reading) -> dict[str, LabelTable]:
 
 
 def _refuse_splits(path: Path, names: list[str]) -> None:
-    """Raise DataError if folders named like splits hold the classes but would be read as classes."""
+    """Raise DataError if split folders that hold the classes would be read as classes."""
     likely = [name for name in names if name.lower() in SPLIT_NAMES and _folders(path / name)]
     likely = [name for name in likely if not any(map(_is_picture, (path / name).iterdir()))]
     if len(likely) > 1:  # a single one may be a class: trains

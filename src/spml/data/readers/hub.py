@@ -96,7 +96,7 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
 
 
 def is_hub_folder(path: Path) -> bool:
-    """Tell whether the library `datasets` writes or reads such a folder."""
+    """Whether the library `datasets` writes or reads such a folder."""
     if not path.is_dir():
         return False
     return (path / "dataset_dict.json").is_file() or next(_found_parts(path), None) is not None

@@ -34,7 +34,7 @@ def arrow_errors(path: Path, problem: str = "not a sound Parquet file") -> Itera
 
 
 def is_text(kind: Any) -> bool:
-    """Tell whether a column of this type holds strings, or only nulls."""
+    """Whether a column of this type holds strings, or only nulls."""
     from pyarrow import types
 
     plain = kind.value_type if types.is_dictionary(kind) else kind

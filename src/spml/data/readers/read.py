@@ -81,14 +81,14 @@ def read(
 
 
 def version(source: str | Path, root: str | Path | None = None) -> str:
-    """Name the version of a data set of which several circulate; empty for other data."""
+    """Name the version of a data set if several circulate; empty for other data."""
     if root is None or not is_named(source) or source not in BENCHMARKS:
         return ""
     return BENCHMARKS[str(source)].version(Path(root))
 
 
 def is_named(source: str | Path) -> bool:
-    """Tell whether the source is a data set known by name."""
+    """Whether the source is a data set known by name."""
     return isinstance(source, str) and source in NAMES
 
 

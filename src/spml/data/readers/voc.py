@@ -8,7 +8,7 @@ from spml.data.names import ClassList
 from spml.data.readers.builder import Builder, Kind
 from spml.data.table import LabelTable
 from spml.errors import DataError
-from spml.files import folder_with, words
+from spml.files import folder_with, split_lines
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
@@ -34,7 +34,7 @@ def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     tables: dict[str, LabelTable] = {}
     for split, name in LISTS.items():
         builder = Builder(folder / f"{name}.txt", classes)
-        for line, (image, *_) in sorted(words(builder.source), key=lambda pair: pair[1]):
+        for line, (image, *_) in sorted(split_lines(builder.source), key=lambda pair: pair[1]):
             builder.row(f"{image}.jpg", line, split)
         for column, class_name in enumerate(CLASSES):
             _fill(builder, folder / f"{class_name}_{name}.txt", column)
@@ -46,7 +46,7 @@ def _fill(builder: Builder, path: Path, column: int) -> None:
     """Add the positives of one class; 0 marks a difficult object, which is not a positive."""
     listed = builder.source.name
     seen = 0
-    for line, cells in words(path):
+    for line, cells in split_lines(path):
         place = f"{path}, line {line}"
         if len(cells) != 2 or cells[1] not in ("1", "0", "-1"):
             problem = f"{' '.join(cells)!r} is not an image and 1, 0 or -1"
