@@ -13,7 +13,8 @@ test: $(VENV)/.ready-dev
 		--cov --cov-report=term:skip-covered --cov-fail-under=90
 
 test-faults: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest tests/faults tests/train/test_nonfinite.py tests/train/test_device.py tests/train/test_checkpoint.py -m "faults or not faults"
+	$(BIN)/python -m pytest tests/faults \
+		tests/train/test_nonfinite.py tests/train/test_device.py tests/runs/test_checkpoint.py -m "faults or not faults"
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

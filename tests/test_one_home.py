@@ -20,6 +20,14 @@ HOMES = {
         "metrics/scores.py": "sorts scores",
         "train/state.py": "writes files",
     },
+    ("ProcessPoolExecutor", "get_context", "SpawnProcess"): {
+        "bench/workers.py": "runs the runs of a plan",
+    },
+    ("FileLock", "SoftFileLock", "lock_descriptor", "flock", "lockf"): {
+        "data/download/resumable.py": "one download of a file at a time",
+        "data/images/store.py": "one writer of the cache at a time",
+        "runs/folder.py": "one process trains into a run folder",
+    },
     ("CUDAGraph", "cuda.graph", "make_graphed_callables"): {
         "model/graphs.py": "records every graph",
     },

@@ -28,7 +28,9 @@ def test_every_method_and_seed_is_trained_in_its_folder_and_reported(tmp_path, m
         for seed in (0, 1)
     ]
     assert trained == expected
-    assert [sorted(pages[0])] == [sorted(run[-1] for run in expected)]
+    folders = sorted(run[-1] for run in expected)
+    assert sorted(pages[:-1]) == [[folder] for folder in folders]  # a page for each run
+    assert sorted(pages[-1]) == folders  # and one that compares them
     shown = capsys.readouterr()
     assert "50.50 ± 0.71" in shown.out and "60.50 ± 0.71" in shown.out
     assert f"report: {tmp_path / 'report.html'}" in shown.out
@@ -42,7 +44,7 @@ def test_a_failed_run_is_retried_and_the_others_are_reported(tmp_path, monkeypat
     monkeypatch.setattr("spml.bench.workers._train", lambda run, job, data: records[run.method])
     monkeypatch.setattr("spml.report.write_report", lambda runs, page: pages.append(runs) or page)
     words = ["demo", "--out", str(tmp_path), "--methods", "an", "gr", "--seeds", "1", "--jobs", "1"]
-    assert main(words) == 1 and pages == [[tmp_path / "an-0"]]
+    assert main(words) == 1 and pages == [[tmp_path / "an-0"]] * 2
     assert "runs that failed: 1" in capsys.readouterr().err
     records["gr"] = done()
     assert main(words) == 0 and len(pages[-1]) == 2

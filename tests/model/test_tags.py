@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import spml
+from spml.metrics.scores import num_reached, reaches
 from spml.model.store import SURE, TagRule, tagged
 
 SOURCE = Path(spml.__file__).parent
@@ -41,6 +42,13 @@ def test_scores_are_compared_with_thresholds_in_one_function():
             if any(SCORES.search(name) for name in compared(node)):
                 found.add(f"{path.relative_to(SOURCE).as_posix()}: {ast.unparse(node)}")
     assert found == ALLOWED
+
+
+def test_a_whole_grid_of_thresholds_is_reached_as_each_of_them_is():
+    logits, grid = np.linspace(-40, 40, 4001), np.arange(1, 100) / 100
+    exact = np.log(grid) - np.log1p(-grid)
+    each = np.stack([reaches(np.r_[logits, exact][:, None], one)[:, 0] for one in grid])
+    assert (num_reached(np.r_[logits, exact], grid) == each.sum(axis=0)).all()
 
 
 def test_a_threshold_that_float32_cannot_tell_from_1_is_reached_by_a_probability_of_1():

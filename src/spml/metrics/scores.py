@@ -190,7 +190,8 @@ def _scores(values: npt.NDArray[Any]) -> Floats:
 def reaches(logits: Values, thresholds: npt.ArrayLike) -> Mask:
     """Whether the probability of each logit (..., classes) reaches its class's threshold.
 
-    This is the only comparison of scores with thresholds. It compares logits in float64, because a float32 sigmoid
+    This and `num_reached`, its form for a grid, are the only comparisons of scores with
+    thresholds. It compares logits in float64, because a float32 sigmoid
     merges high scores. Every logit reaches threshold 0, and only an infinite one reaches 1.
 
     Args:

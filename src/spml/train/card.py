@@ -14,6 +14,7 @@ from spml.files import write_text
 from spml.losses import names, summary
 from spml.model.store import ModelInfo, read_info
 from spml.runs.run import Run
+from spml.runs.settings import SEEDS
 
 # known negatives, unknown labels and known positives of each class in training; validation rows
 Counts = tuple[npt.NDArray[Any], int]
@@ -37,7 +38,6 @@ PROTOCOL = (
     "flip",
     "crop",
 )
-SEEDS = ("seed", "observe_seed", "split_seed")
 LOAD = """```python
 from pathlib import Path
 from spml.model import load_model

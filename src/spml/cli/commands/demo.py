@@ -38,19 +38,25 @@ class Demo:
         from spml.machine import cores
         from spml.report import write_report
         from spml.runs.names import REPORT
+        from spml.runs.run import Run
 
+        total = len(self.methods) * self.seeds
         bench = Bench(
             data=self.data,
             methods=self.methods,
             seeds=self.seeds,
             epochs=self.epochs,
-            jobs=min(self.jobs or cores(), len(self.methods) * self.seeds) or 1,
+            jobs=min(cores(), total) if self.jobs is None else self.jobs,
             retry=True,
         )
         store = RunStore(self.out, layout="method")
         plan, counts = bench.fill(store)
         runs = [run for run in plan.runs(store.outcome) if store.state(run.id) == "done"]
         if runs:
-            page = write_report([store.run_folder(run) for run in runs], self.out / REPORT)
+            folders = [Run(store.run_folder(run)) for run in runs]
+            for stored in folders:
+                if not stored.has(REPORT):
+                    write_report([stored.folder], stored.report)
+            page = write_report([stored.folder for stored in folders], self.out / REPORT)
             print(f"report: {page}")
         bench.report_open(counts, store)
