@@ -4,7 +4,7 @@ import pytest
 
 @pytest.fixture
 def random_table():
-    """Logits (rounded, so that many tie) and labels of any shape, a given share of them unknown."""
+    """Logits (rounded, so that many tie) and labels of any shape, a share of them unknown."""
 
     def make(items, classes, seed=0, unknown=0.0, decimals=1):
         random = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from spml.metrics import scores as metrics_scores
 
 
 def oracle(logits, truth):
-    """scikit-learn on the known entries of each class, 0 where none is positive."""
+    """scikit-learn on the known entries of each class; 0 without positives."""
     values = []
     for scores, labels in zip(np.asarray(logits).T, np.asarray(truth).T, strict=True):
         known = labels != 0
@@ -120,7 +120,7 @@ def test_mean_counts_a_class_without_positives_as_zero():
 
 @given(table([1, 0]))
 @settings(max_examples=100, deadline=None)
-def test_observed_is_average_precision_against_all_others(case):
+def test_observed_average_precision_ranks_positives_against_all_other_items(case):
     logits, observed = case
     some = (observed == 1).any(axis=0)
     result = observed_average_precision(logits, observed)
@@ -133,7 +133,7 @@ def test_observed_is_average_precision_against_all_others(case):
         )
 
 
-def test_a_known_negative_is_one_of_the_others():
+def test_known_negatives_count_as_other_items():
     logits = [[3.0], [2.0], [1.0]]
     assert observed_average_precision(logits, [[0], [1], [-1]]) == [0.5]
     assert observed_average_precision(logits, [[-1], [1], [0]]) == [0.5]
@@ -150,7 +150,7 @@ def scenes(models, items=40_000, classes=6, seed=3):
 
 
 @pytest.mark.parametrize("c", [0.2, 0.5, 0.8])
-def test_observed_at_random_scales_average_precision_by_the_share_observed(c):
+def test_random_observation_scales_average_precision_by_the_observed_share(c):
     truth, (logits,) = scenes(1)
     seen = np.random.default_rng(7).random(truth.shape) < c
     ratio = observed_average_precision(
@@ -159,7 +159,7 @@ def test_observed_at_random_scales_average_precision_by_the_share_observed(c):
     np.testing.assert_allclose(ratio, c, rtol=0.08)
 
 
-def test_observed_at_random_ranks_models_as_complete_labels_do():
+def test_random_observation_ranks_models_as_complete_labels_do():
     truth, models = scenes(6)
     order = [2, 5, 0, 3, 1, 4]
     seen = np.random.default_rng(8).random(truth.shape) < 0.3
@@ -169,8 +169,12 @@ def test_observed_at_random_ranks_models_as_complete_labels_do():
     assert np.argsort(estimates).tolist() == np.argsort(exact).tolist()
 
 
-def test_estimate_does_not_depend_on_what_was_not_observed(random_table):
-    """Two complete tables that give the same observed one, and a table with its negatives known, score the same."""
+def test_estimate_does_not_depend_on_unobserved_labels(random_table):
+    """The estimate reads only observed positives.
+
+    Two complete tables with the same observed labels score the same, as does a table with known
+    negatives.
+    """
     logits, truth = random_table(400, 5)
     observed = np.where(
         (truth == 1) & (np.random.default_rng(2).random(truth.shape) < 0.5), 1, 0

@@ -1,4 +1,4 @@
-"""Resampled mAP against the metric on the resampled items themselves, and paired comparison."""
+"""Resampled mAP against the metric on the resampled items, and paired comparison."""
 
 import numpy as np
 import pytest
@@ -17,19 +17,19 @@ def data(items=60, classes=4, seed=0, steps=1):
 
 
 @pytest.mark.parametrize("steps", [0, 1, 8])  # many ties, some, none
-def test_it_is_the_metric_of_the_resampled_items(steps):
+def test_resampled_map_equals_the_metric_on_resampled_items(steps):
     scores, labels = data(steps=steps)
-    found = resampled_map(scores, labels, 25, seed=7)
-    assert len(found) == 25
+    values = resampled_map(scores, labels, 25, seed=7)
+    assert len(values) == 25
     rng = np.random.RandomState(7)
-    for value in found:
+    for value in values:
         rows = rng.randint(len(scores), size=len(scores))
         assert value == pytest.approx(
             100 * mean_average_precision(scores[rows], labels[rows]), abs=1e-4
         )
 
 
-def test_it_does_not_depend_on_how_much_is_done_at_once(monkeypatch):
+def test_resampled_map_does_not_depend_on_the_block_size(monkeypatch):
     scores, labels = data()
     whole = resampled_map(scores, labels, 10)
     monkeypatch.setattr(bootstrap, "BLOCK", 3 * len(scores))
@@ -39,14 +39,14 @@ def test_it_does_not_depend_on_how_much_is_done_at_once(monkeypatch):
 def test_a_resample_without_positives_counts_as_the_metric_does():
     scores, labels = np.arange(8.0)[:, None], -np.ones((8, 1), np.int8)
     labels[3] = 1
-    found, rng = resampled_map(scores, labels, 50, seed=1), np.random.RandomState(1)
+    values, rng = resampled_map(scores, labels, 50, seed=1), np.random.RandomState(1)
     times = np.array(
         [(rng.randint(8, size=8) == 3).sum() for _ in range(50)]
     )  # that the one positive is drawn
-    assert {0, 1, 2} <= set(times.tolist()) and ((found > 0) == (times > 0)).all()
+    assert {0, 1, 2} <= set(times.tolist()) and ((values > 0) == (times > 0)).all()
 
 
-def test_pairing_takes_out_what_is_common_to_both():
+def test_pairing_cancels_effects_common_to_both():
     rng = np.random.default_rng(0)
     images = rng.normal(0, 5, 1000)
     own, other = images + 1 + rng.normal(0, 0.1, 1000), images
@@ -61,8 +61,8 @@ def test_pairing_takes_out_what_is_common_to_both():
 
 
 def test_the_interval_holds_95_percent_of_the_resamples():
-    found = compare([np.arange(1001.0)], [np.zeros(1001)], [1], [0])
-    assert (found.low, found.high) == (25, 975)
+    comparison = compare([np.arange(1001.0)], [np.zeros(1001)], [1], [0])
+    assert (comparison.low, comparison.high) == (25, 975)
 
 
 def test_seeds_are_averaged_before_they_are_compared():

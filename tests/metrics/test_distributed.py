@@ -10,7 +10,8 @@ from spml.errors import UserError
 from spml.metrics import MeanAveragePrecision, average_precision
 
 ITEMS, CLASSES = 37, 5
-SHARDS = {  # rows that each process sees: unequal, with duplicates within and between processes, and none at all
+# rows of each process: unequal, with duplicates within and between processes, and none at all
+SHARDS = {
     "two": [[*range(20), 3], [*range(20, ITEMS), 0, 1, 2]],
     "three": [[*range(0, ITEMS, 2)], [], [*range(1, ITEMS, 2), 36, 0]],
 }
@@ -45,7 +46,7 @@ def worker(rank, folder, shards):
 
 
 @pytest.mark.parametrize("name", SHARDS)
-def test_every_process_gives_the_result_of_one(name, tmp_path):
+def test_every_process_returns_the_single_process_result(name, tmp_path):
     shards = SHARDS[name]
     mp.spawn(worker, (str(tmp_path), shards), nprocs=len(shards))
     expected = average_precision(*make())
@@ -61,7 +62,7 @@ def metric():
     return MeanAveragePrecision()
 
 
-def test_batches_give_the_result_of_the_whole(metric):
+def test_batches_give_the_result_of_the_whole_table(metric):
     logits, truth = make()
     for rows in torch.randperm(ITEMS).split(4):
         metric.update(logits[rows], truth[rows], rows)
@@ -70,7 +71,7 @@ def test_batches_give_the_result_of_the_whole(metric):
     assert isinstance(result["map"], float)
 
 
-def test_an_item_given_twice_counts_once_and_first(metric):
+def test_a_repeated_item_counts_once_with_its_first_scores(metric):
     metric.update([[2.0], [1.0]], [[-1], [1]], [4, 9])
     metric.update([[9.0], [0.0]], [[1], [1]], [9, 2])
     assert metric.compute()["map"] == pytest.approx((1 / 2 + 2 / 3) / 2)
@@ -93,13 +94,13 @@ def test_half_precision(metric, dtype):
     )
 
 
-def test_float64_is_kept_when_asked_for(metric):
+def test_float64_is_stored_after_set_dtype(metric):
     metric.set_dtype(torch.float64)
     metric.update(torch.tensor([[1 + 1e-12], [1.0]], dtype=torch.float64), [[1], [-1]])
     assert metric.compute()["map"] == 1.0
 
 
-def test_forward_gives_the_batch_and_keeps_all(metric):
+def test_forward_returns_the_batch_value_and_accumulates(metric):
     logits, truth = make()
     assert metric(logits[:9], truth[:9])["map"] == average_precision(logits[:9], truth[:9]).mean()
     metric(logits[9:], truth[9:])

@@ -12,7 +12,7 @@ def by_hand(p, observed):
     """Likelihood and chances by summing over every set of labels."""
     classes, seen = len(p), np.flatnonzero(observed == 1)
     some = both = 0.0
-    present, given = np.zeros(classes), np.zeros(classes)
+    present, conditional = np.zeros(classes), np.zeros(classes)
     for labels in itertools.product((0, 1), repeat=classes):
         y = np.array(labels)
         if (y[observed == -1] == 1).any() or not y.any():
@@ -24,8 +24,8 @@ def by_hand(p, observed):
         if y[seen].all():
             drawn = chance / len(list(itertools.combinations(range(y.sum()), len(seen))))
             both += drawn
-            given += drawn * y
-    return np.log(both / some), present / some, given / both
+            conditional += drawn * y
+    return np.log(both / some), present / some, conditional / both
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ def by_hand(p, observed):
 )
 def test_likelihood_and_chances_are_those_of_a_sum_over_all_label_sets(marks):
     z, observed = np.random.default_rng(1).normal(0, 2, 5), np.array(marks, np.int8)
-    found = draw(z[None], observed[None])
+    result = draw(z[None], observed[None])
     likelihood, present, seen = by_hand(1 / (1 + np.exp(-z)), observed)
-    assert found.log_likelihood[0] == pytest.approx(likelihood)
-    assert found.present[0] == pytest.approx(present) and found.seen[0] == pytest.approx(seen)
+    assert result.log_likelihood[0] == pytest.approx(likelihood)
+    assert result.present[0] == pytest.approx(present) and result.seen[0] == pytest.approx(seen)
 
 
 def test_a_class_is_drawn_with_its_share_of_the_likelihood():
@@ -49,7 +49,10 @@ def test_a_class_is_drawn_with_its_share_of_the_likelihood():
 
 
 def world(items=4000, classes=8, seed=0):
-    """Labels that are independent given calibrated logits, each item with one at least, and one drawn from each."""
+    """Labels that are independent given calibrated logits, and one positive drawn per item.
+
+    Each item has at least one positive.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(-1.5, 2.5, (items, classes)) + rng.normal(0, 0.7, classes)
     y = rng.random(z.shape) < 1 / (1 + np.exp(-z))
@@ -77,7 +80,7 @@ def test_logits_that_are_all_high_do_not_mean_that_all_classes_are_there():
     assert seen.sum(axis=1).mean() == pytest.approx(y.sum(axis=1).mean(), abs=0.25)
 
 
-def test_a_number_of_positives_that_is_given_is_met():
+def test_the_fit_meets_a_given_number_of_positives():
     z, _, observed = world(1000)
     for positives in (1.2, 2.0, 3.5):
         fit = fit_draw(z, observed, positives=positives)
@@ -90,7 +93,7 @@ def test_a_number_of_positives_that_is_given_is_met():
 
 
 def mixed(items=150):
-    """A small world in which some labels are known negatives and some items have two observed positives."""
+    """A small world with known negatives and items with two observed positives."""
     z, y, observed = world(items)
     rng = np.random.default_rng(7)
     observed[~y & (rng.random(y.shape) < 0.2)] = -1
@@ -111,16 +114,16 @@ def test_no_other_slope_and_shifts_are_likelier(positives):
             + (level / LEVEL_SD) ** 2
             + (((shifts - level) / CLASS_SD) ** 2).sum()
         )
-        found = draw(slope * z + shifts, observed)
-        off = 0 if positives is None else found.present.sum(axis=1).mean() - positives
-        return -found.log_likelihood.sum() + prior / 2 + (off / GIVEN_SD) ** 2 / 2
+        result = draw(slope * z + shifts, observed)
+        off = 0 if positives is None else result.present.sum(axis=1).mean() - positives
+        return -result.log_likelihood.sum() + prior / 2 + (off / GIVEN_SD) ** 2 / 2
 
     fit = fit_draw(z, observed, positives=positives)
     start = np.array([np.log(fit.slope), *fit.shifts])
     assert minimize(cost, start, method="L-BFGS-B").fun > cost(start) - 0.02
 
 
-def test_scores_say_how_each_item_pulls_at_the_fit():
+def test_scores_are_the_gradients_of_each_item():
     z, observed = mixed()
     fit = fit_draw(z, observed)
 
@@ -136,17 +139,17 @@ def test_scores_say_how_each_item_pulls_at_the_fit():
         assert column == pytest.approx(difference(*move), abs=1e-5)
 
 
-def test_logits_of_any_size_and_certain_ones_are_no_trouble():
+def test_extreme_logits_give_finite_likelihoods_and_chances():
     z, _, observed = world(300)
     z[0], z[1] = 6e4, -6e4
     fit = fit_draw(z, observed)
-    found = draw(fit.logits(z), observed)
+    result = draw(fit.logits(z), observed)
     assert all(
-        np.isfinite(values).all() for values in (found.log_likelihood, found.present, found.seen)
+        np.isfinite(values).all() for values in (result.log_likelihood, result.present, result.seen)
     )
 
 
-def test_what_cannot_be_fitted_is_said():
+def test_inputs_that_cannot_be_fitted_raise_an_error():
     with pytest.raises(UserError, match="no item has an observed positive"):
         fit_draw(np.zeros((3, 2)), np.zeros((3, 2), np.int8))
     with pytest.raises(UserError, match="one class"):

@@ -24,7 +24,7 @@ def table(values):
 
 
 def known_ranking(scores, labels):
-    """Labels of one item from the highest score to the lowest, equal scores in the order of classes, unknown gone."""
+    """Known labels of one item by falling score; ties in the order of classes."""
     order = sorted(range(len(scores)), key=lambda c: (-scores[c], c))
     return [labels[c] for c in order if labels[c] != 0]
 
@@ -140,7 +140,7 @@ def test_k_outside_the_classes(k):
             metric(np.zeros((2, 3)), np.ones((2, 3)), k)
 
 
-def test_nothing_to_judge(pair):
+def test_items_without_known_labels_raise_an_error(pair):
     for items in (0, 2):
         with pytest.raises(UserError, match="no item"):
             pair[0](np.zeros((items, 3)), np.zeros((items, 3)), 1)

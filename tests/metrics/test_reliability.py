@@ -15,7 +15,7 @@ def test_the_error_is_the_mean_distance_of_probability_and_share():
     assert curve.error == pytest.approx((3 * (1 / 3 - 0.1) + 0.85 + 2 * 0.05) / 6)
 
 
-def test_there_are_fifteen_bins_unless_told():
+def test_the_default_is_fifteen_bins():
     assert reliability([0.05, 0.064, 0.068], [0, 0, 0]).entries.tolist() == [2, 1]
 
 

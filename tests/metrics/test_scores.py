@@ -58,7 +58,7 @@ def test_boolean_labels(metric):
 
 
 @pytest.mark.parametrize("truth", [GOOD, (GOOD == 1).astype(int), np.ones((2, 3), int)])
-def test_labels_of_0_and_1_are_warned_of_where_a_truth_is_wanted(recwarn, request, metric, truth):
+def test_truth_of_0_and_1_causes_a_warning(recwarn, request, metric, truth):
     metric(np.zeros((2, 3)), truth)
     meant = "observed" in request.node.name or "estimated" in request.node.name
     expected = 0 if meant or truth.min() != 0 else 1

@@ -95,7 +95,7 @@ def test_a_probability_of_one_half_is_reached_by_the_logit_zero():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_thresholds_are_compared_in_float64(dtype):
-    """20 and 30 are both probability 1 in float32; a threshold between them still parts them."""
+    """20 and 30 are both probability 1 in float32; a threshold can still separate them."""
     threshold = 1 / (1 + np.exp(-np.float64(25)))
     logits = torch.tensor([[20.0], [30.0]], dtype=dtype)
     assert threshold_metrics(logits, torch.tensor([[-1], [1]]), threshold).OF1 == 1.0
@@ -104,7 +104,7 @@ def test_thresholds_are_compared_in_float64(dtype):
     assert threshold_metrics(np.array([[close]]), [[1]], just_above).OR == 0.0
 
 
-def test_nothing_predicted_known_or_given():
+def test_metrics_are_zero_without_predictions_known_labels_or_items():
     zeros = dict.fromkeys(("CP", "CR", "CF1", "macro_f1", "OP", "OR", "OF1"), 0.0)
     for shape in ((3, 2), (0, 2)):
         assert dataclasses.asdict(threshold_metrics(np.zeros(shape), np.zeros(shape))) == zeros

@@ -1,4 +1,7 @@
-"""Our kernels against torch's operations, on a CPU: run with TRITON_INTERPRET=1, which is read when they are loaded."""
+"""Compare our kernels with torch's operations on a CPU.
+
+Run with TRITON_INTERPRET=1, which triton reads when the kernels are loaded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def as_pictures(value: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def kernels() -> None:
-    """Value, gradients and running statistics, with and without a sum and each activation, over odd and even shapes."""
+    """Check value, gradients and running statistics over shapes, sums and activations."""
     shapes, dtypes = [(2, 5, 3, 3), (3, 70, 9, 7)], (torch.float32, torch.bfloat16)
     for shape, act, add, dtype in itertools.product(shapes, range(3), (False, True), dtypes):
         x = as_pictures(torch.randn(shape) * 3 + 5, dtype)
@@ -45,7 +48,7 @@ def kernels() -> None:
         z = z + plain[1] if add else z
         gradient = torch.randn(shape) * (
             (z.abs() > 0.05) & ((z - 6).abs() > 0.05)
-        )  # not where rounding decides
+        )  # excludes values that rounding decides
         z = ACTIVATIONS[act](z)
         z.backward(gradient)
         y.backward(gradient.to(dtype))
@@ -60,8 +63,8 @@ def kernels() -> None:
             torch.testing.assert_close(ours.grad.float(), theirs.grad, **near)
 
 
-def kept_statistics() -> None:
-    """While pictures are scored, without gradient, those that the norm keeps count."""
+def running_statistics() -> None:
+    """Check that scoring, without gradient, uses the running statistics."""
     fused._runs_on = lambda device: True
     shapes = [(2, 5, 3, 3), (1, 70, 9, 7)]
     for shape, act, add in itertools.product(
@@ -86,11 +89,11 @@ def kept_statistics() -> None:
         )
         assert fused.norm_act(
             norm, x, act
-        ).requires_grad  # where a gradient is wanted, torch's own is used
+        ).requires_grad  # with a gradient, torch's own norm is used
 
 
 def large_mean() -> None:
-    """Sums are measured from a value of the batch: a mean far from 0 does not eat the deviation."""
+    """Check that a mean far from 0 does not cancel the deviation."""
     x = as_pictures(torch.randn(2, 8, 16, 16) + 3000, torch.float32)
     moved = torch.zeros(8), torch.zeros(8), torch.tensor(0)
     y = NormAct.apply(x, None, torch.ones(8), torch.zeros(8), *moved, 1.0, 1e-5, 0)
@@ -101,7 +104,7 @@ def large_mean() -> None:
 
 
 def not_a_number() -> None:
-    """It is not turned into a zero by the activation, so that a run that has gone wrong is seen."""
+    """Check that the activation does not turn NaN into zero, so that divergence is visible."""
     x = as_pictures(torch.randn(2, 3, 4, 4).index_fill(1, torch.tensor(1), math.nan), torch.float32)
     for act in range(3):
         y = NormAct.apply(
@@ -120,7 +123,7 @@ def not_a_number() -> None:
 
 
 def convolutions() -> None:
-    """Value and gradients, with zeros at all sides or as many as halve the picture, over odd and even shapes."""
+    """Check value and gradients for both kinds of padding, over odd and even shapes."""
     fused._runs_on = lambda device: True
     kinds = (nn.Conv2d, 1), (nn.Conv2d, 2), (Conv2dSame, 2)
     shapes, dtypes = [(2, 5, 9, 7), (1, 40, 6, 11), (3, 3, 8, 8)], (torch.float32, torch.bfloat16)
@@ -160,7 +163,7 @@ def convolutions() -> None:
 
 
 def stems() -> None:
-    """Value and gradient of a network's first convolution."""
+    """Check value and gradient of a network's first convolution."""
     fused._runs_on = lambda device: True
     kinds, dtypes = (
         (nn.Conv2d, Conv2dSame),
@@ -201,7 +204,7 @@ def _same(size: int, side: int) -> list[int]:
 
 
 def networks() -> None:
-    """Whole backbones give what they give without, and are left as they were."""
+    """Check that whole backbones give torch's results and are unchanged afterwards."""
     fused._runs_on = lambda device: True
     halved = Conv2dSame(8, 8, 5, 2, groups=8, bias=False)
     layers = (
@@ -240,8 +243,8 @@ def networks() -> None:
             torch.testing.assert_close(other(x), plain(x), rtol=1e-3, atol=1e-4)
 
 
-def ahead() -> None:
-    """Kernels are compiled beside the caller, and waited for by whoever uses them."""
+def compilation() -> None:
+    """Check that kernels compile in a thread and that `our_kernels` waits for it."""
     fused.compile_ahead(torch.float32, "cpu")
     thread = fused._compiling[0]
     with fused.our_kernels(Classifier.build("resnet10t", 3)):
@@ -250,9 +253,9 @@ def ahead() -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    ahead()
+    compilation()
     kernels()
-    kept_statistics()
+    running_statistics()
     large_mean()
     not_a_number()
     convolutions()

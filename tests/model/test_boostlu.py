@@ -75,7 +75,7 @@ def test_the_gradient_reaches_head_and_backbone():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
-def test_what_has_no_map_is_refused_with_what_to_change():
+def test_backbones_without_a_feature_map_are_refused():
     with pytest.raises(
         UserError, match=r"--head boostlu needs a feature map, .*--backbone linear.*--head linear"
     ):
@@ -93,7 +93,7 @@ def test_what_has_no_map_is_refused_with_what_to_change():
         Classifier.build("tiny", 3, head="boost")
 
 
-def test_the_method_asks_for_the_head_and_is_ll_r_under_it(scenes, quick, tmp_path):
+def test_method_boostlu_is_ll_r_with_the_boostlu_head(scenes, quick, tmp_path):
     assert (
         losses.head("boostlu") == "boostlu"
         and losses.head("gr") is None
@@ -121,7 +121,7 @@ def test_the_method_asks_for_the_head_and_is_ll_r_under_it(scenes, quick, tmp_pa
     assert alone["per_class_ap"] == general["per_class_ap"] != plain["per_class_ap"]
 
 
-def test_a_stored_model_has_its_head_and_predicts(pictures, tmp_path):
+def test_a_stored_model_keeps_its_head_and_predicts(pictures, tmp_path):
     from spml.data import load
 
     quick = Settings(

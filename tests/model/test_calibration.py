@@ -16,7 +16,7 @@ def test_two_knots_are_a_scale_and_a_shift() -> None:
     torch.testing.assert_close(got, torch.stack([2 * logits[:, 0] - 1, logits[:, 1] / 2 + 1.5], 1))
 
 
-def test_broken_lines_of_different_length_are_interpolated_and_go_on_straight() -> None:
+def test_lines_of_different_lengths_are_interpolated_and_extended_linearly() -> None:
     x, y = [-2.0, 0.0, 1.0, 4.0], [-3.0, -3.0, 1.0, 2.0]
     points = torch.linspace(-2, 4, 50)
     got = Calibration([[x, y], [[0.0, 1.0], [0.0, 1.0]]], 2)(points.unsqueeze(1).expand(-1, 2))
@@ -55,17 +55,17 @@ def test_a_line_keeps_its_digits_beyond_steep_steps_and_never_falls() -> None:
         (3, "each of 2"),
     ],
 )
-def test_what_is_no_line_is_refused(knots, reason) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_lines_are_refused(knots, reason) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=reason):
         Calibration(knots, 2)
 
 
-def test_the_inverse_gives_the_logits_back_inside_and_beyond_the_knots() -> None:
+def test_the_inverse_returns_the_logits_inside_and_beyond_the_knots() -> None:
     knots = [[[-1.0, 0.0, 2.0], [-3.0, 1.0, 2.0]], [[0.0, 1.0], [0.5, 3.5]]]
     calibration = Calibration(knots, 2)
     for logits in ([-4.0, -2.0], [-0.5, 0.25], [1.5, 1.0], [9.0, 7.0]):
-        given = torch.tensor(logits)
-        torch.testing.assert_close(calibration.inverse(calibration(given)), given)
+        expected = torch.tensor(logits)
+        torch.testing.assert_close(calibration.inverse(calibration(expected)), expected)
     flat = Calibration([[[0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 1.0, 2.0]], [[0.0, 1.0], [1.0, 1.0]]], 2)
     assert flat.inverse(torch.tensor([1.0, 5.0])).tolist() == [1.0, 0.0]
     assert Calibration(None, 2).inverse(torch.tensor([-3.0, 4.0])).tolist() == [-3.0, 4.0]

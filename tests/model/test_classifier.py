@@ -86,7 +86,7 @@ def test_features_are_standardised_by_the_training_rows():
         ),
     ],
 )
-def test_what_cannot_be_built_is_refused_in_one_line(name, weights, features, message):
+def test_models_that_cannot_be_built_are_refused_in_one_line(name, weights, features, message):
     with pytest.raises(UserError, match=message) as caught:
         build_backbone(name, weights, features)
     assert "\n" not in str(caught.value)
@@ -101,7 +101,7 @@ def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
     torch.save({"state_dict": source}, tmp_path / "wrapped.pth")
     torch.save(
         {"model": {"head.bias": torch.ones(3), **source}}, tmp_path / "whole.pth"
-    )  # with a head of its own
+    )  # with another head
     torch.save(
         {f"x{i}": value for i, value in enumerate([*source.values(), torch.ones(3)])},
         tmp_path / "longer.pth",
@@ -123,7 +123,7 @@ class Malicious:
         return (print, ("executed",))
 
 
-def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
+def test_other_files_of_weights_are_refused_without_running_code(tmp_path, capsys):
     source = build_backbone("tiny", "none").network.state_dict()
     torch.save(dict(list(source.items())[:5]), tmp_path / "few.pth")
     torch.save({**source, "0.weight": torch.zeros(1)}, tmp_path / "shape.pth")
@@ -137,7 +137,8 @@ def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
         "few.pth": "not weights of this backbone",
         "shape.pth": r"'0.weight' has shape \(1,\), not \(16, 3, 3, 3\)",
         "turned.pth": "not weights of this backbone: .* are not there, first '0.weight'",
-        "code.pth": r"not a file of weights \(torch cannot read it, or it holds more than tensors; nothing",
+        "code.pth": r"not a file of weights "
+        r"\(torch cannot read it, or it holds more than tensors; nothing",
         "photo.jpg": r"not a file of weights \(torch cannot read it, .*\); give a state dict",
         "text.safetensors": "not a file of weights",
         "list.pth": "holds no table of tensors",
@@ -148,7 +149,7 @@ def test_other_files_of_weights_are_refused_and_run_nothing(tmp_path, capsys):
     assert "executed" not in capsys.readouterr().out
 
 
-def test_what_libraries_say_is_kept_quiet_for_that_long_only():
+def test_library_messages_are_silenced_only_inside_the_block():
     import logging
 
     logging.getLogger("timm").setLevel(logging.INFO)
@@ -165,7 +166,8 @@ def test_a_packaged_file_serves_as_pretrained_weights(tmp_path, monkeypatch):
         {f"x{i}": torch.full_like(value, 0.5) for i, value in enumerate(source.values())}, path
     )
     (tmp_path / "lite0_package.py").write_text(
-        f"class Holder:\n    @staticmethod\n    def get_model_file_path():\n        return {str(path)!r}\n"
+        "class Holder:\n    @staticmethod\n    def get_model_file_path():\n"
+        f"        return {str(path)!r}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(PACKAGED, "tf_efficientnet_lite0", ("lite0_package", "Holder"))
@@ -225,7 +227,7 @@ def test_features_that_cannot_be_pooled_are_refused():
         model.head_input(torch.zeros(2, 64, 1, 3, 3))
 
 
-def test_feature_vectors_are_given_as_they_are():
+def test_feature_vectors_are_returned_unchanged():
     model = Classifier.build("linear", 3, features=4).eval()
     model.standardise(torch.randn(50, 4) * 3 + 1)
     x = torch.randn(6, 4)

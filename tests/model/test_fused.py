@@ -29,7 +29,7 @@ def test_kernels_and_whole_networks_give_what_torch_gives() -> None:
 @pytest.mark.parametrize(
     "backbone", ["tiny", "test_resnet", "resnet10t", "resnet14t", "test_efficientnet"]
 )
-def test_on_a_cpu_everything_is_as_without(backbone: str) -> None:
+def test_our_kernels_change_nothing_on_a_cpu(backbone: str) -> None:
     torch.manual_seed(0)
     model = Classifier.build(backbone, 3).eval()
     for module in model.modules():

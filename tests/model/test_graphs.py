@@ -17,13 +17,13 @@ def model():
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """Runs what it is given once and marks what it returns; fails as often as asked."""
+    """A recorder that runs a step once and marks its outputs; its first calls may fail."""
     seen = {"failures": 0, "ours": []}
 
-    def record(step, given, **_):
+    def record(step, inputs, **_):
         ours = any("forward" in vars(module) for module in step.modules())
         seen["ours"].append(ours)
-        step(*given)[0].sum().backward()
+        step(*inputs)[0].sum().backward()
         if seen["failures"]:
             seen["failures"] -= 1
             raise RuntimeError("no such\n  kernel")
@@ -49,7 +49,7 @@ def test_a_recorded_step_is_replayed_for_batches_of_its_shape_and_leaves_no_trac
     step.prepare(X)
     assert all(
         map(torch.equal, before, model.buffers())
-    )  # running statistics of the recording are taken back
+    )  # running statistics are restored after recording
     assert all(parameter.grad is None for parameter in model.parameters()) and not changed(model)
     assert step(X)[0] == "replayed" and isinstance(step(X[:1].repeat(3, 1, 1, 1)), torch.Tensor)
     assert recorder["ours"] == [True] and "recorded in" in lines[0]
@@ -88,7 +88,7 @@ def test_our_kernels_can_be_left_out(model, recorder):
 
 
 @pytest.mark.parametrize("how", ["none", "compile"])
-def test_other_ways_record_nothing(model, recorder, how, monkeypatch):
+def test_other_modes_record_nothing(model, recorder, how, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
     step, _ = forward(model, how)
     assert torch.allclose(step(X), model(X)) and recorder["ours"] == []
@@ -98,8 +98,8 @@ def test_other_ways_record_nothing(model, recorder, how, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("detailed", [False, True])
-def test_what_is_compiled_gives_float32_as_fabric_does(model, monkeypatch, precision, detailed):
+def test_the_compiled_step_returns_float32_as_fabric_does(model, monkeypatch, precision, detailed):
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
     step = FastForward(model, model, "compile", precision, detailed=detailed, report=print)
-    given = step(X) if detailed else [step(X)]
-    assert [part.dtype for part in given] == [torch.float32] * (2 if detailed else 1)
+    outputs = step(X) if detailed else [step(X)]
+    assert [part.dtype for part in outputs] == [torch.float32] * (2 if detailed else 1)

@@ -50,15 +50,15 @@ def layer_by_hand(layer, vectors, seen):
             query = weights[0] @ vectors[item, number] + biases[0]
             keys = [weights[1] @ x + biases[1] for x in seen[item]]
             values = [weights[2] @ x + biases[2] for x in seen[item]]
-            found = []
+            parts = []
             for part in torch.arange(len(query)).chunk(4):
                 scores = [
                     math.exp((query[part] @ k[part]).item() / math.sqrt(len(part))) for k in keys
                 ]
-                found.append(
+                parts.append(
                     sum(s / sum(scores) * v[part] for s, v in zip(scores, values, strict=True))
                 )
-            attended = attention.out_proj.weight @ torch.cat(found) + attention.out_proj.bias
+            attended = attention.out_proj.weight @ torch.cat(parts) + attention.out_proj.bias
             x = normalised(vectors[item, number] + attended, layer.after_attention)
             fed = second.weight @ (first.weight @ x + first.bias).clamp(min=0) + second.bias
             result[item, number] = normalised(x + fed, layer.after_feed)
@@ -92,7 +92,7 @@ def test_a_layer_by_loops():
     torch.testing.assert_close(layer(vectors, seen), layer_by_hand(layer, vectors, seen))
 
 
-def test_of_the_positions_a_layer_is_torchs_encoder_layer():
+def test_a_layer_on_positions_equals_torchs_encoder_layer():
     layer, theirs = (
         Layer(8).double(),
         nn.TransformerEncoderLayer(8, 4, 32, 0.1, batch_first=True).double(),
@@ -107,11 +107,11 @@ def test_of_the_positions_a_layer_is_torchs_encoder_layer():
 def test_the_head_is_an_encoder_two_decoders_and_a_linear_layer_for_each_class(name):
     model, x = head(name), positions(2, 6, 8)
     seen = layer_by_hand(model.encoder, x, x)
-    found = model.queries.expand(2, -1, -1)
+    vectors = model.queries.expand(2, -1, -1)
     for layer in model.decoder:
-        found = layer_by_hand(layer, found, seen)
+        vectors = layer_by_hand(layer, vectors, seen)
     logits, shown = model.detailed(x)
-    embedding = found if name == "query" else found @ model.mean.weight.T + model.mean.bias
+    embedding = vectors if name == "query" else vectors @ model.mean.weight.T + model.mean.bias
     torch.testing.assert_close(shown[..., : embedding.shape[-1]], embedding)
     for item in range(2):
         for c in range(5):
@@ -140,7 +140,7 @@ def test_deviations_of_embeddings_and_logits_by_loops():
     assert 0 < ends < 30
 
 
-def test_a_class_whose_weights_are_nothing_has_a_gradient():
+def test_a_class_with_zero_weights_has_a_gradient():
     model = head("query-normal:3")
     model.read.weight.data.zero_()
     logits, shown = model.detailed(positions(2, 6, 8))
@@ -208,7 +208,7 @@ def test_an_item_does_not_depend_on_its_batch(name):
     torch.testing.assert_close(model(x)[2:3], model(x[2:3]))
 
 
-def test_training_gives_what_evaluation_does():
+def test_training_mode_gives_the_outputs_of_evaluation_mode():
     model, x = head("query-normal"), positions(2, 9, 8)
     torch.testing.assert_close(model.train()(x), model.eval()(x))
 
@@ -223,7 +223,7 @@ def test_training_gives_what_evaluation_does():
         ("swin_tiny_patch4_window7_224", "query-normal:3", 7),
     ],
 )
-def test_any_kind_of_backbone_serves(backbone, name, size):
+def test_query_heads_work_with_any_kind_of_backbone(backbone, name, size):
     torch.manual_seed(0)
     model = Classifier.build(backbone, 3, head=name).eval()
     x = noise(2, 3, 40, 40) if backbone == "tiny" else noise(2, 3, 224, 224)
@@ -246,7 +246,7 @@ def test_a_stored_model_gives_the_same_logits(name, tmp_path):
     )
     model.eval().requires_grad_(
         False
-    )  # attention takes another path where weights are trained, to the last bits
+    )  # attention uses another path in training, equal but for the last bits
     assert torch.equal(again(x), model(x))
 
 
@@ -262,13 +262,13 @@ def test_a_stored_model_gives_the_same_logits(name, tmp_path):
         ("query-normal:many", "'many' is no size"),
     ],
 )
-def test_a_name_that_is_none_is_refused(name, message):
+def test_invalid_head_names_are_refused(name, message):
     with pytest.raises(UserError, match=message):
         build_head(name, 8, 3)
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_channels_that_cannot_be_shared_out_are_refused(name):
+def test_channels_that_attention_heads_do_not_divide_are_refused(name):
     with pytest.raises(
         UserError,
         match=r"4 equal parts, which 6 channels do not allow; .*--backbone or --head linear",
@@ -298,7 +298,7 @@ def vectors(folder):
     return folder / "f.npz"
 
 
-def test_a_run_on_vectors_takes_the_head_too(tmp_path):
+def test_a_run_on_feature_vectors_supports_query_heads(tmp_path):
     settings = Settings(
         method="an", head="query", lr=1e-3, head_lr=1, batch_size=16, epochs=2, accelerator="cpu"
     )
@@ -339,7 +339,7 @@ def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(
     assert evaluated["metrics"]["map"] == pytest.approx(result["test_map"], abs=1e-6)
 
 
-def test_a_head_of_its_own_size_is_remembered_by_the_run(scenes, quick, tmp_path):
+def test_a_run_stores_the_size_of_its_head(scenes, quick, tmp_path):
     settings = replace(quick, method="an", head="query-normal:4", lr=1e-3, head_lr=1, epochs=1)
     fit(scenes, settings, tmp_path / "run", quiet=True)
     model, info = load_model(tmp_path / "run")

@@ -12,7 +12,7 @@ SHAPE = (4, 3, 2, 2)
 
 
 class Recorder:
-    """Notes what is recorded and replayed."""
+    """A recorder that logs recordings and replays."""
 
     def __init__(self, error=None):
         self.error, self.recorded, self.replayed = error, [], []
@@ -20,7 +20,7 @@ class Recorder:
     def __call__(self, score, x):
         assert (
             x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-        )  # as batches come
+        )  # as the loader gives batches
         self.recorded.append(tuple(x.shape))
         if self.error is not None:
             raise self.error
@@ -34,7 +34,7 @@ class Recorder:
 
 @pytest.fixture
 def as_if_on_a_gpu(monkeypatch):
-    """Tensors that are asked for on a GPU are made here."""
+    """Create tensors on the CPU when a GPU is requested."""
     zeros = torch.zeros
     monkeypatch.setattr(torch, "zeros", lambda *shape, device, **how: zeros(*shape, **how))
 
@@ -53,7 +53,7 @@ def test_batches_of_the_prepared_shape_are_replayed_and_others_run_as_they_are(a
 @pytest.mark.parametrize(
     "error", [RuntimeError("operation not permitted when stream is capturing"), MemoryError()]
 )
-def test_what_cannot_be_recorded_is_run_as_it_is(as_if_on_a_gpu, error):
+def test_functions_that_cannot_be_recorded_run_unrecorded(as_if_on_a_gpu, error):
     lines = []
     score = Replayed(double, "cuda", lines.append, Recorder(error))
     score.prepare(SHAPE)
@@ -75,6 +75,6 @@ def test_a_graph_gives_what_the_model_gives():
     with torch.inference_mode():
         x = [torch.rand(4, 3, device="cuda") for _ in range(3)]
         replay = record_scoring(model, x[0])
-        found = [replay(batch) for batch in x]
-        for batch, outcome in zip(x, found, strict=True):
+        outputs = [replay(batch) for batch in x]
+        for batch, outcome in zip(x, outputs, strict=True):
             torch.testing.assert_close(outcome, model(batch))

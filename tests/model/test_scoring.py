@@ -24,10 +24,10 @@ FEED = Feed(LabelTable(list("abcdefg"), ["one"], np.ones((7, 1)), x=X), None)
 def test_logits_are_those_of_evaluation_in_the_order_of_the_table(batch_size, training):
     model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Dropout(0.5)).train(training)
     reported = []
-    found = predict_logits(model, FEED, batch_size, advance=reported.append)
-    assert found == pytest.approx(model[0](torch.from_numpy(X)).detach().numpy(), abs=1e-5)
+    logits = predict_logits(model, FEED, batch_size, advance=reported.append)
+    assert logits == pytest.approx(model[0](torch.from_numpy(X)).detach().numpy(), abs=1e-5)
     assert model.training is training and sum(reported) == 7 and max(reported) == min(batch_size, 7)
-    assert (predict_logits(model, FEED, batch_size) == found).all()
+    assert (predict_logits(model, FEED, batch_size) == logits).all()
 
 
 def test_the_figure_is_map_in_percent_or_its_estimate_from_observed_labels():
@@ -43,7 +43,7 @@ def test_the_figure_is_map_in_percent_or_its_estimate_from_observed_labels():
 
 
 def test_decoding_continues_while_the_model_works(monkeypatch):
-    """The model waits until a picture of a later batch has been decoded: without overlap, this would never end."""
+    """The model waits for a decoded picture of a later batch: without overlap it never ends."""
     later = threading.Event()
 
     def decoding(path, size, upright):
@@ -77,7 +77,7 @@ def test_scores_belong_to_their_items(tmp_path):
 
 
 class Halves:
-    """Two processes of which this one is the first; the other's scores are 0."""
+    """The first of two processes; the scores of the other are 0."""
 
     def share(self, rows):
         return rows[: -(-len(rows) // 2)]

@@ -20,7 +20,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_model_comes_back_as_it_was(tmp_path):
+def test_a_stored_model_loads_unchanged(tmp_path):
     model = Classifier.build("linear", 3, features=5)
     model.standardise(torch.randn(20, 5) * 7)
     info = ModelInfo(
@@ -45,7 +45,7 @@ def change(folder, **values):
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-def test_what_is_not_a_model_is_refused_with_a_reason(folder, tmp_path):
+def test_folders_without_a_model_are_refused_with_a_reason(folder, tmp_path):
     with pytest.raises(UserError, match="no model here"):
         load_model(tmp_path / "nowhere")
     change(folder, classes=["a", "b", "c"])
@@ -103,7 +103,7 @@ def test_truncated_or_missing_weights_are_refused(folder):
         ({"preprocessing": {**PREPROCESSING, "size": -4}}, "size must be a whole number"),
     ],
 )
-def test_a_description_that_was_tampered_with_is_refused(folder, change_to, message):
+def test_a_changed_description_is_refused(folder, change_to, message):
     change(folder, **change_to)
     with pytest.raises(UserError, match=message):
         load_model(folder)
@@ -117,13 +117,13 @@ def test_thresholds_may_be_0_and_1(folder):
 @pytest.mark.parametrize(
     ("text", "message"), [("[]", "no JSON object"), ('{"format": 1}', "no 'classes'")]
 )
-def test_what_is_no_description_says_what_is_missing(folder, text, message):
+def test_an_incomplete_description_names_the_missing_entry(folder, text, message):
     (folder / "best" / "model.json").write_text(text)
     with pytest.raises(UserError, match=f"not a model description .{message}"):
         read_info(folder)
 
 
-def test_a_folder_that_is_not_there_differs_from_one_without_a_model(folder, tmp_path):
+def test_a_missing_folder_and_one_without_a_model_have_different_messages(folder, tmp_path):
     with pytest.raises(UserError, match="it is not a folder"):
         read_info(tmp_path / "nowhere")
     (folder / "best" / "model.json").unlink()
@@ -142,7 +142,7 @@ def test_a_class_reaches_its_threshold_at_its_cut():
     cuts = info.cuts()
     torch.testing.assert_close(info.calibrate()(cuts).sigmoid(), torch.tensor([0.5, 0.25]))
     assert cuts[0].item() == pytest.approx(0.5)
-    low, high = 1e-9, 1 - 2**-23  # where nearly all or nearly nothing is to be tagged
+    low, high = 1e-9, 1 - 2**-23  # thresholds that tag nearly all or nearly nothing
     far = replace(info, thresholds=[low, high], calibration=None).cuts().double()
     assert far.tolist() == pytest.approx([math.log(low), -math.log(2**-23)], abs=1e-4)
     ends = replace(info, thresholds=[0.0, 1.0], calibration=None).cuts()

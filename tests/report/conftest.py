@@ -1,4 +1,4 @@
-"""Run folders as training would leave them, made up."""
+"""Fabricated run folders, as training would leave them."""
 
 from __future__ import annotations
 
@@ -90,9 +90,10 @@ def fabricate(
         folder / "labels.npz", classes=np.array(classes), val_truth=val_truth, test_truth=truth[2]
     )
     settings: dict[str, Any] = {
-        "data": data, "method": method, "options": OPTIONS.get(method, {}), "backbone": "tiny", "weights": "none",
-        "size": 40, "epochs": epochs, "batch_size": 32, "lr": 0.001, "seed": seed, "observe_seed": observe_seed,
-        "split_seed": 1200, "selection": selection, "device": {"kind": "cpu", "precision": "32-true"},
+        "data": data, "method": method, "options": OPTIONS.get(method, {}),
+        "backbone": "tiny", "weights": "none", "size": 40, "epochs": epochs, "batch_size": 32,
+        "lr": 0.001, "seed": seed, "observe_seed": observe_seed, "split_seed": 1200,
+        "selection": selection, "device": {"kind": "cpu", "precision": "32-true"},
         "side_information": {"mean_positives": 1.46} if method == "role" else {},
         "versions": {"spml": "0.1.0", "torch": "2.14.1", "numpy": "2.4.6"},
         "command": f"spml train {data} --method {method} --seed {seed} --out runs/{method}-{seed}",
@@ -120,12 +121,12 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def change(path: Path, **values: Any) -> None:
-    """Put other values into a JSON file."""
+    """Replace values of a JSON file."""
     write(path, json.loads(path.read_text(encoding="utf-8")) | values)
 
 
 def with_values(run: Run, **values: Any) -> Run:
-    """The same run with other values in place of what its folder holds."""
+    """The same run with other values than its folder holds."""
     other = Run(run.folder)
     vars(other).update(values)
     return other

@@ -1,4 +1,4 @@
-"""The rows of several runs, as values."""
+"""The values of a comparison page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spml.report.results import results
 from spml.runs.run import Run
 
 Make = Callable[..., Path]
-GIVEN = (
+RUNS = (
     ("full", 0, 90.0, 80.0),
     ("gr", 0, 60.0, 71.0),
     ("role", 0, 60.001, 70.0),
@@ -26,7 +26,7 @@ GIVEN = (
 @pytest.fixture
 def groups(make_run: Make, small: dict[str, Any], edit: Any) -> list[Group]:
     folders = []
-    for method, seed, test, val in GIVEN:
+    for method, seed, test, val in RUNS:
         folders.append(make_run(f"{method}-{seed}", method, seed, **small))
         edit(folders[-1] / "result.json", test_map=test, val_map=val)
     folders.append(make_run("an-2", "an", 2, **small))
@@ -34,33 +34,33 @@ def groups(make_run: Make, small: dict[str, Any], edit: Any) -> list[Group]:
     return group_runs([Run.read(folder) for folder in folders])
 
 
-def cells(found: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in ("label", *names)) for row in found["rows"]]
+def cells(table: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in ("label", *names)) for row in table["rows"]]
 
 
-def test_the_best_is_marked_where_it_can_be_printed_apart_and_the_bound_does_not_compete(
+def test_all_groups_with_the_best_printed_figure_are_marked_except_the_bound(
     groups: list[Group],
 ) -> None:
-    found = results(groups, comparable=True, one_selection=True)
-    assert cells(found, "test", "test_best", "val_best", "bound", "difference") == [
+    table = results(groups, comparable=True, one_selection=True)
+    assert cells(table, "test", "test_best", "val_best", "bound", "difference") == [
         ("full", "90.00", False, False, True, "+39.00"),
         ("role", "60.00", True, False, False, "+9.00"),
         ("gr", "60.00", True, True, False, "+9.00"),  # the same as printed
         ("an", "51.00 ± 1.41", False, False, False, "–"),
     ]
-    assert cells(found, "seeds", "open")[-1] == ("an", "2", 1)
+    assert cells(table, "seeds", "open")[-1] == ("an", "2", 1)
     assert (
-        found["has_base"]
-        and found["ranked"]
-        and found["key"] == "test"
-        and not found["mixed_selection"]
+        table["has_base"]
+        and table["ranked"]
+        and table["key"] == "test"
+        and not table["mixed_selection"]
     )
 
 
-def test_what_does_not_compare_is_not_ranked(groups: list[Group]) -> None:
-    found = results(groups, comparable=False, one_selection=False)
-    assert not found["has_base"] and not found["ranked"] and found["mixed_selection"]
-    assert not any(best for row in cells(found, "test_best", "val_best") for best in row[1:])
+def test_runs_that_are_not_comparable_are_not_ranked(groups: list[Group]) -> None:
+    table = results(groups, comparable=False, one_selection=False)
+    assert not table["has_base"] and not table["ranked"] and table["mixed_selection"]
+    assert not any(best for row in cells(table, "test_best", "val_best") for best in row[1:])
     mixed = results(groups, comparable=True, one_selection=False)
     assert [row[1:] for row in cells(mixed, "test_best", "val_best")][1:3] == [
         (True, False),
@@ -75,13 +75,13 @@ def test_without_test_figures_validation_is_compared(groups: list[Group], edit: 
     folders = [run.folder for group in groups for run in group.finished]
     for folder in folders:
         edit(folder / "result.json", test_map=None)
-    found = results(
+    table = results(
         group_runs([Run.read(folder) for folder in folders]), comparable=True, one_selection=True
     )
-    assert found["key"] == "val" and ("gr", "+6.00", "–") in cells(found, "difference", "test")
+    assert table["key"] == "val" and ("gr", "+6.00", "–") in cells(table, "difference", "test")
 
 
-def test_notes_name_the_runs_and_warnings_tell_of_seeds(
+def test_notes_name_the_runs_and_warnings_name_repeated_seeds(
     groups: list[Group], make_run: Make, small: Any
 ) -> None:
     runs = [run for group in groups for run in group.runs]
@@ -100,22 +100,22 @@ def test_the_ap_of_a_class_is_the_mean_of_its_runs(
     for folder, value in zip(folders, (10.0, 30.0), strict=True):
         edit(folder / "result.json", per_class_ap={"cat": value, "dog": 2 * value})
     groups = group_runs([Run.read(folder) for folder in folders])
-    found = _classes(groups)
-    assert found is not None and not found["many"]
-    assert "20.0" in str(found["table"]) and "40.0" in str(found["table"])
+    classes = _classes(groups)
+    assert classes is not None and not classes["many"]
+    assert "20.0" in str(classes["table"]) and "40.0" in str(classes["table"])
     other = Run.read(make_run("gr", "gr", classes=("cat", "owl"), **small))
     assert _classes([*groups, *group_runs([other])]) is None
 
 
-def test_a_run_that_is_not_done_hides_no_class(
+def test_an_unfinished_run_hides_no_class(
     groups: list[Group], make_run: Make, small: dict[str, Any]
 ) -> None:
     for folder in (groups[-1].runs[-1].folder, make_run("asl", "asl", **small)):
         (folder / "result.json").unlink(missing_ok=True)
         (folder / "scores" / "test.npz").unlink()
     folders = [run.folder for group in groups for run in group.runs]
-    found = _classes(group_runs([Run.read(folder) for folder in folders]))
-    assert found is not None and found["basis"] == "on the test set"
+    classes = _classes(group_runs([Run.read(folder) for folder in folders]))
+    assert classes is not None and classes["basis"] == "on the test set"
     only = group_runs([Run.read(folders[0].parent / "asl")])
     beside = _classes([*groups, *only])
     assert beside is not None and {cells[4] for _, cells in beside["table"]["rows"]} == {"–"}

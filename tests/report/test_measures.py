@@ -1,4 +1,4 @@
-"""What the page says of a run, as values: facts, groups, words, pictures."""
+"""The values of a run's page: facts, groups, numbers as text, pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.report.conftest import with_values
 Make = Callable[..., Path]
 
 
-def test_label_facts_count_what_training_saw() -> None:
+def test_label_facts_count_the_training_labels() -> None:
     train = np.array(
         [[1, 0, 0, -1], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]], np.int8
     )
@@ -53,17 +53,20 @@ def test_class_precision_names_the_labels_it_was_measured_on(
         "basis": measures.ON_TEST,
     }
     recorded["test_map"] = None
-    assert of(with_values(run, result=recorded)).basis == measures.ON_VAL  # type: ignore[union-attr]
+    validated = of(with_values(run, result=recorded))
+    assert validated is not None and validated.basis == measures.ON_VAL
     recorded["selection"] = "observed"
-    assert of(with_values(run, result=recorded)).basis == measures.ON_OBSERVED  # type: ignore[union-attr]
+    observed = of(with_values(run, result=recorded))
+    assert observed is not None and observed.basis == measures.ON_OBSERVED
     computed = of(with_values(run, result=None))
     assert computed.basis == measures.ON_TEST  # type: ignore[union-attr]
     assert computed.values == pytest.approx(run.result["per_class_ap"])  # type: ignore[union-attr]
-    assert of(with_values(run, result=None, test_truth=None)).basis == measures.ON_VAL  # type: ignore[union-attr]
+    untested = of(with_values(run, result=None, test_truth=None))
+    assert untested is not None and untested.basis == measures.ON_VAL
     assert of(with_values(run, result=None, test_truth=None, val_truth=None)) is None
 
 
-def test_numbers_as_they_are_printed() -> None:
+def test_numbers_are_formatted_for_print() -> None:
     inf = float("inf")
     assert [format.percent(value) for value in (None, inf, 71.234)] == ["–", "not finite", "71.23"]
     assert [format.signed(value) for value in (inf, -0.004, -1)] == ["not finite", "0.00", "−1.00"]
@@ -109,7 +112,7 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(
         "gr",
         "an",
         "role",
-    ]  # what was not measured comes last
+    ]  # groups that were not measured come last
     assert [run.fact("seed") for run in groups[1].runs] == [9, 10]
     assert groups[1].test == Summary(51.0, pytest.approx(2**0.5), 2)  # type: ignore[arg-type]
     assert groups[0].test == Summary(80.0, None, 1) and groups[2].test == Summary(None, None, 0)
@@ -118,7 +121,7 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(
     assert band.epochs == [0, 1, 2]
     assert band.low == [min(c[e] for c in curves) for e in band.epochs]
     assert band.mean == pytest.approx([np.mean([c[e] for c in curves]) for e in band.epochs])
-    groups[1].runs[0].history.pop()  # a run that has not got so far
+    groups[1].runs[0].history.pop()  # a run that has fewer epochs
     assert groups[1].band("val_map").mean[-1] == curves[1][2]
 
 
@@ -133,7 +136,7 @@ def test_the_reference_is_the_named_the_baseline_or_the_first(
     assert reference(groups, runs[0], None, "an").method == "an"
     assert reference(groups, runs[1], None, "gr").runs == [
         runs[1]
-    ]  # two of that name: that of the first run
+    ]  # two groups of that name: the first run's
     assert reference(groups, runs[2], "gr, lr = 2", "an").runs == [runs[1]]
     with pytest.raises(
         UserError, match="several methods of that name; give one of 'gr, lr"
@@ -156,7 +159,7 @@ def test_scores_that_are_not_numbers_are_not_compared(
 @pytest.mark.parametrize(
     "shape,shown", [((24, 12), (60, 120)), ((150, 90), (90, 150)), ((448, 112), (56, 224))]
 )
-def test_pictures_are_of_a_size_that_can_be_seen(
+def test_small_pictures_are_enlarged_and_large_ones_reduced(
     shape: tuple[int, int], shown: tuple[int, int]
 ) -> None:
     from PIL import Image
@@ -173,7 +176,7 @@ def test_pictures_are_of_a_size_that_can_be_seen(
     assert unread(pictures) == "Not every picture could be read: a.jpg: gone, and 2 more."
 
 
-def test_methods_look_apart_however_many_there_are() -> None:
+def test_many_methods_have_distinct_looks() -> None:
     looks = [Look(number) for number in range(100)]
     assert len({(look.colour, look.line) for look in looks[:28]}) == 28
     assert len({look.marker for look in looks[:12]}) == 12 and looks[99].marker and looks[99].line

@@ -67,7 +67,7 @@ def test_means_and_deviations(runs: list[Path]) -> None:
     )
 
 
-def test_what_observed_labels_choose_by_is_not_called_a_map(
+def test_the_validation_figure_of_observed_labels_is_not_called_map(
     make_run: Make, small: dict[str, Any], edit: Any
 ) -> None:
     runs = [make_run(method, method, selection="observed", **small) for method in ("an", "gr")]
@@ -93,7 +93,7 @@ def test_classes_runs_and_settings(runs: list[Path]) -> None:
     assert "These runs" not in seen
 
 
-def test_it_stands_alone_and_repeats(runs: list[Path]) -> None:
+def test_the_page_is_self_contained_and_reproducible(runs: list[Path]) -> None:
     page = document(runs)
     bare = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page)
     assert not re.search(r"https?:|@import|<script|<link", bare)
@@ -131,7 +131,7 @@ def test_any_other_setting_is_another_row(make_run: Make, small: dict[str, Any])
     assert f"gr, lr = 0.01 {outcome(runs[2], 'test_map'):.2f}" in seen
 
 
-def test_mixed_data_and_labels_are_told(make_run: Make, small: dict[str, Any]) -> None:
+def test_mixed_data_and_labels_cause_warnings(make_run: Make, small: dict[str, Any]) -> None:
     runs = [
         make_run("one", "an", **small),
         make_run(
@@ -187,12 +187,12 @@ def test_long_names_of_variants_fit_above_the_classes(number: int, class_name: s
         (f"gr, q2 = 0.01, mu = [0.5, {i}]", dict.fromkeys(names, 50.0 + i)) for i in range(number)
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # as where the layout finds no room for the axes
+        warnings.simplefilter("error")  # the layout warns if the axes do not fit
         figure = dots(names, values, dict.fromkeys(names, 3), name="dots")
     assert figure.count("gr, q2 = 0.01,") == number
 
 
-def test_labels_keep_apart() -> None:
+def test_labels_do_not_overlap() -> None:
     places = np.array(spread([5.0, 5.1, 5.05, 9.0], 1.0))
     assert np.diff(np.sort(places)).min() >= 1 - 1e-9
     assert list(np.argsort(places)) == [0, 2, 1, 3]
@@ -200,7 +200,7 @@ def test_labels_keep_apart() -> None:
     assert spread([1.0, 3.0], 1.0) == [1.0, 3.0]
 
 
-def test_words() -> None:
+def test_numbers_and_names_are_formatted() -> None:
     assert (signed(1.0), signed(-0.5), signed(0.001), signed(None)) == (
         "+1.00",
         "−0.50",
@@ -212,12 +212,12 @@ def test_words() -> None:
 
 
 def section(page: str, heading: str) -> str:
-    (found,) = [
+    (match,) = [
         part
         for part in re.findall(r"<section>.*?</section>", page, re.DOTALL)
         if f"<h2>{heading}" in part
     ]
-    return text(found)
+    return text(match)
 
 
 def resampled(runs: Sequence[Path]) -> Any:
@@ -237,7 +237,7 @@ def resampled(runs: Sequence[Path]) -> Any:
 def test_significance_is_a_paired_bootstrap_of_the_means(
     make_run: Make, small: dict[str, Any], shared: int
 ) -> None:
-    """Over the seeds that both methods have, here two of three; over all where they have none in common."""
+    """Over shared seeds, here two of three; over all seeds if none is shared."""
     shape = {**small, "classes": ("cat", "dog", "owl")}
     ours = range(3) if shared else range(5, 8)
     base, own = (
@@ -272,7 +272,7 @@ def test_the_reference_can_be_chosen(runs: list[Path], capsys: Any) -> None:
     )
     assert "Against gr" in section(
         document(runs[3:]), "Significance"
-    )  # without an, that of the first run
+    )  # without an, the method of the first run
     assert (
         main(
             ["report", *map(str, runs), "--out", str(runs[0].parent / "y.html"), "--against", "asl"]
@@ -324,7 +324,7 @@ def test_other_draws_of_the_observed_labels_are_seeds_too(
     assert "1 of 2" in section(document(runs), "Significance")
 
 
-def test_runs_of_before_a_sample_and_names_were_noted_are_in_the_same_row(
+def test_older_runs_without_sample_and_names_are_in_the_same_row(
     make_run: Make, small: dict[str, Any], edit: Callable[..., None]
 ) -> None:
     runs = [make_run(f"gr-{seed}", "gr", seed, **small) for seed in range(3)]
@@ -338,7 +338,7 @@ def test_runs_of_before_a_sample_and_names_were_noted_are_in_the_same_row(
     assert "2 variants · 3 runs" in text(document(runs))
 
 
-def test_labels_that_have_changed_are_another_row(make_run: Make, small: dict[str, Any]) -> None:
+def test_runs_on_changed_labels_are_another_row(make_run: Make, small: dict[str, Any]) -> None:
     runs = [
         make_run(f"{name}-{seed}", "gr", seed, data_sha256=name, **small)
         for name in "ab"
@@ -352,7 +352,7 @@ def test_labels_that_have_changed_are_another_row(make_run: Make, small: dict[st
     )
 
 
-def test_where_it_cannot_be_told_it_is_said(
+def test_the_page_explains_why_significance_is_missing(
     make_run: Make, small: dict[str, Any], edit: Callable[..., None]
 ) -> None:
     runs = [make_run("one", "an", **small), make_run("two", "gr", observe_seed=7, **small)]

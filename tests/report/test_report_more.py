@@ -1,4 +1,4 @@
-"""The page of one run beyond its result: calibration, thresholds, missed classes, pictures, suspected labels."""
+"""More sections of one run's page: calibration, thresholds, missed classes, pictures, suspects."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def text(document: str) -> str:
 
 
 def section(document: str, heading: str) -> str:
-    """What a reader sees of one section, in one line."""
-    (found,) = [
+    """The visible text of one section, in one line."""
+    (match,) = [
         part
         for part in re.findall(r"<section>.*?</section>", document, re.DOTALL)
         if f"<h2>{heading}" in part
     ]
-    return text(found)
+    return text(match)
 
 
 def images(document: str) -> list[str]:
@@ -50,7 +50,7 @@ def images(document: str) -> list[str]:
 
 
 def observed_alone(run: Path, edit: Callable[..., None]) -> None:
-    """Let nothing but observed labels be known of a run."""
+    """Remove everything but observed labels from a run."""
     labels, seen = dict(np.load(run / "labels.npz")), np.load(run / "observed.npz")
     labels.pop("test_truth", None)
     labels["val_truth"] = seen["observed"][seen["val_rows"]]
@@ -91,13 +91,13 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
     assert "Calibrated by " in seen
     assert f"truly {(truth == 1).sum() / len(truth):.2f} in test" in seen
     info, cuts = read_info(run), section(document, "Thresholds")
-    found = threshold_metrics(calibrated, truth, threshold=np.array(info.thresholds))
-    row = [found.CP, found.CR, found.macro_f1, found.OP, found.OR, found.OF1]
+    metrics = threshold_metrics(calibrated, truth, threshold=np.array(info.thresholds))
+    row = [metrics.CP, metrics.CR, metrics.macro_f1, metrics.OP, metrics.OR, metrics.OF1]
     assert "stored, one per class " + " ".join(f"{100 * value:.1f}" for value in row) in cuts
     assert all(f" {threshold:.3f} " in cuts for threshold in info.thresholds)
 
 
-def test_observed_labels_alone_give_estimates_that_are_called_so(
+def test_figures_from_observed_labels_are_called_estimates(
     run: Path, edit: Callable[..., None]
 ) -> None:
     from spml.use.calibrate.calibrate import calibrate
@@ -139,7 +139,7 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(
     assert f"{first} {threshold:.3f} –" in section(document, "Thresholds")
 
 
-def test_a_calibration_of_other_thresholds_is_not_believed(
+def test_a_calibration_record_of_other_thresholds_is_ignored(
     run: Path, edit: Callable[..., None]
 ) -> None:
     from spml.use.calibrate.calibrate import calibrate
@@ -168,22 +168,22 @@ def test_a_model_of_other_classes_is_refused(run: Path, edit: Callable[..., None
         page(run)
 
 
-def test_one_threshold_moves_as_the_metrics_do() -> None:
+def test_the_sweep_equals_the_threshold_metrics() -> None:
     rng = np.random.default_rng(0)
     truth = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
     logits = rng.normal(size=(300, 4)) + truth
-    found = sweep(logits, (truth == 1).astype(float))
+    counts = sweep(logits, (truth == 1).astype(float))
     for place in (0, 20, 49, 98):
         metrics = threshold_metrics(logits, truth, threshold=GRID[place])
-        assert [part[place] for part in found.macro()] == pytest.approx(
+        assert [part[place] for part in counts.macro()] == pytest.approx(
             [metrics.CP, metrics.CR, metrics.macro_f1]
         )
-        assert [part[place] for part in found.micro()] == pytest.approx(
+        assert [part[place] for part in counts.micro()] == pytest.approx(
             [metrics.OP, metrics.OR, metrics.OF1]
         )
 
 
-def test_most_missed_counts_positives_and_what_stands_in_their_place(
+def test_most_missed_counts_positives_and_the_tags_given_instead(
     make_run: Make, small: dict[str, Any]
 ) -> None:
     run = make_run(classes=("cat", "dog", "owl"), **small)
@@ -198,21 +198,21 @@ def test_most_missed_counts_positives_and_what_stands_in_their_place(
     assert "3 of 7 positives of the test set get no tag" in seen
     assert (
         "cat 3 4 75.0 dog (2) 0" in seen
-    )  # in the fourth item dog is right, so it stands in nothing's place
+    )  # in the fourth item dog is right, so it replaces nothing
     assert "owl" not in seen
     np.savez(run / "scores" / "test.npz", logits=np.full((6, 3), 9, np.float16))
     assert "Every one of 7 positives" in section(page(run), "Most missed")
 
 
-def test_pictures_stand_in_the_page(run: Path, scenes: Any) -> None:
+def test_pictures_are_embedded_in_the_page(run: Path, scenes: Any) -> None:
     from PIL import Image
 
     document = page(run)
-    seen, found = section(document, "Pictures"), images(document)
+    seen, shown_images = section(document, "Pictures"), images(document)
     suspected = len(re.findall(r'class="ask"', document))
-    assert len(found) == 8 + suspected
+    assert len(shown_images) == 8 + suspected
     assert [seen.count(f"{kind} row") for kind in ("best", "typical", "worst")] == [2, 2, 4]
-    for uri in found:
+    for uri in shown_images:
         picture = Image.open(
             io.BytesIO(base64.b64decode(uri.removeprefix("data:image/jpeg;base64,")))
         )
@@ -222,13 +222,13 @@ def test_pictures_stand_in_the_page(run: Path, scenes: Any) -> None:
     assert f"true: {', '.join(names)}" in seen
     assert len(document) < 500_000
     assert page(run) == document
-    assert page(run, data=scenes) == document  # the data at hand are the data read again
+    assert page(run, data=scenes) == document  # loaded data equal the data read again
     assert len(images(page(run, pictures=3))) == 3 + suspected
     bare = page(run, pictures=0)
     assert not images(bare) and "<h2>Pictures" not in bare and "Labels that may be missing" in bare
 
 
-def test_pictures_that_are_gone_or_others_are_told_in_a_line(
+def test_missing_or_changed_pictures_are_reported_in_one_line(
     run: Path, scenes_file: Path, edit: Callable[..., None], tmp_path: Path
 ) -> None:
     moved = tmp_path / "moved.npz"
@@ -247,7 +247,7 @@ def test_pictures_that_are_gone_or_others_are_told_in_a_line(
     assert not images(document)
 
 
-def test_pictures_in_another_order_are_others_though_their_labels_are_the_same(
+def test_reordered_pictures_count_as_changed_even_with_equal_labels(
     run: Path, scenes_file: Path, edit: Callable[..., None], tmp_path: Path
 ) -> None:
     with np.load(scenes_file) as file:
@@ -327,22 +327,22 @@ def test_feature_vectors_have_no_pictures(tmp_path: Path, monkeypatch: pytest.Mo
 def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
     truth = np.array([[1, -1]] * 6 + [[-1, 1]] * 5 + [[-1, -1]], np.int8)
     logits = np.where(truth == 1, 1.0, -1.0) * np.linspace(6, -5, 12)[:, None]
-    found = choose(surprise(logits, truth), truth, 8)
-    assert [kind for kind, _ in found] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
-    assert len({row for _, row in found}) == 8
-    assert [row for kind, row in found if kind == "best"] == [
+    chosen = choose(surprise(logits, truth), truth, 8)
+    assert [kind for kind, _ in chosen] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
+    assert len({row for _, row in chosen}) == 8
+    assert [row for kind, row in chosen if kind == "best"] == [
         0,
         6,
     ]  # the second best has other labels
     assert (
-        next(row for kind, row in found if kind == "worst") == 10
+        next(row for kind, row in chosen if kind == "worst") == 10
     )  # the last has no positive to judge by
     assert surprise(np.zeros((1, 2)), np.array([[1, 0]], np.int8)) == pytest.approx(np.log(2))
     assert np.isnan(surprise(np.zeros((1, 2)), np.zeros((1, 2), np.int8))).all()
     assert len(choose(surprise(logits[:3], truth[:3]), truth[:3], 8)) == 3
 
 
-def test_suspects_are_those_of_the_review(run: Path) -> None:
+def test_suspects_equal_the_suggestions_of_review(run: Path) -> None:
     from spml.use.review.ranking import fit_scale, likeliest
 
     document = page(run)
@@ -359,7 +359,7 @@ def test_suspects_are_those_of_the_review(run: Path) -> None:
     assert f"spml review {run}" in seen
 
 
-def test_suspects_read_observed_labels_alone(run: Path, edit: Callable[..., None]) -> None:
+def test_suspects_read_only_observed_labels(run: Path, edit: Callable[..., None]) -> None:
     observed_alone(run, edit)
     labels = dict(np.load(run / "labels.npz"))
     before = section(page(run), "Labels that may be missing")
@@ -368,7 +368,7 @@ def test_suspects_read_observed_labels_alone(run: Path, edit: Callable[..., None
     assert section(page(run), "Labels that may be missing") == before
 
 
-def test_what_the_command_refuses(run: Path, capsys: Any) -> None:
+def test_the_command_refuses_invalid_options(run: Path, capsys: Any) -> None:
     for words, complaint in (
         (["--pictures", "-1"], "--pictures must be from 0 to 100, not -1"),
         (["--pictures", "101"], "--pictures must be from 0 to 100, not 101"),

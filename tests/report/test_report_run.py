@@ -1,4 +1,4 @@
-"""The page of one run: what it says, and that it never says it wrongly."""
+"""The page of one run: its contents, and how it handles missing or broken files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def page(run: Path) -> str:
 
 
 def text(document: str) -> str:
-    """What a reader sees, in one line."""
+    """The visible text, in one line."""
     visible = re.sub(r"<style>.*?</style>", "", document, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", visible)).split())
 
@@ -58,14 +58,17 @@ def test_headline_and_details(make_run: Make) -> None:
         assert f"{name} {value:.1f}" in seen
 
 
-def test_that_the_last_epoch_is_the_best_is_said(make_run: Make) -> None:
-    said = "It is the last epoch: with more of them, or a higher learning rate, the model may get better still."
+def test_the_page_notes_that_the_last_epoch_is_the_best(make_run: Make) -> None:
+    advice = (
+        "It is the last epoch: with more epochs, or a higher learning rate, "
+        "the model may improve further."
+    )
     run = make_run()
     for chosen in (8, 7):
         (run / "result.json").write_text(
             json.dumps({**record(run / "result.json"), "best_epoch": chosen})
         )
-        assert (said in text(page(run))) == (chosen == 8)
+        assert (advice in text(page(run))) == (chosen == 8)
 
 
 def test_settings_are_all_shown(make_run: Make) -> None:
@@ -105,7 +108,7 @@ def test_threshold_metrics_come_from_the_library(make_run: Make) -> None:
     assert f"OF1 harmonic mean of the two {100 * expected.OF1:.2f}" in seen
 
 
-def test_names_are_data(make_run: Make, small: dict[str, Any]) -> None:
+def test_names_are_escaped(make_run: Make, small: dict[str, Any]) -> None:
     run = make_run(classes=HOSTILE, data="<img src=x onerror=alert(1)>", method="a$b$c_d", **small)
     document = page(run)
     seen = text(document)
@@ -132,7 +135,7 @@ def test_many_classes(make_run: Make, count: int) -> None:
     assert len(document) < 1_000_000
 
 
-def test_the_page_stands_alone(make_run: Make) -> None:
+def test_the_page_is_self_contained(make_run: Make) -> None:
     document = page(make_run())
     bare = re.sub(r'xmlns(:\w+)?="[^"]*"', "", document)
     assert not re.search(r"https?:|//\w|@import|<script|<link|<iframe|<object", bare)
@@ -222,7 +225,7 @@ def test_odd_numbers(make_run: Make, small: dict[str, Any], edit: Callable[..., 
     assert "2 h 01 min 3.2 images per second on NVIDIA H200" in seen
 
 
-def test_folders_that_are_no_runs(tmp_path: Path) -> None:
+def test_folders_that_are_no_runs_are_refused(tmp_path: Path) -> None:
     for folder, complaint in ((tmp_path / "none", "is not a folder"), (tmp_path, "no config.json")):
         with pytest.raises(UserError, match=complaint) as caught:
             write_report([folder], tmp_path / "x.html")
@@ -267,7 +270,7 @@ def test_arrays_that_do_not_fit(make_run: Make, small: dict[str, Any]) -> None:
         page(run)
 
 
-def test_a_page_is_whole_or_not_there(
+def test_a_page_is_written_completely_or_not_at_all(
     make_run: Make, small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, out = make_run(**small), tmp_path / "new" / "page.html"
@@ -287,12 +290,15 @@ def test_a_page_is_whole_or_not_there(
 
 
 def test_import_is_light() -> None:
-    code = "import sys, spml.report; print([m for m in ('matplotlib', 'jinja2', 'numpy', 'torch') if m in sys.modules])"
+    code = (
+        "import sys, spml.report; "
+        "print([m for m in ('matplotlib', 'jinja2', 'numpy', 'torch') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_nothing_is_replaced_unasked(
+def test_files_are_replaced_only_on_request(
     make_run: Make, small: dict[str, Any], tmp_path: Path, capsys: Any
 ) -> None:
     run, other, mine = (
@@ -322,7 +328,7 @@ def test_nothing_is_replaced_unasked(
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "page"])
-def test_a_page_has_the_name_of_one(
+def test_the_name_of_the_page_must_be_html(
     make_run: Make, small: dict[str, Any], tmp_path: Path, capsys: Any, name: str
 ) -> None:
     run = make_run(**small)
@@ -332,10 +338,10 @@ def test_a_page_has_the_name_of_one(
     assert main(["report", str(run), "--out", str(tmp_path / "page.HTM")]) == 0
 
 
-def test_labels_that_training_did_not_see_are_not_in_the_page(
+def test_unobserved_labels_do_not_change_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two runs whose complete labels differ where they were not observed; the pages differ in the timings only."""
+    """Pages of two runs that differ in unobserved labels differ only in their timings."""
     from spml.data import observe
 
     rng = np.random.default_rng(0)
@@ -379,7 +385,7 @@ def test_labels_that_training_did_not_see_are_not_in_the_page(
     assert pages[0] == pages[1]
 
 
-def test_a_single_epoch_has_no_parts_of_epochs_on_its_axis() -> None:
+def test_the_axis_of_a_single_epoch_has_whole_ticks() -> None:
     import matplotlib.pyplot as plt
 
     from spml.report.figures import epoch_axis

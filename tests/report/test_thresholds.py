@@ -1,4 +1,4 @@
-"""What thresholds do, as numbers."""
+"""Effects of thresholds, as numbers."""
 
 from __future__ import annotations
 
@@ -36,55 +36,57 @@ def model_at(thresholds: npt.NDArray[np.float64], knots: Knots | None = None) ->
 
 
 def unknown(run: Run) -> Run:
-    """The same where absent labels are not known."""
+    """The same run with absent labels unknown."""
     return with_values(run, test_truth=np.where(TRUTH == 1, 1, 0).astype(np.int8))
 
 
 def test_each_class_at_its_own_threshold(run: Path) -> None:
     model = model_at(np.array([0.5, 0.8, 0.5]))
-    found = threshold_effects(Run.read(run), model)
-    assert found is not None and found["kind"] == "complete" and found["marked"]
+    effects = threshold_effects(Run.read(run), model)
+    assert effects is not None and effects["kind"] == "complete" and effects["marked"]
     assert all(
-        COLOURS[2] in figure for figure in found["figures"]
+        COLOURS[2] in figure for figure in effects["figures"]
     )  # the ticks of stored thresholds
-    assert found["classes"]["rows"] == [  # best F1 first
+    assert effects["classes"]["rows"] == [  # best F1 first
         ("cat", ["0.500", "66.7", "100.0", "80.0", "3", "2"]),
         ("dog", ["0.800", "50.0", "50.0", "50.0", "2", "2"]),
         ("owl", ["0.500", "–", "–", "–", "0", "0"]),
     ]
-    half, best, stored = found["rows"]
+    half, best, stored = effects["rows"]
     assert half == ("0.50 for all", ["44.4", "66.7", "53.3", "66.7", "100.0", "80.0"])
     assert best[0].endswith("for all, the best single one here") and best[1] == half[1]
     assert stored == ("stored, one per class", ["38.9", "50.0", "43.3", "60.0", "75.0", "66.7"])
 
 
-def test_thresholds_that_nobody_has_set_are_not_called_stored(run: Path) -> None:
-    found = threshold_effects(Run.read(run), read_model(Run.read(run)))
-    assert found is not None and not found["marked"] and len(found["rows"]) == 2
-    assert [figure.count("<svg") for figure in found["figures"]] == [1, 1]
-    assert not any(COLOURS[2] in figure for figure in found["figures"])
+def test_default_thresholds_are_not_called_stored(run: Path) -> None:
+    effects = threshold_effects(Run.read(run), read_model(Run.read(run)))
+    assert effects is not None and not effects["marked"] and len(effects["rows"]) == 2
+    assert [figure.count("<svg") for figure in effects["figures"]] == [1, 1]
+    assert not any(COLOURS[2] in figure for figure in effects["figures"])
 
 
-def test_of_known_positives_alone_recall_and_tags_are_told(run: Path) -> None:
-    found = threshold_effects(unknown(Run.read(run)), model_at(np.full(3, 0.5)))
-    assert found is not None and found["kind"] == "known" and found["classes"] is None
-    assert found["rows"] == [("0.50 for all", ["100.0", "1.50"])]  # six tags of four items
+def test_known_positives_alone_give_recall_and_tags_per_item(run: Path) -> None:
+    effects = threshold_effects(unknown(Run.read(run)), model_at(np.full(3, 0.5)))
+    assert effects is not None and effects["kind"] == "known" and effects["classes"] is None
+    assert effects["rows"] == [("0.50 for all", ["100.0", "1.50"])]  # six tags of four items
     calibrated = model_at(np.full(3, 0.5), knots=[[[-20.0, 20.0], [-20.0, 20.0]]] * 3)
-    assert threshold_effects(unknown(Run.read(run)), calibrated)["kind"] == "estimated"  # type: ignore[index]
+    effects = threshold_effects(unknown(Run.read(run)), calibrated)
+    assert effects is not None and effects["kind"] == "estimated"
 
 
 def test_missed_classes_are_ordered_and_counted(run: Path) -> None:
-    given = Run.read(run)
-    found = most_missed(given, model_at(np.array([0.9, 0.7, 0.5])))
-    assert found is not None and (found["missed"], found["total"], found["classes"]) == (
+    stored = Run.read(run)
+    missed = most_missed(stored, model_at(np.array([0.9, 0.7, 0.5])))
+    assert missed is not None and (missed["missed"], missed["total"], missed["classes"]) == (
         "3",
         "4",
         "2",
     )
-    cat, dog = found["rows"]
+    cat, dog = missed["rows"]
     assert (cat["name"], cat["share"], cat["width"], cat["instead"], cat["nothing"]) == (
         "cat", "100.0", 100.0, "dog (1)", "1",
     )  # fmt: skip
     assert (dog["name"], dog["missed"], dog["total"], dog["share"]) == ("dog", "1", "2", "50.0")
-    assert dog["instead"] == "–" and found["complete"] and found["split"] == "test"
-    assert not most_missed(unknown(given), model_at(np.full(3, 0.5)))["complete"]  # type: ignore[index]
+    assert dog["instead"] == "–" and missed["complete"] and missed["split"] == "test"
+    missed = most_missed(unknown(stored), model_at(np.full(3, 0.5)))
+    assert missed is not None and not missed["complete"]

@@ -1,4 +1,4 @@
-"""Headless Chromium, driven over a pair of pipes by its own protocol: no package is needed."""
+"""Headless Chromium, driven by its own protocol over two pipes, without another package."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ QUIET = (
 KEYS = {" ": ("Space", 32), "ArrowRight": ("ArrowRight", 39), "ArrowLeft": ("ArrowLeft", 37)}
 
 
-def found() -> str | None:
-    """Where Chromium is, if it is."""
+def executable() -> str | None:
+    """Path of Chromium; None if it is not installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def _high(ends: tuple[int, int]) -> list[int]:
-    """The same pipe under numbers that are neither 3 nor 4, which the browser's own ends get."""
+    """Move a pipe to descriptors above 3 and 4, which the browser's ends use."""
     moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends]
     for end in ends:
         os.close(end)
@@ -48,7 +48,7 @@ def _high(ends: tuple[int, int]) -> list[int]:
 
 
 class Browser:
-    """One page of a browser; `requests` has every address that it asked for."""
+    """One page of a browser; `requests` holds every address it requested."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Browser:
             self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Do one thing and wait for its answer."""
+        """Call a method and wait for its answer."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session and not method.startswith("Browser"):
@@ -109,7 +109,7 @@ class Browser:
         return json.loads(message)
 
     def value(self, script: str) -> Any:
-        """What an expression comes to in the page."""
+        """Evaluate an expression in the page."""
         done = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -118,7 +118,7 @@ class Browser:
         return done["result"].get("value")
 
     def until(self, script: str, seconds: float = 60) -> Any:
-        """Wait until an expression is true, and give it; a page that is being left answers nothing."""
+        """Wait until an expression is true and return it; a page being closed does not answer."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(RuntimeError):
@@ -128,7 +128,7 @@ class Browser:
         raise TimeoutError(f"never true: {script}\n{self.value('document.body.innerText')[:2000]}")
 
     def go(self, address: str) -> None:
-        """Open a page, and leave the one that is open, which may have the same address."""
+        """Open a page in place of the current one, which may have the same address."""
         self.value("window.left = true")
         self.call("Page.navigate", url=address)
         self.until(
@@ -136,12 +136,13 @@ class Browser:
         )
 
     def click(self, selector: str) -> None:
-        """Press the left button over the middle of an element, once it is in view."""
+        """Scroll to an element and click its centre."""
         what = f"document.querySelector({json.dumps(selector)})"
         self.value(f"{what}.scrollIntoView({{block: 'center'}})")
-        middle = f"(b => ({{x: b.x + b.width / 2, y: b.y + b.height / 2}}))({what}.getBoundingClientRect())"
+        centre = "b => ({x: b.x + b.width / 2, y: b.y + b.height / 2})"
+        middle = f"({centre})({what}.getBoundingClientRect())"
         box, last = self.value(middle), None
-        while box != last:  # pictures that arrive move it
+        while box != last:  # pictures that load move it
             box, last = (
                 self.value(f"new Promise(done => setTimeout(() => done({middle}), 30))"),
                 box,
@@ -150,7 +151,7 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, **box, button="left", clickCount=1)
 
     def press(self, key: str) -> None:
-        """A key, down and up."""
+        """Press and release a key."""
         code, number = KEYS.get(key, (f"Key{key.upper()}", ord(key.upper()[0])))
         for kind in ("keyDown", "keyUp"):
             self.call(
@@ -162,16 +163,16 @@ class Browser:
             )
 
     def choose(self, selector: str, *files: Path) -> None:
-        """Put files into a file field, as a person does."""
+        """Choose files in a file field."""
         root = self.call("DOM.getDocument")["root"]["nodeId"]
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
 
     def screenshot(self, path: Path, **clip: float) -> None:
-        """The page as a PNG."""
-        given = {"clip": {"x": 0, "y": 0, "scale": 1, **clip}} if clip else {}
+        """Write the page as a PNG."""
+        options = {"clip": {"x": 0, "y": 0, "scale": 1, **clip}} if clip else {}
         path.write_bytes(
-            base64.b64decode(self.call("Page.captureScreenshot", format="png", **given)["data"])
+            base64.b64decode(self.call("Page.captureScreenshot", format="png", **options)["data"])
         )
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ NAMES = ["red", "green", "blue"]
 def write_model(
     folder: Path, classes=NAMES, *, backbone="tiny", head="linear", features=None, **info
 ) -> Path:
-    """A model of untrained weights."""
+    """Write a model with untrained weights."""
     torch.manual_seed(2)
     how = (
         {"kind": "features", "size": None, "upright": True, "features": features}
@@ -36,48 +36,48 @@ def write_model(
 
 @pytest.fixture
 def make_model(tmp_path):
-    """The same in a folder of the test."""
-    return lambda name="model", **given: write_model(tmp_path / name, **given)
+    """Write a model in a folder of the test."""
+    return lambda name="model", **options: write_model(tmp_path / name, **options)
 
 
 @pytest.fixture
 def model(make_model):
-    """One whose threshold every picture reaches of green, and none of blue."""
+    """A model that tags every picture as green and none as blue."""
     return make_model(thresholds=[0.5, 0.0, 0.999999])
 
 
 @pytest.fixture(scope="module")
 def small_model(tmp_path_factory):
-    """One that is served, with a class whose name is markup; not to be changed."""
+    """A model to serve, with a class named like markup; tests must not change it."""
     return write_model(tmp_path_factory.mktemp("serve") / "model", ["red", "green", "<b>blue"])
 
 
 @pytest.fixture
 def noisy(monkeypatch):
-    """Makes noise of every label of the data's own complete tables that was not observed; counts how often."""
-    from spml.use import evaluate as room
+    """Replace every unobserved label of the complete tables by noise; count the loads."""
+    from spml.use import evaluate
 
-    load, loaded = room.load, []
+    load, loaded = evaluate.load, []
 
-    def with_noise(*given, **named):
-        found = load(*given, **named)
-        table, rng = found.complete.labels, np.random.default_rng(6)
+    def with_noise(*args, **named):
+        data = load(*args, **named)
+        table, rng = data.complete.labels, np.random.default_rng(6)
         noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
-        loaded.append(given)
+        loaded.append(args)
         return replace(
-            found,
-            complete=found.complete.with_labels(np.where(found.observed.labels == 1, 1, noise)),
+            data,
+            complete=data.complete.with_labels(np.where(data.observed.labels == 1, 1, noise)),
         )
 
     def start():
-        monkeypatch.setattr(room, "load", with_noise)
+        monkeypatch.setattr(evaluate, "load", with_noise)
         return loaded
 
     return start
 
 
 def huge_png(path: Path, side: int = 20_000) -> None:
-    """A PNG whose header says it is that large, and whose pixels are missing."""
+    """A PNG whose header claims this size and whose pixels are missing."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
@@ -101,11 +101,11 @@ def written(run):
 
 def change(path, **arrays):
     with np.load(path) as file:
-        kept = dict(file)
-    np.savez_compressed(path, **(kept | arrays))
+        stored = dict(file)
+    np.savez_compressed(path, **(stored | arrays))
 
 
 def observe_only(run):
-    """Let the run be one whose epoch was chosen by observed labels."""
+    """Change a run to one whose epoch was chosen by observed labels."""
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "selection": "observed"}))

@@ -1,4 +1,4 @@
-"""A model that is served, and questions to the server."""
+"""Serve a model, and send requests to the server."""
 
 import io
 import json
@@ -25,7 +25,7 @@ def picture(size=(20, 16), kind="PNG", colour=(200, 30, 30)):
 
 @contextmanager
 def served(run, hosts=LOOPBACK, limits=LIMITS):
-    """Where the page of a run is, while it is served."""
+    """Serve a run and yield the address of its page."""
     import uvicorn
 
     with listening("127.0.0.1", 0) as at, own_folder():
@@ -42,7 +42,7 @@ def served(run, hosts=LOOPBACK, limits=LIMITS):
 
 
 def ask(address, data=None, **headers):
-    """Status and JSON, or text, of an answer."""
+    """Send a request; return the status and the JSON or text of the answer."""
     request = urllib.request.Request(
         address, data, {name.replace("_", "-"): value for name, value in headers.items()}
     )

@@ -24,7 +24,7 @@ def test_evaluation_repeats_the_runs_own_figures(run):
     assert json.loads((run / "eval-test.json").read_text()) == test
 
 
-def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(
+def test_a_completely_labelled_test_split_of_user_data_has_all_metrics(
     tmp_path, pictures, monkeypatch, capsys
 ):
     monkeypatch.chdir(pictures.parent)
@@ -44,7 +44,7 @@ def test_a_completely_labelled_test_split_of_ones_own_has_all_metrics(
     assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])
 
 
-def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
+def test_classes_that_differ_from_the_models_are_reported():
     config = {
         "data": "digits",
         "labels": "complete",
@@ -53,7 +53,7 @@ def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
         "split_seed": 0,
     }
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    for classes, told in (
+    for classes, message in (
         (
             ["nought", *names[1:]],
             "has 10 classes, the model 10, such as 'zero', which the model has not; put back",
@@ -61,7 +61,7 @@ def test_classes_of_the_data_that_are_not_the_models_are_told_apart():
         ([*names, "ten"], "has 10 classes, the model 11; put back"),
         (names[::-1], "has the model's classes in another order; put back"),
     ):
-        with pytest.raises(UserError, match=f"digits {told}"):
+        with pytest.raises(UserError, match=f"digits {message}"):
             run_data(config, classes, None)
 
 
@@ -76,23 +76,26 @@ def test_estimates_read_no_other_label(run, noisy):
     assert assess(run, "val") != complete  # the noise did arrive
 
 
-def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
+def test_eval_prints_estimates_with_ranges(run, monkeypatch, capsys):
     observe_only(run)
-    found = assess(run, "val")
-    told = found["estimates"]["map"]
-    assert found["labels"] == "observed" and told["low"] <= told["value"] <= told["high"] <= 100
+    evaluation = assess(run, "val")
+    estimate = evaluation["estimates"]["map"]
+    assert (
+        evaluation["labels"] == "observed"
+        and estimate["low"] <= estimate["value"] <= estimate["high"] <= 100
+    )
     assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(
-        found["estimates"]
+        evaluation["estimates"]
     )
     assert main(["eval", str(run), "--split", "val"]) == 0
-    assert f"{told['low']:.4f} to {told['high']:.4f}" in capsys.readouterr().out
-    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", found["items"])
+    assert f"{estimate['low']:.4f} to {estimate['high']:.4f}" in capsys.readouterr().out
+    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", evaluation["items"])
     assert "estimates" in assess(run, "val")
-    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", found["items"] + 1)
+    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", evaluation["items"] + 1)
     assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
     assert main(["eval", str(run), "--split", "val"]) == 0
     assert (
-        f"{found['items']} items have a positive, and a range needs {found['items'] + 1}"
+        f"{evaluation['items']} items have a positive, and a range needs {evaluation['items'] + 1}"
         in capsys.readouterr().err
     )
     monkeypatch.undo()
@@ -102,7 +105,7 @@ def test_eval_tells_estimates_with_ranges(run, monkeypatch, capsys):
 
 def test_evaluation_uses_the_calibrated_probabilities(run):
     calibrate(run, method="temperature")
-    found = assess(run, "test")["metrics"]
+    metrics = assess(run, "test")["metrics"]
     info = read_info(run)
     shifted = [[x, (np.array(y) + 50).tolist()] for x, y in info.calibration]
     path = run / "best" / "model.json"
@@ -110,6 +113,6 @@ def test_evaluation_uses_the_calibrated_probabilities(run):
     other = assess(run, "test")["metrics"]
     assert (
         other["CR"] == 100
-        and other["map"] == found["map"]
-        and other["calibration_error"] > found["calibration_error"]
+        and other["map"] == metrics["map"]
+        and other["calibration_error"] > metrics["calibration_error"]
     )

@@ -66,20 +66,18 @@ def test_the_model_is_described_without_paths(site, small_model):
     )
     assert str(small_model.parent) not in json.dumps(answer)
     head = urllib.request.Request(f"{site}/api/model", method="HEAD")
-    with urllib.request.urlopen(
-        head, timeout=60
-    ) as found:  # by which others see that a server is up
-        assert found.status == 200 and not found.read()
+    with urllib.request.urlopen(head, timeout=60) as response:  # used to check that a server is up
+        assert response.status == 200 and not response.read()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
-def test_pictures_of_every_kind_down_to_one_pixel_are_taken(site, kind):
+def test_pictures_of_every_kind_down_to_one_pixel_are_accepted(site, kind):
     for size in ((1, 1), (999, 3)):
         assert ask(f"{site}/api/predict", picture(size, kind))[0] == 200
 
 
 def bomb(width, height):
-    """A PNG of a few bytes that says it has so many pixels."""
+    """A PNG of a few bytes whose header claims this many pixels."""
     data = bytearray(picture((1, 1)))
     data[16:24] = width.to_bytes(4, "big") + height.to_bytes(4, "big")
     import zlib
@@ -103,14 +101,14 @@ def bomb(width, height):
     ],
     ids=["text", "cut", "eps", "long", "longer", "large", "huge", "vast", "empty"],
 )
-def test_what_is_no_picture_or_too_large_is_refused_in_one_line(site, data, status, words):
+def test_invalid_and_too_large_pictures_are_refused_in_one_line(site, data, status, words):
     import re
 
     for body, headers in ((data, {}), form(data, "dir/..\\\\c.jpg")):
         if status == 400 and headers:
             continue
-        found, answer = ask(f"{site}/api/predict", body, **headers)
-        assert (found, list(answer)) == (status, ["error"]) and re.search(words, answer["error"])
+        code, answer = ask(f"{site}/api/predict", body, **headers)
+        assert (code, list(answer)) == (status, ["error"]) and re.search(words, answer["error"])
         assert "\n" not in answer["error"]
 
 
@@ -124,7 +122,7 @@ def test_forms_without_a_file_or_cut_off_are_refused(site):
     assert ask(f"{site}/api/predict")[0] == 405
 
 
-def test_a_body_of_untold_length_is_cut_off_at_the_limit(site):
+def test_a_body_without_a_length_is_cut_off_at_the_limit(site):
     connection = http.client.HTTPConnection(site.removeprefix("http://"), timeout=60)
     parts = (b"\0" * 50_000 for _ in range(20))
     try:
@@ -133,12 +131,12 @@ def test_a_body_of_untold_length_is_cut_off_at_the_limit(site):
         )
         assert connection.getresponse().status == 413
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it was refused while we were still sending
+        pass  # refused before all was sent
     finally:
         connection.close()
 
 
-def test_the_page_is_there_and_asks_for_nothing_elsewhere(site):
+def test_the_page_loads_nothing_from_other_hosts(site):
     status, text = ask(f"{site}/")
     assert status == 200 and "gradio_config" in text
     assert 'analytics_enabled":true' not in text.replace(" ", "") and "fonts.googleapis" not in text
@@ -178,12 +176,10 @@ SECRETS = (
 
 
 @pytest.mark.parametrize("path", SECRETS)
-def test_no_file_of_the_host_and_no_other_way_in_is_served(site, small_model, path):
+def test_no_file_of_the_host_and_no_other_route_is_served(site, small_model, path):
     for way in (path, path.replace("/etc/passwd", str(small_model / "model.json"))):
         connection = http.client.HTTPConnection(site.removeprefix("http://"), timeout=60)
-        connection.putrequest(
-            "GET", way, skip_host=False
-        )  # as it stands: urllib would tidy the path
+        connection.putrequest("GET", way, skip_host=False)  # raw path: urllib would normalise it
         connection.endheaders()
         answer = connection.getresponse()
         assert answer.status == 404, way
@@ -207,7 +203,7 @@ def test_an_event_that_names_a_file_or_an_address_is_refused(site, path):
     assert ask(f"{site}/config", b"x")[0] == 405
 
 
-def test_a_name_that_is_not_this_machines_is_refused_on_loopback_alone(site, small_model):
+def test_foreign_host_names_are_refused_only_on_loopback(site, small_model):
     assert ask(f"{site}/api/model", Host="evil.example:80")[0] == 403
     assert ask(f"{site}/api/model", Host="localhost:1")[0] == 200
     assert ask(f"{site}/api/model", Host="[::1]:1")[0] == 200
@@ -239,18 +235,18 @@ def test_damaged_weights_and_models_of_features_are_reported(tmp_path, monkeypat
         tagger.see(b"text", "x.jpg")
 
 
-def test_the_command_says_in_one_line_what_is_wrong(small_model, tmp_path, capsys, monkeypatch):
+def test_the_command_reports_errors_in_one_line(small_model, tmp_path, capsys, monkeypatch):
     assert main(["serve", str(tmp_path / "nothing")]) == 2
     assert "no model here" in capsys.readouterr().err
     assert main(["serve", str(small_model), "--max-pixels", "0"]) == 2
     assert "--max-pixels must be above 0" in capsys.readouterr().err
     assert main(["serve", str(small_model), "--max-pixels", "3e8"]) == 2
     assert "pictures above 178,956,970 pixels are not read" in capsys.readouterr().err
-    with listening("127.0.0.1", 0) as taken:
-        taken.listen()
-        assert main(["serve", str(small_model), "--port", str(taken.getsockname()[1])]) == 2
+    with listening("127.0.0.1", 0) as listener:
+        listener.listen()
+        assert main(["serve", str(small_model), "--port", str(listener.getsockname()[1])]) == 2
     assert "cannot listen there" in capsys.readouterr().err
-    assert main(["serve", str(small_model), "--port", "99999"]) == 2  # the system would take 34463
+    assert main(["serve", str(small_model), "--port", "99999"]) == 2  # the system would use 34463
     assert "must be from 0 to 65535" in capsys.readouterr().err
     assert main(["serve", str(small_model), "--host", "no such name"]) == 2
     monkeypatch.setattr("spml.use.serve.serve.find_spec", lambda name: None)

@@ -1,18 +1,18 @@
-"""What the gate before the web page lets through, without a web server."""
+"""Requests that the gate accepts and refuses, without a web server."""
 
 import asyncio
 import json
 
 import pytest
 
-from spml.use.serve.gate import JOIN, LOOPBACK, ROOM, Gate
+from spml.use.serve.gate import EXTRA, JOIN, LOOPBACK, Gate
 
 PREDICT = "/api/predict"
 
 
 def ask(path="/", method="GET", *, chunks=(b"",), headers=(), hosts=None, limit=9, kind="http"):
-    """The status and what the application was given; 200 and None where the gate answered nothing."""
-    sent, given = [], []
+    """Return the status, 200 if the gate did not answer, and the application's messages."""
+    sent, received = [], []
     waiting = [
         {"type": "http.request", "body": c, "more_body": i < len(chunks) - 1}
         for i, c in enumerate(chunks)
@@ -25,20 +25,20 @@ def ask(path="/", method="GET", *, chunks=(b"",), headers=(), hosts=None, limit=
         sent.append(message)
 
     async def application(scope, receive, send):
-        given.extend([await receive(), await receive()] if kind == "http" else [scope["type"]])
+        received.extend([await receive(), await receive()] if kind == "http" else [scope["type"]])
 
     scope = {"type": kind, "path": path, "method": method, "headers": list(headers)}
     asyncio.run(Gate(application, limit, hosts)(scope, receive, send))
     if sent:
-        assert json.loads(sent[1]["body"])["error"] and not given
+        assert json.loads(sent[1]["body"])["error"] and not received
         assert dict(sent[0]["headers"])[b"content-length"] == str(len(sent[1]["body"])).encode()
-    return (sent[0]["status"] if sent else 200), given
+    return (sent[0]["status"] if sent else 200), received
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/api/model", "/assets/x.js", "/theme.css", "/gradio_api/heartbeat/7"]
 )
-def test_what_the_page_needs_is_handed_on(path):
+def test_requests_of_the_page_are_passed_on(path):
     for method in ("GET", "HEAD"):
         assert ask(path, method)[0] == 200
     assert ask(path, "POST")[0] == 405
@@ -55,14 +55,14 @@ def test_what_the_page_needs_is_handed_on(path):
         "/assets",
     ],
 )
-def test_all_else_is_not_there(path):
+def test_other_paths_are_not_found(path):
     assert ask(path)[0] == 404
 
 
-def test_a_picture_comes_whole_to_the_application():
-    status, given = ask(PREDICT, "POST", chunks=(b"ab", b"", b"cd"))
+def test_the_application_receives_the_whole_picture():
+    status, body = ask(PREDICT, "POST", chunks=(b"ab", b"", b"cd"))
     assert status == 200
-    assert given == [
+    assert body == [
         {"type": "http.request", "body": b"abcd", "more_body": False},
         {"type": "http.disconnect"},
     ]
@@ -70,15 +70,15 @@ def test_a_picture_comes_whole_to_the_application():
 
 
 def test_a_request_may_be_as_long_as_the_limit_and_no_longer():
-    most = 9 + ROOM
+    most = 9 + EXTRA
     assert ask(PREDICT, "POST", chunks=(bytes(most),))[0] == 200
     assert ask(PREDICT, "POST", chunks=(bytes(most), b"x"))[0] == 413
     for reported, status in ((str(most), 200), (str(most + 1), 413), ("-1", 413), ("x", 413)):
         assert ask(PREDICT, "POST", headers=[(b"Content-Length", reported.encode())])[0] == status
     start, end = b'{"data": ["', b'"]}'
-    for more, status in ((0, 200), (1, 413)):  # as text a picture takes a third more
+    for more, status in ((0, 200), (1, 413)):  # base64 needs a third more
         assert (
-            ask(JOIN, "POST", chunks=(start + b"x" * (12 + ROOM - 14 + more) + end,))[0] == status
+            ask(JOIN, "POST", chunks=(start + b"x" * (12 + EXTRA - 14 + more) + end,))[0] == status
         )
 
 
@@ -95,21 +95,21 @@ def test_a_request_may_be_as_long_as_the_limit_and_no_longer():
         (b'{"data": ' + b"[" * 50_000, 400),
     ],
 )
-def test_events_of_the_page_carry_text_and_numbers_alone(body, status):
+def test_events_may_hold_only_text_and_numbers(body, status):
     assert ask(JOIN, "POST", chunks=(body,))[0] == status
 
 
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        (b"localhost:7860", 200), (b"LOCALHOST", 200), (b"127.0.0.1:1", 200), (b"[::1]:7860", 200), (b"::1", 200),
-        (b"evil.example:7860", 403), (b"localhost.evil.example", 403), (b"", 403),
+        (b"localhost:7860", 200), (b"LOCALHOST", 200), (b"127.0.0.1:1", 200), (b"[::1]:7860", 200),
+        (b"::1", 200), (b"evil.example:7860", 403), (b"localhost.evil.example", 403), (b"", 403),
     ],
 )  # fmt: skip
-def test_on_a_loopback_address_the_name_asked_for_is_one_of_this_machine(host, status):
+def test_on_loopback_the_host_header_must_name_this_machine(host, status):
     assert ask(headers=[(b"Host", host)], hosts=LOOPBACK)[0] == status
     assert ask(headers=[(b"Host", host)])[0] == 200
 
 
-def test_web_sockets_are_closed_and_the_start_is_handed_on():
+def test_web_sockets_are_closed_and_lifespan_is_passed_on():
     assert ask(kind="websocket") == (200, []) and ask(kind="lifespan") == (200, ["lifespan"])

@@ -1,4 +1,4 @@
-"""What serving does with a picture's bytes, without a web server."""
+"""Tagging of a picture's bytes, without a web server."""
 
 import io
 
@@ -23,7 +23,7 @@ def tagger(make_model):
     return Tagger(make_model(thresholds=[0.2, 0.6, 0.5]), Limits(bytes=len(png()), pixels=60))
 
 
-def test_a_picture_just_within_the_limits_is_taken_and_a_larger_one_refused(tagger):
+def test_a_picture_at_the_limits_is_accepted_and_a_larger_one_refused(tagger):
     assert tagger.see(png()).probabilities.shape == (3,)
     for data, status, message in (
         (png() + b"\0", 413, "above .* MB"),
@@ -56,7 +56,7 @@ def test_names_of_clients_are_one_short_line(tagger):
         assert str(refused.value).startswith(f"{reported}: ")
 
 
-def test_tags_are_those_at_or_above_their_thresholds_the_most_probable_first(tagger):
+def test_tags_reach_their_thresholds_and_the_most_probable_comes_first(tagger):
     def seen(*probabilities):
         p = np.array(probabilities)
         logits = (np.log(p) - np.log1p(-p)).astype(np.float32)
@@ -67,7 +67,7 @@ def test_tags_are_those_at_or_above_their_thresholds_the_most_probable_first(tag
     assert tagger.tags(seen(0.1, 0.1, 0.1), [0.1 - 1e-7, 0.0, 0.2]) == ["red", "green"]
 
 
-def test_it_says_what_predict_says_and_no_path(tagger, make_model, tmp_path):
+def test_answers_agree_with_predict_and_hold_no_path(tagger, make_model, tmp_path):
     (tmp_path / "a.png").write_bytes(png())
     predict(
         make_model("again", thresholds=[0.2, 0.6, 0.5]), [tmp_path / "a.png"], tmp_path / "p.csv"
@@ -87,6 +87,6 @@ def test_it_says_what_predict_says_and_no_path(tagger, make_model, tmp_path):
     assert about["limits"] == {"bytes": len(png()), "pixels": 60}
 
 
-def test_models_that_cannot_show_places_are_refused_at_the_start(make_model):
+def test_models_without_class_maps_are_refused_at_the_start(make_model):
     with pytest.raises(UserError, match="serve shows pictures"):
         Tagger(make_model(features=4), Limits())

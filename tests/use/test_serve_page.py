@@ -1,4 +1,4 @@
-"""The page that is served: what its events give, and what a person sees."""
+"""The served page: results of its events, and its view in a browser."""
 
 import base64
 
@@ -31,7 +31,7 @@ class Event:
         self._data = data
 
 
-def test_events_of_the_page_stand_whatever_is_sent(small_model):
+def test_events_of_the_page_survive_any_input(small_model):
     tab = page_of(small_model)
     good = base64.b64encode(picture()).decode()
     seen, bars, shown, first = tab.see([0.5] * 3, 0.0, Event(name="a.png", data=good))
@@ -92,7 +92,7 @@ def test_the_batch_table_escapes_what_clients_send(small_model):
     )
 
 
-def test_the_batch_table_is_the_file_of_predict_where_rounded_probabilities_would_not_reach_thresholds(
+def test_the_batch_table_agrees_with_predict_despite_rounded_probabilities(
     tmp_path,
 ):
     from spml.use.predict.predict import predict
@@ -115,8 +115,8 @@ def test_the_batch_table_is_the_file_of_predict_where_rounded_probabilities_woul
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(browser.found() is None, reason="no Chromium on this machine")
-def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, scenes, tmp_path):
+@pytest.mark.skipif(browser.executable() is None, reason="no Chromium on this machine")
+def test_a_user_sees_classes_moves_a_threshold_and_opens_a_map(finished, scenes, tmp_path):
     x = np.moveaxis(scenes.test.x[0], 0, 2)
     Image.fromarray(x).resize((240, 240), Image.Resampling.NEAREST).save(tmp_path / "scene.png")
     Image.fromarray(load_sample_image("china.jpg")).save(tmp_path / "photo.jpg")
@@ -124,12 +124,13 @@ def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, sc
     folder = tmp_path / "browser"
     with (
         served(finished, limits=Limits()) as site,
-        browser.Browser(browser.found(), folder) as page,
+        browser.Browser(browser.executable(), folder) as page,
     ):
         page.go(site)
         page.until("document.querySelector('.spml-drop') != null")
         page.value(
-            "document.querySelector('.spml-drop input').onclick = e => { e.preventDefault(); e.target.asked = 1 }"
+            "document.querySelector('.spml-drop input').onclick = "
+            "e => { e.preventDefault(); e.target.asked = 1 }"
         )
         page.value("document.querySelector('.spml-drop').focus()")
         page.press(" ")
@@ -142,7 +143,8 @@ def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, sc
         for shift, words in ((-1, "10 of 10"), (1, "0 of 10")):
             page.value(
                 "(() => { const slider = document.querySelector('#spml-shift input[type=range]');"
-                f"slider.value = {shift}; slider.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"
+                f"slider.value = {shift}; "
+                "slider.dispatchEvent(new Event('input', {bubbles: true})); })()"
             )
             page.until(f"{count}.startsWith('{words}')")
         last = page.value("[...document.querySelectorAll('.spml-row')].at(-1).dataset.class")
@@ -151,7 +153,8 @@ def test_a_person_sees_classes_moves_a_threshold_and_looks_at_a_map(finished, sc
         page.until(f"document.querySelector('#spml-heat').alt == 'map of {name}'")
         assert page.value("document.querySelector('#spml-heat').src") != before
         page.value(
-            "[...document.querySelectorAll('button[role=tab]')].find(b => b.textContent.includes('Many')).click()"
+            "[...document.querySelectorAll('button[role=tab]')]"
+            ".find(b => b.textContent.includes('Many')).click()"
         )
         page.until("document.querySelector('.spml-drop input[multiple]') != null")
         page.choose(".spml-drop input[multiple]", tmp_path / "scene.png", tmp_path / "text.jpg")

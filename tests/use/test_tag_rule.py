@@ -1,4 +1,4 @@
-"""Every command tags the same classes, also at a threshold and where float32 probabilities are all 1."""
+"""Every command tags the same classes, even at a threshold or if float32 rounds to 1."""
 
 import csv
 import io
@@ -51,7 +51,7 @@ class Case:
 
 
 def neighbours(threshold, calibrated):
-    """The lowest float32 logit whose calibrated value reaches the threshold, and the next one below."""
+    """The lowest float32 logit that reaches the threshold when calibrated, and the next below."""
     cut = threshold_logits(threshold)
     at = np.float32((cut - 1) / 2 if calibrated else cut)
     reached = (lambda z: 1 + 2 * np.float64(z)) if calibrated else np.float64
@@ -65,7 +65,7 @@ def case(request):
     logits, thresholds, tags = map(list, zip(*SATURATED, strict=True))
     if request.param:
         logits = [(z - 1) / 2 for z in logits]
-        tags[1] = True  # 1e-30 below the threshold is nothing beside 1
+        tags[1] = True  # 1e-30 below the threshold is lost beside 1
     for threshold in (0.05, 0.1, 0.3, 0.4, 0.7, 0.9, 0.995):
         for logit, tag in zip(neighbours(threshold, request.param), (True, False), strict=True):
             logits.append(logit)
@@ -120,7 +120,7 @@ def test_eval_calibrate_and_report_agree_with_predict(case, run):
     assert set(case.info.classes) - set(record["untagged"]) == case.names
     assert record["overall"]["micro_f1"]["value"] == record["overall_before"]["micro_f1"] == 1
     shown = read_model(with_values(Run(run.parent / "run"), classes=case.info.classes))
-    assert shown.thresholds.tolist() == [0.5] * len(case.tags)  # nothing is stored there
+    assert shown.thresholds.tolist() == [0.5] * len(case.tags)  # no thresholds are stored
     run.parent.joinpath("run").mkdir()
     run.rename(run.parent / "run" / "best")
     shown = read_model(with_values(Run(run.parent / "run"), classes=case.info.classes))

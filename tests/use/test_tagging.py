@@ -52,7 +52,7 @@ def test_thresholds_are_given_for_all_classes_for_one_or_in_a_file(tmp_path):
         ("gone.json", "gone.json: No such file"),
     ],
 )
-def test_what_is_no_threshold_is_refused(text, message):
+def test_invalid_thresholds_are_refused(text, message):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
         parse_thresholds([text], INFO)
 
@@ -71,7 +71,7 @@ def test_what_is_no_threshold_is_refused(text, message):
         ("\xff", "not JSON"),
     ],
 )
-def test_a_file_that_holds_none_is_refused(tmp_path, content, message):
+def test_a_file_without_thresholds_is_refused(tmp_path, content, message):
     (tmp_path / "t.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(UserError, match=message) as error:
         parse_thresholds([str(tmp_path / "t.json")], INFO)
@@ -86,7 +86,7 @@ def test_the_most_probable_classes_by_number():
         [2, 0],
         [2, 1],
         [2, 0],
-    ]  # those that reach theirs stay
+    ]  # classes that reach their thresholds stay
 
 
 def test_a_probability_that_is_the_threshold_reaches_it():
@@ -105,7 +105,7 @@ def test_a_probability_that_is_the_threshold_reaches_it():
         {"thresholds": {0: 0.5}, "at_least": 1},
     ],
 )
-def test_rules_that_can_be_meant_are_taken(rule):
+def test_consistent_rules_are_accepted(rule):
     Rule(**{"thresholds": {}, **rule}).check(INFO)
 
 
@@ -131,7 +131,7 @@ def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch
         {"top_k": 1, "thresholds": {0: 1}},
     ],
 )
-def test_rules_that_cannot_be_meant_are_refused(rule):
+def test_contradictory_rules_are_refused(rule):
     with pytest.raises(UserError, match=r"--top-k|--at-least"):
         Rule(**{"thresholds": {}, **rule}).check(INFO)
 

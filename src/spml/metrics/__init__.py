@@ -1,7 +1,8 @@
 """Metrics of rankings and tags: logits against labels 1 and -1; unknown labels (0) are left out.
 
-Every function takes numpy arrays or torch tensors of shape (items, classes) and returns floats or numpy arrays. Unknown
-labels are removed before anything is ranked or counted. Labels y in {1, 0} of other libraries are 2 * y - 1 here.
+Every function takes numpy arrays or torch tensors of shape (items, classes) and returns floats or
+numpy arrays. Unknown labels are removed before anything is ranked or counted. Labels y in {1, 0} of
+other libraries are 2 * y - 1 here.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,7 @@
-"""Uncertainty of a difference: mAP in resamples of the test images, the same resamples for every run.
+"""Uncertainty of a difference in mAP, by resampling the test images alike for every run.
 
-A run stores its mAP in each resample. Two runs on the same images are compared resample by resample, without their
-scores: images that are hard are hard for both, and their effect cancels.
+A run stores its mAP in each resample. Two runs on the same images are compared resample by
+resample, without their scores: hard images are hard for both, and their effect cancels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Floats = npt.NDArray[np.float64]
 def resampled_map(
     logits: Values, truth: Values, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Floats:
-    """mAP in percent in resamples of the items, drawn with replacement; a class without positives counts 0.
+    """mAP in percent in each resample of the items, drawn with replacement.
+
+    A class without positives counts 0.
 
     Args:
         logits: scores of (items, classes).
@@ -115,7 +117,9 @@ def compare(
     figures: Sequence[float],
     rivals: Sequence[float],
 ) -> Comparison:
-    """Compare two rows, paired over images and seeds: the uncertainty of the test images, not of training.
+    """Compare two rows, paired over images and seeds.
+
+    The interval covers the uncertainty of the test images, not of training.
 
     Args:
         own: resampled mAPs, a list for each seed.

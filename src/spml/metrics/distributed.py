@@ -25,12 +25,14 @@ class PrecisionResult(TypedDict):
 class MeanAveragePrecision(Metric):
     """Average precision of the items of all processes, each item once.
 
-    A distributed sampler pads its shards with items of other shards: with `index`, a repeated item counts once. Logits
-    are stored as float32; call `set_dtype(torch.float64)` before the first update to store float64.
+    A distributed sampler pads its shards with items of other shards: with `index`, a repeated item
+    counts once. Logits are stored as float32; call `set_dtype(torch.float64)` before the first
+    update to store float64.
 
     Example:
         >>> metric = MeanAveragePrecision()
-        >>> metric.update(torch.tensor([[2.0], [1.0]]), torch.tensor([[1], [-1]]), index=torch.tensor([0, 1]))
+        >>> logits, truth = torch.tensor([[2.0], [1.0]]), torch.tensor([[1], [-1]])
+        >>> metric.update(logits, truth, index=torch.tensor([0, 1]))
         >>> metric.compute()["map"]
         1.0
     """
@@ -45,7 +47,7 @@ class MeanAveragePrecision(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Flat tensors: a process without items does not know the number of classes but must gather too.
+        # Flat tensors: a process without items must gather too, without knowing the classes.
         for name in ("logits", "truth", "index"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
         self._classes: int | None = None
@@ -56,7 +58,7 @@ class MeanAveragePrecision(Metric):
         Args:
             logits: scores of (items, classes).
             truth: 1 positive, -1 negative, 0 unknown: left out of its class.
-            index: number of each item in the data set; without it every item counts, even a repeated one.
+            index: number of each item in the data set; without it repeated items count each time.
         """
         scores, labels = torch.as_tensor(logits), as_numpy(truth)
         if scores.ndim != 2 or scores.shape != labels.shape:
@@ -92,7 +94,7 @@ class MeanAveragePrecision(Metric):
         self._classes = None
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """Gather the items of all processes; a process without items adds empty tensors of the right type."""
+        """Gather the items of all processes; a process without items adds empty tensors."""
         for name, dtype in (("logits", self.dtype), ("truth", torch.int8), ("index", torch.int64)):
             if isinstance(getattr(self, name), list) and not getattr(self, name):
                 setattr(self, name, [torch.empty(0, dtype=dtype, device=self.device)])

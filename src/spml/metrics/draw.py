@@ -1,14 +1,15 @@
-"""Likelihood of the draw: what one observed positive per item tells about the unknown labels.
+"""Likelihood of the draw: what one observed positive per item says about the unknown labels.
 
-One positive of an item's labels Y is drawn uniformly and observed. If class c is present with probability p_c,
-independently of the others given the scores, the chance that c is drawn is
+One positive of an item's labels Y is drawn uniformly and observed. If class c is present with
+probability p_c, independently of the others given the scores, the chance that c is drawn is
 
     p_c E[1 / (1 + number of other positives)] / (1 - prod_j (1 - p_j))
 
-where the denominator excludes items without positives, which cannot be observed. The expectation is the integral over t
-from 0 to 1 of prod_{j != c} (1 - p_j + p_j t), a polynomial, which Gauss-Legendre nodes integrate. With
-p_c = sigmoid(slope z_c + shift_c), fitting the slope and the shifts to the observed draws needs no other label.
-A known negative has p_j = 0, and m observed positives are a draw of m.
+where the denominator excludes items without positives, which cannot be observed. The expectation is
+the integral over t from 0 to 1 of prod_{j != c} (1 - p_j + p_j t), a polynomial, which
+Gauss-Legendre nodes integrate. With p_c = sigmoid(slope z_c + shift_c), fitting the slope and the
+shifts to the observed draws needs no other label. A known negative has p_j = 0, and m observed
+positives are a draw of m.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class DrawFit:
         slope: factor of all logits.
         shifts: shift of each class.
         scores: each item's gradient by (log slope, shared shift, own shifts), for resampling items.
-        information: information matrix of these parameters with their prior; its inverse is their covariance.
-        rows: rows that were used: those with an observed positive.
+        information: information matrix of these parameters with their prior; its inverse is their
+            covariance.
+        rows: rows with an observed positive, which the fit used.
     """
 
     slope: float
@@ -66,7 +68,7 @@ class DrawFit:
     rows: npt.NDArray[np.int64]
 
     def logits(self, logits: Values) -> Array:
-        """Logits whose sigmoid is the chance of a label, not yet conditioned on the item having one."""
+        """Logits whose sigmoid is the chance of a label, not conditioned on the item having one."""
         return self.slope * np.asarray(logits, np.float64) + self.shifts
 
 
@@ -132,7 +134,8 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
 
     Args:
         logits: scores of (items, classes) of items that were not used in training.
-        observed: 1 known positive, 0 unknown, -1 known negative. Items without a positive are left out.
+        observed: 1 known positive, 0 unknown, -1 known negative. Items without a positive are left
+            out.
         positives: mean number of positives of an item if it is known; otherwise it is fitted too.
     """
     scores, labels = scores_and_labels(logits, observed, "observed")
@@ -144,11 +147,12 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
     z, labels = np.clip(scores[rows].astype(np.float64), -1e6, 1e6), labels[rows]
     if z.shape[1] < 2:
         raise UserError(
-            "with one class every observed item has it, so nothing tells how many others do"
+            "with one class every observed item has it, so the number of others is unknown"
         )
     if positives is not None and not 1 <= positives <= z.shape[1]:
         raise UserError(
-            f"positives per item must be from 1 to the number of classes, {z.shape[1]}, not {positives:g}"
+            f"positives per item must be from 1 to the number of classes, {z.shape[1]}, "
+            f"not {positives:g}"
         )
     fitted = _fit(z, labels, np.zeros(2 + z.shape[1]), None)
     if positives is not None:
@@ -156,16 +160,17 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
         mean = draw(_moved(z, fitted), labels).present.sum(axis=1).mean()
         if abs(mean - positives) > TOLERATED:
             raise UserError(
-                f"these scores cannot mean {positives:g} positives per item; the nearest is {mean:.2f}"
+                f"these scores cannot mean {positives:g} positives per item; "
+                f"the nearest is {mean:.2f}"
             )
     moved = _moved(z, fitted)
-    found = draw(moved, labels)
-    pulls = _by_parameter(z, fitted, found.seen - found.present)
+    chances = draw(moved, labels)
+    pulls = _by_parameter(z, fitted, chances.seen - chances.present)
     information = pulls.T @ pulls + np.diag(_precision(z.shape[1]))
     if positives is not None:
-        # a resample keeps this number too, so its own change of the number is taken back
-        number = found.present.sum(axis=1)
-        moves = _by_parameter(z, fitted, _per_logit(moved, labels, found.present)).mean(axis=0)
+        # a resample has this number of positives too, so its own change of the number is undone
+        number = chances.present.sum(axis=1)
+        moves = _by_parameter(z, fitted, _per_logit(moved, labels, chances.present)).mean(axis=0)
         pulls -= np.outer(number - positives, moves) / (len(z) * GIVEN_SD**2)
         information += np.outer(moves, moves) / GIVEN_SD**2
     return DrawFit(float(np.exp(fitted[0])), fitted[1] + fitted[2:], pulls, information, rows)
@@ -180,27 +185,40 @@ def _moved(z: Array, parameters: Array) -> Array:
 
 
 def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
-    """Each item's gradient by (log slope, shared shift, own shifts), from its gradient by the moved logits."""
+    """Each item's gradient by (log slope, shared shift, own shifts).
+
+    Args:
+        z: logits.
+        parameters: log slope, shared shift, own shifts.
+        by_logit: each item's gradient by the moved logits.
+    """
     return np.column_stack(
         [np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit]
     )
 
 
 def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
-    """Parameters (log slope, shared shift, own shifts) of the highest posterior, at a set number of positives."""
+    """Parameters (log slope, shared shift, own shifts) of the highest posterior.
+
+    Args:
+        z: logits.
+        labels: observed labels.
+        start: parameters to start from.
+        positives: mean number of positives of an item; None to fit it too.
+    """
     from scipy.optimize import minimize
 
     precision = _precision(z.shape[1])
 
     def cost(parameters: Array) -> tuple[float, Array]:
         moved = _moved(z, parameters)
-        found = draw(moved, labels)
-        rest = found.seen - found.present  # 0 for known negatives
-        value = -found.log_likelihood.sum() + (precision * parameters**2).sum() / 2
+        chances = draw(moved, labels)
+        rest = chances.seen - chances.present  # 0 for known negatives
+        value = -chances.log_likelihood.sum() + (precision * parameters**2).sum() / 2
         if positives is not None:
-            off = found.present.sum(axis=1).mean() - positives
+            off = chances.present.sum(axis=1).mean() - positives
             value += off**2 / (2 * GIVEN_SD**2)
-            rest -= off / GIVEN_SD**2 / len(z) * _per_logit(moved, labels, found.present)
+            rest -= off / GIVEN_SD**2 / len(z) * _per_logit(moved, labels, chances.present)
         return float(value), precision * parameters - _by_parameter(z, parameters, rest).sum(axis=0)
 
     bounds = [(-LIMIT, LIMIT), *[(None, None)] * (len(start) - 1)]

@@ -1,6 +1,7 @@
 """Metrics of each item's ranking of the classes, averaged over items.
 
-Unknown labels are removed from an item before its classes are ranked. Items without a known label are left out.
+Unknown labels are removed from an item before its classes are ranked. Items without a known label
+are left out.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ Counts = npt.NDArray[np.int64]
 def precision_at_k(logits: Values, truth: Values, k: int) -> float:
     """Share of positives among the k classes ranked highest, averaged over items.
 
-    Equal logits rank in the order of the classes. An item with fewer than k known labels uses all of them.
+    Equal logits rank in the order of the classes. An item with fewer than k known labels uses all
+    of them.
     """
     scores, labels = scores_and_labels(logits, truth)
     hits = (top_k(scores, labels, k) & (labels == 1)).sum(axis=1)
-    taken = np.minimum((labels != 0).sum(axis=1), k)
-    return _mean_ratio(hits, taken)
+    ranked = np.minimum((labels != 0).sum(axis=1), k)
+    return _mean_ratio(hits, ranked)
 
 
 def recall_at_k(logits: Values, truth: Values, k: int) -> float:
-    """Share of its positives among an item's k highest classes, averaged over items with a known positive.
+    """Share of an item's positives that are among its k highest classes, averaged over items.
 
-    Equal logits rank in the order of the classes.
+    Items without a known positive are left out. Equal logits rank in the order of the classes.
     """
     scores, labels = scores_and_labels(logits, truth)
     positive = labels == 1
@@ -39,8 +41,8 @@ def recall_at_k(logits: Values, truth: Values, k: int) -> float:
 def coverage(logits: Values, truth: Values) -> float:
     """Number of top classes that include all positives of an item, averaged over items.
 
-    Classes that tie with the lowest positive are all counted; an item without positives needs 0. The best value is the
-    mean number of positives.
+    Classes that tie with the lowest positive are all counted; an item without positives needs 0.
+    The best value is the mean number of positives.
     """
     scores, labels = scores_and_labels(logits, truth)
     positive = labels == 1
@@ -50,9 +52,9 @@ def coverage(logits: Values, truth: Values) -> float:
 
 
 def ranking_loss(logits: Values, truth: Values) -> float:
-    """Share of an item's (positive, negative) pairs in which the negative scores at least as high, averaged over items.
+    """Share of an item's (positive, negative) pairs in the wrong order, averaged over items.
 
-    An item without such pairs has loss 0.
+    A pair is wrong if the negative scores at least as high. An item without pairs has loss 0.
     """
     scores, labels = scores_and_labels(logits, truth)
     wrong, pairs = np.zeros(len(scores), np.int64), np.zeros(len(scores), np.int64)
@@ -63,7 +65,7 @@ def ranking_loss(logits: Values, truth: Values) -> float:
 
 
 def top_k(scores: Floats, labels: Labels, k: int) -> Mask:
-    """Mask of the k highest known entries of each item; equal scores rank in the order of the classes."""
+    """Mask of the k highest known entries of each item; ties rank in the order of the classes."""
     if not 1 <= k <= scores.shape[1]:
         raise UserError(f"k is {k}; it must be from 1 to the number of classes, {scores.shape[1]}")
     chosen = np.zeros(scores.shape, np.bool_)
@@ -82,7 +84,7 @@ def _wrong_pairs(scores: Floats, labels: Labels) -> tuple[Counts, Counts]:
         np.take_along_axis(labels, order, axis=1),
     )
     above = (marks == -1).cumsum(axis=1)
-    # Tied entries use the count at the end of their run, which is the least later count that ends a run.
+    # Tied entries use the count at the end of their run: the least later count that ends a run.
     above[:, :-1][ranked[:, :-1] == ranked[:, 1:]] = scores.shape[1]
     above = np.minimum.accumulate(above[:, ::-1], axis=1)[:, ::-1]
     positive = marks == 1

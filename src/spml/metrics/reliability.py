@@ -30,7 +30,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """Expected calibration error: the mean distance of the two, weighted by entries."""
+        """Expected calibration error: mean of |probability - share|, weighted by entries."""
         return float(np.average(np.abs(self.probability - self.share), weights=self.entries))
 
 
@@ -47,9 +47,9 @@ def reliability(
     p, y = np.asarray(probabilities, np.float64).ravel(), np.asarray(outcomes, np.float64).ravel()
     place = np.minimum((p * bins).astype(np.int64), bins - 1)
     count = np.bincount(place, minlength=bins)
-    kept = count > 0
-    sums = [np.bincount(place, values, minlength=bins)[kept] for values in (p, y)]
-    return Reliability(sums[0] / count[kept], sums[1] / count[kept], count[kept])
+    filled = count > 0
+    sums = [np.bincount(place, values, minlength=bins)[filled] for values in (p, y)]
+    return Reliability(sums[0] / count[filled], sums[1] / count[filled], count[filled])
 
 
 def calibration_error(logits: Values, truth: Values, bins: int = BINS) -> float:
@@ -63,5 +63,5 @@ def calibration_error(logits: Values, truth: Values, bins: int = BINS) -> float:
     scores, labels = scores_and_labels(logits, truth)
     known = labels != 0
     if not known.any():
-        raise UserError("there are no known labels to hold probabilities against")
+        raise UserError("there are no known labels to compare probabilities with")
     return reliability(sigmoid(scores[known]), labels[known] == 1, bins).error

@@ -29,8 +29,9 @@ PerClass = npt.NDArray[np.float64]
 def average_precision(logits: Values, truth: Values) -> PerClass:
     """Average precision of each class, in [0, 1].
 
-    The mean, over the positives, of the precision among the items that score at least as high; items with equal
-    scores share one threshold, as in scikit-learn. A class without positives gives 0.
+    The mean, over the positives, of the precision among the items that score at least as high;
+    items with equal scores share one threshold, as in scikit-learn. A class without positives gives
+    0.
 
     Args:
         logits: scores of (items, classes).
@@ -41,7 +42,7 @@ def average_precision(logits: Values, truth: Values) -> PerClass:
 
 
 def mean_average_precision(logits: Values, truth: Values) -> float:
-    """Mean of the average precision over all classes, in [0, 1]; a class without positives counts 0."""
+    """Mean of the average precision over classes, in [0, 1]; a class without positives counts 0."""
     values = average_precision(logits, truth)
     if not len(values):
         raise UserError("there are no classes to average over")
@@ -49,13 +50,16 @@ def mean_average_precision(logits: Values, truth: Values) -> float:
 
 
 def observed_average_precision(logits: Values, observed: Values) -> PerClass:
-    """Average precision of the observed positives of each class against all its other items; NaN without any.
+    """Average precision of each class's observed positives against all its other items.
 
-    AP is the mean over positives s of pi TPR(s) / q(s), where pi is the share of positives, TPR(s) the share of
-    positives and q(s) the share of all items that score at least s. If each positive of a class is observed with the
-    same probability c, whatever its score, the observed positives have the same TPR and their share is c pi: the value
-    is then c AP up to sampling error, and ranks models as AP does. If one positive is drawn per item, items with
-    many positives are observed less often in each class; the factor is then constant only if scores do not depend on
+    A class without observed positives gives NaN.
+
+    AP is the mean over positives s of pi TPR(s) / q(s), where pi is the share of positives, TPR(s)
+    the share of positives and q(s) the share of all items that score at least s. If each positive
+    of a class is observed with the same probability c, whatever its score, the observed positives
+    have the same TPR and their share is c pi: the value is then c AP up to sampling error, and
+    ranks models as AP does. If one positive is drawn per item, items with many positives are
+    observed less often in each class; the factor is then constant only if scores do not depend on
     that number.
 
     Args:
@@ -67,9 +71,10 @@ def observed_average_precision(logits: Values, observed: Values) -> PerClass:
 
 
 def estimated_map(logits: Values, observed: Values) -> float:
-    """Mean of `observed_average_precision` over the classes with an observed positive: for comparing models only.
+    """Mean of `observed_average_precision` over the classes with an observed positive.
 
-    It needs no complete labels. Its size is not that of mAP (each class is scaled by its share of observed positives).
+    It needs no complete labels and serves only to compare models. Its size is not that of mAP (each
+    class is scaled by its share of observed positives).
     """
     values = observed_average_precision(logits, observed)
     if np.isnan(values).all():
@@ -128,7 +133,8 @@ def scores_and_labels(logits: Values, labels: Values, name: str = "truth") -> tu
     known = as_labels(marks, name)
     if name == "truth" and known.size and known.min() == 0 and known.max() == 1:
         warnings.warn(
-            "truth holds 1 and 0 but no -1: a 0 is an unknown label, which is left out; write absent labels as -1",
+            "truth holds 1 and 0 but no -1: a 0 is an unknown label, which is left out; "
+            "write absent labels as -1",
             stacklevel=3,
         )
     return _scores(scores), known
@@ -147,7 +153,7 @@ def sigmoid(logits: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def as_numpy(values: Values) -> npt.NDArray[Any]:
-    """Values as a numpy array, copied from their device if need be."""
+    """Values as a numpy array, copied from their device if necessary."""
     torch = sys.modules.get("torch")  # only a program that has imported torch has tensors
     if torch is not None and isinstance(values, torch.Tensor):
         tensor = values.detach().cpu()
@@ -190,9 +196,9 @@ def _scores(values: npt.NDArray[Any]) -> Floats:
 def reaches(logits: Values, thresholds: npt.ArrayLike) -> Mask:
     """Whether the probability of each logit (..., classes) reaches its class's threshold.
 
-    This and `num_reached`, its form for a grid, are the only comparisons of scores with
-    thresholds. It compares logits in float64, because a float32 sigmoid
-    merges high scores. Every logit reaches threshold 0, and only an infinite one reaches 1.
+    This and `num_reached`, its form for a grid, are the only comparisons of scores with thresholds.
+    It compares logits in float64, because a float32 sigmoid merges high scores. Every logit reaches
+    threshold 0, and only an infinite one reaches 1.
 
     Args:
         logits: scores, calibrated if the thresholds are for calibrated probabilities.
@@ -203,13 +209,14 @@ def reaches(logits: Values, thresholds: npt.ArrayLike) -> Mask:
     if cuts.shape not in ((), scores.shape[-1:]):
         classes = scores.shape[-1]
         raise UserError(
-            f"thresholds have shape {cuts.shape}; give one number or one for each of {classes} classes"
+            f"thresholds have shape {cuts.shape}; "
+            f"give one number or one for each of {classes} classes"
         )
     return np.asarray(scores >= cuts)
 
 
 def num_reached(logits: Values, thresholds: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """How many of the rising thresholds each logit reaches: `reaches` for a whole grid at once."""
+    """Number of rising thresholds that each logit reaches: `reaches` for a whole grid at once."""
     scores = as_numpy(logits).astype(np.float64, copy=False)
     return np.searchsorted(threshold_logits(thresholds), scores, side="right")
 

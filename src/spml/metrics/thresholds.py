@@ -45,7 +45,7 @@ def threshold_metrics(
         logits: scores of (items, classes).
         truth: 1 positive, -1 negative, 0 unknown: left out.
         threshold: probability at which a tag is predicted, one for all classes or one per class.
-        top_k: predict this many of the highest known entries of each item instead of using the threshold.
+        top_k: predict this many of the highest known entries of each item, without a threshold.
     """
     scores, labels = scores_and_labels(logits, truth)
     if not scores.shape[1]:
@@ -55,7 +55,7 @@ def threshold_metrics(
 
 
 def tag_metrics(tags: Mask, labels: Labels) -> ThresholdMetrics:
-    """Precision, recall and F1 of tags that were decided before; labels are 1, -1 and 0 (left out)."""
+    """Precision, recall and F1 of tags decided before; labels are 1, -1 and 0 (left out)."""
     positive = labels == 1
     hits = (tags & positive).sum(axis=0)
     chosen = (tags & (labels != 0)).sum(axis=0)

@@ -1,4 +1,4 @@
-"""From a model's logits to logits whose sigmoid is a probability that means something."""
+"""Calibration: map a model's logits to logits whose sigmoid is a calibrated probability."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ Knots = list[list[list[float]]]
 
 
 class Calibration(nn.Module):
-    """One rising broken line per class, in logits, that goes on straight beyond its ends.
+    """A non-decreasing piecewise linear map of logits per class, extended linearly beyond its ends.
 
-    Scaling and shifting is a line of two knots, isotonic regression one of more, and none at all is the identity. It is
-    made of additions, products, minima and maxima only, so that it travels into ONNX.
+    Scaling and shifting needs two knots and isotonic regression more; without knots the map is the
+    identity. It uses only additions, products, minima and maxima, so that it exports to ONNX.
 
     Args:
-        knots: for each class a pair of lists, logits and calibrated logits, both of at least two and the first rising;
-            None leaves logits as they are.
+        knots: for each class a pair of lists of two or more numbers, logits (strictly rising) and
+            calibrated logits (not falling); None leaves logits as they are.
+        classes: number of classes.
     """
 
     start: Tensor
@@ -54,23 +55,22 @@ class Calibration(nn.Module):
         """Calibrated logits (..., classes); their sigmoid is the probability."""
         logits = logits.float()
         if self.slopes.shape[1] == 1:
-            return self.base + self.slopes[:, 0] * (
-                logits - self.start
-            )  # a sum over nothing would not travel
+            # ONNX cannot hold a sum over an empty axis
+            return self.base + self.slopes[:, 0] * (logits - self.start)
         first = self.slopes[:, 0] * torch.minimum(logits - self.start, self.widths[:, 0])
-        # each part rises by its own height and no further: steep parts that cancel later would lose all digits
+        # each part stops at its own width: steep parts that cancel later would lose all digits
         beyond = (logits.unsqueeze(-1) - self.bends[:, 1:]).clamp(min=0)
         later = torch.minimum(beyond, self.widths[:, 1:]) * self.slopes[:, 1:]
         return self.base + first + later.sum(-1)
 
     def inverse(self, calibrated: Tensor) -> Tensor:
-        """The lowest logit of each class that gives these calibrated ones (classes,), where its line rises."""
-        found = []
+        """The lowest logit of each class that gives its calibrated logit, on a rising segment."""
+        logits = []
         for (x, y), wanted in zip(self.lines, calibrated.double().tolist(), strict=True):
             place = min(max(int(np.searchsorted(y, wanted)) - 1, 0), len(x) - 2)
             rise = (y[place + 1] - y[place]) / (x[place + 1] - x[place])
-            found.append(x[place] + (wanted - y[place]) / rise if rise > 0 else x[place])
-        return torch.tensor(found, dtype=torch.float32)
+            logits.append(x[place] + (wanted - y[place]) / rise if rise > 0 else x[place])
+        return torch.tensor(logits, dtype=torch.float32)
 
 
 class Lines:
@@ -87,7 +87,7 @@ class Lines:
         self.x = np.array([[*x, *pad] for (x, _), pad in zip(knots, padding, strict=True)])
         self.y = np.array([[*y, *pad] for (_, y), pad in zip(knots, padding, strict=True)])
         self.slopes = np.array([[*s, *pad] for s, pad in zip(slopes, padding, strict=True)])
-        # the last segment of a class goes on, so its last knot starts no other
+        # the last segment of a class has no end, so its last knot starts no other
         self.bends = np.full((len(knots), most - 2), np.inf)
         for row, (x, _) in zip(self.bends, knots, strict=True):
             row[: len(x) - 2] = x[1:-1]
@@ -108,7 +108,7 @@ def apply_lines(logits: npt.NDArray[np.float64], knots: Knots | None) -> npt.NDA
 
 
 def calibration_problem(lines: Any, classes: int) -> str | None:
-    """What is wrong with knots, if anything is."""
+    """Return what is wrong with knots, or None."""
     if not isinstance(lines, Sequence) or len(lines) != classes:
         return f"calibration must have a line for each of {classes} classes"
     for pair in lines:

@@ -37,8 +37,8 @@ from spml.model.classifier import Classifier
 BEST = "best"  # folder of the chosen model in a run folder
 WEIGHTS, INFO, CARD = "model.safetensors", "model.json", "README.md"
 FORMAT = 1
-LOWEST = 1e-12  # threshold with a finite logit of its own
-CHECKSUM = "sha256"  # in the file of weights, so that one file is moved into place, not two
+LOWEST = 1e-12  # lowest threshold, so that its logit is finite
+CHECKSUM = "sha256"  # key in the file of weights, so that one file is replaced, not two
 SURE = 1 - 2**-25
 """Probabilities from here on are 1 in float32, the precision in which they are written."""
 
@@ -48,7 +48,7 @@ Array = npt.NDArray[np.float64]
 def tagged(logits: Values, thresholds: npt.ArrayLike) -> Mask:
     """Whether each calibrated logit (..., classes) is a tag.
 
-    A threshold above `SURE` counts as `SURE`: a probability that is written as 1 reaches every threshold.
+    A threshold above `SURE` counts as `SURE`: a probability written as 1 reaches every threshold.
     """
     return reaches(logits, np.minimum(np.asarray(thresholds, np.float64), SURE))
 
@@ -70,7 +70,7 @@ class TagRule:
         return None if self.knots is None else Lines(self.knots)
 
     def logits(self, logits: Values) -> Array:
-        """Calibrated logits in float64; infinite ones, as half precision stores them, become finite."""
+        """Calibrated logits in float64; infinite logits of half precision become finite."""
         inside = np.clip(as_numpy(logits).astype(np.float64), -HIGHEST, HIGHEST)
         return inside if self._lines is None else self._lines(inside)
 
@@ -85,17 +85,17 @@ class TagRule:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What model.json holds.
+    """The contents of model.json.
 
     Attributes:
         classes: names, in the order of the logits.
         backbone: name, to build it again.
         preprocessing: kind ("pictures" or "features"), size, upright, number of features.
         thresholds: probability from which each class counts as present.
-        training: what it was trained with: data, method, options, selection, validation figure, seed.
+        training: data, method, options, selection, validation figure and seed of its training.
         versions: of the libraries.
         head: name, to build it again.
-        calibration: knots that `Calibration` takes; None where logits are taken as they are.
+        calibration: knots of `Calibration`; None if the model is not calibrated.
     """
 
     classes: list[str]
@@ -109,7 +109,7 @@ class ModelInfo:
     format: int = FORMAT
 
     def calibrate(self) -> Calibration:
-        """What turns logits into logits whose sigmoid is the probability that thresholds are compared with."""
+        """The module that maps logits to logits of the probabilities that thresholds refer to."""
         return Calibration(self.calibration, len(self.classes))
 
     def cuts(self) -> Tensor:
@@ -124,10 +124,12 @@ class ModelInfo:
 
 
 def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: ModelInfo) -> None:
-    """Write both files; a reader sees the old pair or the new weights with a description that fits either.
+    """Write the weights, then the description.
+
+    A reader between the two sees the new weights with the old description, which fits both.
 
     Args:
-        folder: of both.
+        folder: folder of both files.
         model: the classifier, or its state_dict().
         info: its description.
     """
@@ -136,9 +138,8 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
     state = model.state_dict() if isinstance(model, Classifier) else model
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     with replacing(folder / WEIGHTS) as beside:
-        beside.write_bytes(
-            save(tensors, {CHECKSUM: _digest(tensors)})
-        )  # save_file leaves files behind when killed
+        # save_file leaves files behind when killed
+        beside.write_bytes(save(tensors, {CHECKSUM: _digest(tensors)}))
     write_json(folder / INFO, asdict(info))
 
 
@@ -164,7 +165,10 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
 
 
 def check_weights(folder: Path) -> None:
-    """Raise UserError where the file of weights is missing, cut short or changed; the model is not built."""
+    """Raise UserError if the file of weights is missing, truncated or changed.
+
+    The model is not built.
+    """
     _tensors(_at(folder) / WEIGHTS)
 
 
@@ -183,9 +187,9 @@ def _tensors(path: Path) -> Mapping[str, Tensor]:
 
 
 def _misfit(error: RuntimeError) -> str:
-    """The first thing that torch says of tensors that do not fit, without what it says around it."""
-    said = [line.strip() for line in str(error).splitlines()]
-    return (said[1] if len(said) > 1 else said[0]).rstrip(".")[:150]
+    """The first reason in torch's message on tensors that do not fit."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return (lines[1] if len(lines) > 1 else lines[0]).rstrip(".")[:150]
 
 
 def read_info(folder: Path) -> ModelInfo:
@@ -214,7 +218,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _checksum(path: Path) -> str | None:
-    """What the file says that its tensors' digest is; None where it was stored without."""
+    """The digest stored in the file; None if it was stored without one."""
     from safetensors import safe_open
 
     with safe_open(path, "pt") as file:
@@ -242,7 +246,7 @@ def _read_info(path: Path) -> ModelInfo:
         problem = _problem(info)
     except KeyError as error:
         raise UserError(f"{path}: not a model description (no {error}); {DAMAGED}") from error
-    except (ValueError, TypeError) as error:  # a UserError is one, and says what it is
+    except (ValueError, TypeError) as error:  # UserError is a ValueError
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: not a model description ({error}); {DAMAGED}") from error
@@ -252,7 +256,7 @@ def _read_info(path: Path) -> ModelInfo:
 
 
 def _problem(info: ModelInfo) -> str | None:
-    """What is wrong with a description, if anything is."""
+    """Return what is wrong with a description, or None."""
     classes, thresholds, how = info.classes, info.thresholds, info.preprocessing
     if (
         not isinstance(classes, list)
@@ -286,7 +290,7 @@ def _problem(info: ModelInfo) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
+    """Versions of Python and of the libraries that a result depends on."""
     import platform
     from importlib.metadata import version
 

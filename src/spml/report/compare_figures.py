@@ -112,7 +112,7 @@ def dots(
     *,
     name: str,
 ) -> Markup:
-    """Draw the AP of each class with a marker for each method; `values` follow the groups' order."""
+    """Draw the AP of each class, a marker per method; `values` follow the groups' order."""
     labels = [short(label, 30) for label, _ in values]
     width = 480 - LETTER * max(len(short(name)) for name in names)
     # columns of the legend

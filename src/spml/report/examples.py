@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 SIDE = 224  # the longer side of a picture in the page, in pixels
 SMALL = 112  # a smaller picture is enlarged by a whole factor
 QUALITY = 80  # of the JPEG data
-CHANGED = "The data have changed since training, so that no picture is sure to be the one that was scored."
+CHANGED = "The data have changed since training, so a picture may not be the one that was scored."
 FEATURES = "The items are feature vectors: there are no pictures to show."
-NOT_ASKED = "Pictures were not asked for."
+NOT_ASKED = "Pictures were not requested."
 
 SHARES = {"best": 0.25, "typical": 0.25, "worst": 0.5}  # of the pictures
 TAGS = 6  # lines below a picture
@@ -55,7 +55,7 @@ class Pictures:
         return f"row {row}" if table is None or table.x is not None else str(table.items[row])
 
     def reason(self, split: str) -> str:
-        """Why a split has no pictures; empty if it may have some."""
+        """Reason why a split has no pictures; empty if it may have some."""
         return "" if split in self.tables else self.why_not or CHANGED
 
     def uri(self, split: str, row: int) -> str:
@@ -96,7 +96,7 @@ def find_pictures(
 
 
 def _same_rows(run: Run, data: Experiment) -> dict[str, LabelTable]:
-    """Tables whose rows are those that were scored, by the data's hash and, in older runs, the labels."""
+    """Tables whose rows are the scored ones, by the data's hash and, in older runs, the labels."""
     from spml.runs.record import fingerprint, other_data
 
     tables: dict[str, LabelTable] = {}
@@ -201,16 +201,19 @@ def surprise(logits: Array, truth: npt.NDArray[np.int8]) -> Array:
 
 
 def choose(surprises: Array, truth: npt.NDArray[np.int8], number: int) -> list[tuple[str, int]]:
-    """Kinds and rows of the least, middle and most surprising items, with as many label sets as possible."""
+    """Kinds and rows of the least, middle and most surprising items.
+
+    Items with different label sets are preferred.
+    """
     judged = np.flatnonzero((truth == 1).any(axis=1) & np.isfinite(surprises))
     order = judged[np.argsort(surprises[judged], kind="stable")]
     middle = order[np.argsort(np.abs(np.arange(len(order)) - len(order) // 2), kind="stable")]
-    taken: set[int] = set()
+    used: set[int] = set()
     chosen = []
     wanted = _shared(min(number, len(order)))
     lists = {"best": order, "typical": middle, "worst": order[::-1]}
     for kind in ("worst", "best", "typical"):
-        rows = [row for row in lists[kind].tolist() if row not in taken]
+        rows = [row for row in lists[kind].tolist() if row not in used]
         seen: set[bytes] = set()
         first: list[int] = []
         others: list[int] = []
@@ -221,7 +224,7 @@ def choose(surprises: Array, truth: npt.NDArray[np.int8], number: int) -> list[t
             if len(first) == wanted[kind]:
                 break
         picked = (first + others)[: wanted[kind]]
-        taken.update(picked)
+        used.update(picked)
         chosen += [(kind, row) for row in picked]
     place = list(lists)
     return sorted(chosen, key=lambda pair: place.index(pair[0]))
@@ -244,10 +247,10 @@ def _tags(run: Run, scored: Scored, p: Array, tagged: npt.NDArray[np.bool_], row
 
 
 def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | None:
-    """The unknown validation labels that are most likely positive, ranked as `spml review` ranks them.
+    """The unknown validation labels that are most likely positive, ranked as by `spml review`.
 
-    Only observed labels are read to rank them. If complete labels chose the epoch, they confirm the suspects. None
-    without scores of validation rows.
+    Only observed labels are read to rank them. If complete labels chose the epoch, they confirm the
+    suspects. None without scores of validation rows.
     """
     held = run.held_out
     if held is None or not held.usable:

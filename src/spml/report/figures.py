@@ -1,4 +1,4 @@
-"""The figures of one run, drawn with matplotlib as small SVG text that takes its font from the page."""
+"""The figures of one run, drawn with matplotlib as small SVG in the font of the page."""
 
 from __future__ import annotations
 

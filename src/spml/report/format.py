@@ -17,14 +17,14 @@ Rows = list[tuple[str, str]]
 _TITLES = {
     "": "Run",
     "options": "Options of the method",
-    "observation": "How labels came to be observed",
+    "observation": "How labels were observed",
     "side_information": "Side information, taken from complete labels",
     "versions": "Versions",
 }
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """Fill a template of the report; a name it uses that `values` lacks is an error."""
+    """Fill a template of the report; raise an error if `values` lacks a name it uses."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -95,13 +95,13 @@ def short(text: str, length: int = 26) -> str:
 
 
 def file_name(path: str, length: int = 18) -> str:
-    """A file name without its folder; of a long one the end, in which the files of a folder differ."""
+    """A file name without its folder; of a long name the end, in which files differ most."""
     name = " ".join(path.split()).rpartition("/")[2]
     return name if len(name) <= length else f"…{name[1 - length :]}"
 
 
 def chosen_by(kinds: Collection[Any]) -> str:
-    """Name of the validation figure: computed from observed labels, it ranks epochs and is no mAP."""
+    """Name of the validation figure; from observed labels it only ranks epochs and is no mAP."""
     if len(set(kinds)) > 1:
         return "figure"
     return "estimate" if "observed" in kinds else "mAP"
@@ -228,19 +228,24 @@ def missing(run: Run) -> list[str]:
         wanted = run.config.get("epochs")
         of = f" of {wanted}" if wanted is not None else ""
         notes.append(
-            f"This run has not finished: there is no {RESULT}. Shown is its state after epoch {done}{of}."
+            f"This run has not finished: there is no {RESULT}. "
+            f"Shown is its state after epoch {done}{of}."
         )
     elif run.outcome("test_map") is None:
         notes.append("There is no test mAP: the run had no labelled test set.")
     absent = [file for file in (HISTORY, LABELS, OBSERVED) if not run.has(file)]
     if absent:
-        notes.append(f"Not in the run folder: {', '.join(absent)}. What rests on it is left out.")
+        notes.append(
+            f"Not in the run folder: {', '.join(absent)}. Sections that need it are left out."
+        )
     if run.scored is None:
         notes.append(
-            "There are no stored scores with labels for the chosen epoch, so no confidences are shown."
+            "There are no stored scores with labels for the chosen epoch, "
+            "so no confidences are shown."
         )
     elif np.isnan(run.scored.logits).any():
         notes.append(
-            "The stored scores hold NaN: the model has diverged. What is computed from them is left out."
+            "The stored scores hold NaN: the model has diverged. "
+            "Figures computed from them are left out."
         )
     return notes

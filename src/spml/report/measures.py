@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ON_TEST, ON_VAL = "on the test set", "on the validation set"
-ON_OBSERVED = "on observed labels only, where every unknown counts as negative: for comparing models, not as a level"
+ON_OBSERVED = (
+    "on observed labels only, with every unknown label as negative: "
+    "for comparing models, not as a level"
+)
 
 _TAGS = (
     ("CP", "precision, mean over classes"),
@@ -50,7 +53,7 @@ class ClassPrecision:
 
 
 def class_precision(run: Run) -> ClassPrecision | None:
-    """The recorded AP of each class, or else the one of the stored scores; None without either."""
+    """The recorded AP of each class, or else that of the stored scores; None without either."""
     recorded = (run.result or {}).get("per_class_ap")
     if recorded:
         if not isinstance(recorded, dict) or not all(
@@ -85,7 +88,7 @@ def _validation(run: Run) -> str:
 
 
 def threshold_table(run: Run) -> list[tuple[str, str, str]]:
-    """Precision, recall and F1 of the tags at 0.5: name, meaning, percent; empty without complete labels."""
+    """Name, meaning and percent of each metric of the tags at 0.5, if labels are complete."""
     scored = run.scored
     if scored is None or not scored.complete or not scored.usable:
         return []
@@ -103,7 +106,7 @@ class Sweep:
     """Counts of the tags of each class at each threshold.
 
     Attributes:
-        hits: right tags (thresholds, classes); expected numbers if only chances of labels are known.
+        hits: right tags (thresholds, classes); expected numbers if only chances are known.
         chosen: all tags, of the same shape.
         total: positives of each class.
     """
@@ -149,7 +152,7 @@ def at_thresholds(tagged: npt.NDArray[np.bool_], chances: Array) -> Sweep:
 
 
 def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
-    """Figures and tables from complete labels, calibrated probabilities, or known positives alone."""
+    """Figures and tables from complete labels, calibrated probabilities or known positives."""
     scored = run.scored
     if scored is None or not scored.usable:
         return None
@@ -240,7 +243,7 @@ def _range(figure: dict[str, float]) -> str:
 
 
 def _known_alone(scored: Scored, logits: Array, model: Model) -> dict[str, Any]:
-    """Share of known positives that are tagged, and tags per item: all that known positives tell."""
+    """Share of known positives that are tagged, and tags per item, without complete labels."""
     moved = sweep(logits, (scored.truth == 1).astype(np.float64))
     recall, tags = 100 * moved.micro()[1], moved.chosen.sum(axis=1) / len(logits)
     half = int(np.argmin(np.abs(GRID - 0.5)))

@@ -1,4 +1,4 @@
-"""Figures for print: files by themselves, with letters that stay readable at the size they are drawn in."""
+"""Figures for print: files of a fixed size with readable letters."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ STYLE: Any = {
 
 @contextmanager
 def printed(*files: Path, size: tuple[float, float], font: float = 10) -> Iterator[Figure]:
-    """A figure to paint on, written to each file (.svg, .png, .pdf) when the block ends well.
+    """A figure to paint on, written to each file (.svg, .png, .pdf) if the block does not raise.
 
     Args:
-        files: to write.
+        files: files to write.
         size: width and height in inches, at which the letters have `font` points.
         font: size of the letters.
     """

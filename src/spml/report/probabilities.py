@@ -29,8 +29,8 @@ Array = npt.NDArray[np.float64]
 RAW, CALIBRATED = "as the network gives them", "calibrated"
 TRUE = "Measured on the complete labels of the {split} set."
 ESTIMATED = (
-    "An estimate: only observed labels of these validation items are known, and the chances that spml calibrate gives "
-    "the others stand in for them. It cannot tell where those chances are themselves wrong."
+    "An estimate: only observed labels of these validation items are known; for the others it uses "
+    "the chances from spml calibrate. It cannot show errors in those chances."
 )
 LOOKS = {RAW: (COLOURS[1], "--", "s"), CALIBRATED: (COLOURS[0], "-", "o")}
 
@@ -130,7 +130,7 @@ def calibration(run: Run, model: Model) -> dict[str, Any]:
 
 
 def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
-    """Curves from stored complete labels, or else those that calibration estimated, and their basis."""
+    """Curves from complete labels, or else as estimated by calibration, and their basis."""
     scored = run.scored
     if scored is not None and scored.complete and scored.usable:
         positive = scored.truth == 1

@@ -58,7 +58,7 @@ def write_report(
         runs: run folders.
         out: the page; an existing file is replaced once the new page is complete.
         title: heading; default: method and data set.
-        data: data of a single run if they are loaded already; otherwise its pictures are read again.
+        data: data of a single run if they are already loaded; otherwise pictures are read again.
         root: folder of the data's files; default: the folder used in training.
         pictures: number of example items of a single run; 0 shows no picture at all.
         against: method that others are compared with; default: `an`, or else the first run's.
@@ -256,7 +256,10 @@ def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]
 
 
 def class_table(run: Run, columns: Sequence[tuple[str, Mapping[str, float]]]) -> dict[str, Any]:
-    """A row for each class: the columns' values, observed and true positives; sorted by the first column."""
+    """A row for each class: the columns' values, observed and true positives.
+
+    Rows are sorted by the first column.
+    """
     counts = observed_counts(run)
     scored = run.scored
     actual = (scored.truth == 1).sum(axis=0).tolist() if scored else []

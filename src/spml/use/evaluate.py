@@ -42,9 +42,10 @@ def assess(
     batch_size: int = 64,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Metrics of the chosen model on a split, in percent; also written to eval-<split>.json in the run folder.
+    """Compute metrics of the chosen model on a split, in percent, and write eval-<split>.json.
 
-    Validation uses the labels that chose the epoch: a run trained on single positives is not measured on others.
+    Validation uses the labels that chose the epoch: a run trained on single positives is not
+    measured on others.
 
     Args:
         run: a finished run.
@@ -57,7 +58,7 @@ def assess(
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
     stored = Run(run)
     config = stored.config
-    stored.require_result()  # a run that goes on would write another model over this one
+    stored.require_result()  # a run that resumes would replace this model
     model, info = load_model(run)
     experiment = run_data(config, info.classes, root)
     changed = other_data(config, fingerprint(experiment))
@@ -100,7 +101,7 @@ def run_data(
     root: Path | None,
     note: Callable[[str], None] | None = None,
 ) -> Experiment:
-    """Load the data that a run was trained on; `note` is called with a message if they have changed."""
+    """Load the data that a run was trained on; `note` receives a message if they have changed."""
     demand(
         config,
         ("data", "labels", "selection", "observe_seed", "split_seed"),
@@ -111,16 +112,17 @@ def run_data(
             f"{CONFIG} of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}"
         )
     data = str(config["data"])
-    if (
-        data in (ARRAYS, PICTURES) and "root" not in config and not Path(data).exists()
-    ):  # commands note a root
+    # commands always store a root
+    if data in (ARRAYS, PICTURES) and "root" not in config and not Path(data).exists():
         raise UserError(
-            f"the run was trained on {data} that were given in Python, and keeps no copy of them; to look at its data "
-            "again, write them to a file that spml train reads (docs/data.md) and train on that"
+            f"the run was trained on {data} that were given in Python, and keeps no copy of them; "
+            "to look at its data again, write them to a file that spml train reads (docs/data.md) "
+            "and train on that"
         )
     if not is_named(data) and not Path(data).exists():
         raise UserError(
-            f"{data}: no such file here; give the command in the folder where the run was trained on it"
+            f"{data}: no such file here; "
+            "give the command in the folder where the run was trained on it"
         )
     written = config.get("classes") or {name: name for name in classes}
     try:
@@ -148,7 +150,7 @@ def run_data(
 
 
 def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
-    """Message on how the classes of the data differ from the model's, and the remedy."""
+    """Return a message on how the data's classes differ from the model's, and the remedy."""
     if sorted(there) == sorted(classes):
         how = "the model's classes in another order"
     else:
@@ -204,7 +206,7 @@ def _not_estimated(labels: Labels) -> str | None:
 
 
 def _estimates(logits: Logits, observed: Labels, info: ModelInfo) -> dict[str, dict[str, float]]:
-    """Estimates of mAP, precision, recall and F1 in percent, with intervals, from observed labels."""
+    """Estimate mAP, precision, recall and F1 in percent, with intervals, from observed labels."""
     from spml.use.calibrate.estimates import estimate
 
     figures = estimate(logits, observed, info.tag_rule.tagged(logits))

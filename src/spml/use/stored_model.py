@@ -14,7 +14,7 @@ NOT_NUMBERS = "the model gives values that are not numbers; its weights are dama
 
 
 def none_read(count: int) -> UserError:
-    """Return the error for a run none of whose pictures can be read."""
+    """Return the error for a run without a readable picture."""
     return UserError(
         f"none of {count:,} pictures could be read; nothing was written. "
         "--root says where they are now"

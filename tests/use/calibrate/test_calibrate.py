@@ -15,7 +15,7 @@ from tests.use.conftest import change, observe_only, written
 
 
 def scramble(run):
-    """Every label of train and validation that was not observed becomes noise."""
+    """Replace every unobserved label of train and validation by noise."""
     rng = np.random.default_rng(5)
     with np.load(run / "observed.npz") as file:
         observed = file["observed"][file["val_rows"]]
@@ -26,7 +26,7 @@ def scramble(run):
 @pytest.mark.parametrize(
     "words", [{}, {"method": "isotonic", "aim": "recall=0.8"}, {"positives_per_item": 1.5}]
 )
-def test_labels_that_were_not_observed_change_no_byte(run, words):
+def test_unobserved_labels_change_no_byte(run, words):
     calibrate(run, labels="observed", **words)
     before = written(run)
     undo(run)
@@ -47,7 +47,7 @@ def test_scores_computed_from_the_data_read_no_other_label_either(run, noisy):
     assert written(run) == before and loaded
 
 
-def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
+def test_calibrating_twice_is_idempotent_and_undo_restores_the_original(run):
     start = (run / "best" / "model.json").read_bytes()
     calibrate(run, labels="observed")
     first = written(run)
@@ -63,7 +63,7 @@ def test_calibrating_again_gives_the_same_and_undo_what_was_there(run):
         undo(run)
 
 
-def test_the_card_tells_of_the_calibration_and_of_its_undoing(run):
+def test_the_card_describes_the_calibration_and_its_undoing(run):
     card = run / "best" / "README.md"
     before = card.read_text()
     calibrate(run, labels="observed", aim="recall=0.8")
@@ -74,7 +74,7 @@ def test_the_card_tells_of_the_calibration_and_of_its_undoing(run):
     assert card.read_text() == before
 
 
-def test_a_run_that_is_trained_anew_is_not_calibrated(run, scenes, quick):
+def test_a_retrained_run_is_not_calibrated(run, scenes, quick):
     from dataclasses import replace
 
     from spml.train import fit
@@ -84,7 +84,7 @@ def test_a_run_that_is_trained_anew_is_not_calibrated(run, scenes, quick):
     assert not (run / "calibration.json").exists() and read_info(run).thresholds == [0.5] * 10
 
 
-def test_a_description_that_could_not_be_read_again_is_not_written(run):
+def test_an_unreadable_description_is_not_written(run):
     from dataclasses import replace
 
     from spml.model.store import write_info
@@ -95,7 +95,7 @@ def test_a_description_that_could_not_be_read_again_is_not_written(run):
     assert (run / "best" / "model.json").read_bytes() == before
 
 
-def test_thresholds_set_by_hand_since_are_what_undo_brings_back(run):
+def test_undo_restores_thresholds_set_by_hand_before_calibration(run):
     calibrate(run)
     path = run / "best" / "model.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "thresholds": [0.25] * 10}))
@@ -106,18 +106,16 @@ def test_thresholds_set_by_hand_since_are_what_undo_brings_back(run):
 
 @pytest.mark.parametrize("method", ["temperature", "isotonic", "none"])
 @pytest.mark.parametrize("labels", ["complete", "observed"])
-def test_figures_are_those_of_the_model_as_it_is_stored(run, method, labels):
+def test_figures_equal_those_of_the_stored_model(run, method, labels):
     record = calibrate(run, labels=labels, method=method)
     info = read_info(run)
     assert (info.calibration is None) == (method == "none") and all(
         0 < t < 1 for t in info.thresholds
     )
     if labels == "complete":
-        told = assess(run, "val")["metrics"]
+        metrics = assess(run, "val")["metrics"]
         value = 100 * record["overall"]["macro_f1"]["value"]
-        assert told["macro_f1"] == pytest.approx(
-            value, abs=1.5
-        )  # which scores in half precision can move
+        assert metrics["macro_f1"] == pytest.approx(value, abs=1.5)  # half precision can change it
     before, now = record["overall_before"]["macro_f1"], record["overall"]["macro_f1"]
     assert now["value"] >= before and now["low"] <= now["value"] <= now["high"]
     curves = record["reliability"]
@@ -130,7 +128,7 @@ def test_figures_are_those_of_the_model_as_it_is_stored(run, method, labels):
     )
 
 
-def test_aims_are_served(run):
+def test_thresholds_meet_the_aims(run):
     high = calibrate(run, labels="complete", aim="precision=0.7")
     full = calibrate(run, labels="complete", aim="recall=0.95")
     assert high["overall"]["macro_recall"]["value"] < full["overall"]["macro_recall"]["value"]
@@ -139,7 +137,7 @@ def test_aims_are_served(run):
 
 
 @pytest.mark.parametrize("method", ["temperature", "isotonic"])
-def test_thresholds_serve_the_aim_by_the_probabilities_that_are_stored(run, method):
+def test_thresholds_meet_the_aim_by_the_stored_probabilities(run, method):
     calibrate(run, labels="complete", aim="precision=0.3", method=method)
     info = read_info(run)
     with np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz") as file:
@@ -175,14 +173,14 @@ def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
         ("recall=0.9", "these classes miss recall=0.9"),
     ):
         assert main(["calibrate", str(run), "--labels", "complete", "--aim", aim]) == 0
-        told, name = capsys.readouterr().out, aim.partition("=")[0]
+        output, name = capsys.readouterr().out, aim.partition("=")[0]
         record = json.loads((run / "calibration.json").read_text())
         short = [
             one["name"]
             for one in record["classes"]
             if one[name]["value"] < float(aim.partition("=")[2])
         ]
-        assert words in told and f"({len(short)})" in told and short[0] in told
+        assert words in output and f"({len(short)})" in output and short[0] in output
     assert main(["calibrate", str(run), "--undo"]) == 0
 
 

@@ -1,4 +1,4 @@
-"""What cannot be calibrated, or only with care."""
+"""Runs that cannot be calibrated, or only in part."""
 
 import json
 import shutil
@@ -15,54 +15,54 @@ from tests.use.conftest import change, written
 
 @pytest.fixture
 def changed(monkeypatch):
-    """Lets the data have changed since training, as the function given says."""
-    from spml.use import evaluate as room
+    """Let the data change after training by a function."""
+    from spml.use import evaluate
 
-    load = room.load
+    load = evaluate.load
     return lambda how: monkeypatch.setattr(
-        room, "load", lambda *given, **named: how(load(*given, **named))
+        evaluate, "load", lambda *args, **named: how(load(*args, **named))
     )
 
 
-def test_data_that_have_changed_are_not_taken_for_those_of_the_run(run, changed):
+def test_changed_data_are_not_used_as_the_runs_data(run, changed):
     from dataclasses import replace
 
     (run / "labels.npz").unlink()
     calibrate(run, labels="complete")
     before = written(run)
     undo(run)
-    changed(lambda found: replace(found, test=None))
+    changed(lambda data: replace(data, test=None))
     calibrate(
         run, labels="complete"
     )  # with the run's own scores, and the same labels of the same rows
     assert written(run) == before
     left = (run / "best" / "model.json").read_bytes()
-    told = "has other rows or labels than the run was trained with, and may now"
+    message = "has other rows or labels than the run was trained with, and may now"
     for how in (
-        lambda found: replace(found, val_rows=found.train_rows[: len(found.val_rows)]),
-        lambda found: replace(
-            found, complete=found.complete.take(np.roll(np.arange(len(found.complete)), 1))
+        lambda data: replace(data, val_rows=data.train_rows[: len(data.val_rows)]),
+        lambda data: replace(
+            data, complete=data.complete.take(np.roll(np.arange(len(data.complete)), 1))
         ),
     ):
         changed(how)
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             calibrate(run, labels="complete")
-    changed(lambda found: replace(found, test=None))
+    changed(lambda data: replace(data, test=None))
     shutil.rmtree(run / "scores")
     with pytest.raises(
         UserError,
-        match=f"has no scores of its validation items, and its data cannot be had: .*{told}",
+        match=f"has no scores of its validation items, and its data cannot be loaded: .*{message}",
     ):
         calibrate(run, labels="observed")
     (run / "observed.npz").unlink()
     with pytest.raises(
-        UserError, match=f"has no observed.npz, and its data cannot be had: .*{told}"
+        UserError, match=f"has no observed.npz, and its data cannot be loaded: .*{message}"
     ):
         calibrate(run, labels="observed")
     assert (run / "best" / "model.json").read_bytes() == left
 
 
-def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
+def test_runs_that_cannot_be_calibrated_are_reported_in_one_line(run, tmp_path, capsys):
     def line(*words, at=run):
         assert main(["calibrate", str(at), *words]) == 2
         return capsys.readouterr().err
@@ -71,7 +71,7 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
     assert "--aim f3" in line("--aim", "f3")
     assert "--seed must not be negative" in line("--seed", "-1")
     assert "--batch-size must be above 0" in line("--batch-size", "0")
-    assert "complete ones tell it" in line("--positives-per-item", "2")
+    assert "complete labels determine it" in line("--positives-per-item", "2")
     assert "from 1 to the number of classes" in line(
         "--positives-per-item", "50", "--labels", "observed"
     )
@@ -86,8 +86,8 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
     (run / "best" / "model.json").write_text(model)
     for text in ("{}", '{"before": {"thr'):
         (run / "calibration.json").write_text(text)
-        told = line()
-        assert "not written by spml calibrate; move it away" in told and "train" not in told
+        message = line()
+        assert "not written by spml calibrate; move it away" in message and "train" not in message
     (run / "calibration.json").unlink()
     scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
     scores.write_bytes(scores.read_bytes()[:100])
@@ -97,7 +97,7 @@ def test_what_cannot_be_calibrated_is_said_in_a_line(run, tmp_path, capsys):
     scores.unlink()
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone.npz")}))
-    assert "no scores of its validation items, and its data cannot be had" in line()
+    assert "no scores of its validation items, and its data cannot be loaded" in line()
     (run / "result.json").unlink()
     assert "not a finished run" in line()
 

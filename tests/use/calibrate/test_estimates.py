@@ -13,9 +13,9 @@ def test_complete_labels_give_the_metrics_themselves():
     logits = rng.normal(0, 1, (200, 4)).round(1)  # with ties
     truth = np.where(rng.random(logits.shape) < 0.3, 1, -1).astype(np.int8)
     evidence = Evidence.of_complete(logits, truth)
-    found = Measure(evidence.logits, logits >= 0.45)(evidence.chances, np.ones(200))
+    figures = Measure(evidence.logits, logits >= 0.45)(evidence.chances, np.ones(200))
     tags = metrics.threshold_metrics(logits, truth, threshold=1 / (1 + np.exp(-0.45)))
-    assert found["ap"] == pytest.approx(metrics.average_precision(logits, truth))
+    assert figures["ap"] == pytest.approx(metrics.average_precision(logits, truth))
     names = {
         "macro_precision": "CP",
         "macro_recall": "CR",
@@ -24,10 +24,10 @@ def test_complete_labels_give_the_metrics_themselves():
     }
     names |= {"micro_precision": "OP", "micro_recall": "OR"}
     for ours, theirs in names.items():
-        assert found[ours] == pytest.approx(getattr(tags, theirs)), ours
+        assert figures[ours] == pytest.approx(getattr(tags, theirs)), ours
 
 
-def test_items_counted_twice_are_items_that_stand_twice():
+def test_items_counted_twice_equal_repeated_items():
     z, y, _ = world(200)
     counts = np.arange(len(z)) % 3
     rows = np.repeat(np.arange(len(z)), counts)
@@ -39,14 +39,14 @@ def test_items_counted_twice_are_items_that_stand_twice():
 
 def test_estimates_from_single_positives_are_near_the_truth_and_inside_their_ranges():
     z, y, observed = world(3000, seed=4)
-    found = estimate(z, observed, z > 0)
+    estimates = estimate(z, observed, z > 0)
     truth = Measure(z, z > 0)(y.astype(float), np.ones(len(z)))
     for name in ("map", "positives_per_item", "macro_precision", "macro_recall", "micro_f1"):
-        value, low, high = found[name]
+        value, low, high = estimates[name]
         assert low - 0.01 <= truth[name] <= high + 0.01 and abs(value - truth[name]) < 0.05, name
-    assert estimate(z, observed, z > 0) == found
-    given = estimate(z, observed, positives=2.0)
-    assert given["positives_per_item"][0] == pytest.approx(2.0, abs=0.02)
+    assert estimate(z, observed, z > 0) == estimates
+    fixed = estimate(z, observed, positives=2.0)
+    assert fixed["positives_per_item"][0] == pytest.approx(2.0, abs=0.02)
 
 
 @pytest.mark.parametrize("positives", [None, 2.0])
@@ -66,15 +66,15 @@ def test_chances_in_a_resample_are_near_those_of_a_fit_to_its_items(positives):
     assert off < 0.25 * way
 
 
-def test_what_was_observed_is_certain_unless_the_number_of_positives_is_given():
+def test_observed_labels_are_certain_unless_the_number_of_positives_is_given():
     z, _, observed = world(200)
     assert (Evidence.of_observed(z, observed).chances[observed == 1] == 1).all()
     assert (Evidence.of_observed(z, observed, 2.0).chances[observed == 1] < 1).any()
 
 
 @pytest.mark.parametrize(("items", "times"), [(1000, 200), (1001, 50)])
-def test_progress_is_told_and_large_tables_are_resampled_less(items, times):
-    told = []
+def test_progress_is_reported_and_large_tables_are_resampled_less(items, times):
+    progress = []
     evidence = Evidence.of_complete(np.zeros((items, 100)), np.ones((items, 100)))
-    assert sum(1 for _ in evidence.resamples(0, lambda *numbers: told.append(numbers))) == times
-    assert told == [(time, times) for time in range(1, times + 1)]
+    assert sum(1 for _ in evidence.resamples(0, lambda *numbers: progress.append(numbers))) == times
+    assert progress == [(time, times) for time in range(1, times + 1)]

@@ -24,10 +24,10 @@ def test_lines_are_applied_as_the_model_applies_them(shape):
     assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-3)
 
 
-def test_slopes_and_shifts_come_back():
+def test_slopes_and_shifts_are_recovered():
     shifts = np.array([-1.0, 0, 1, 2])
-    slopes, found = straight(Z, (RNG.random(Z.shape) < sigmoid(2 * Z + shifts)).astype(float))
-    assert slopes == pytest.approx(2, abs=0.25) and found == pytest.approx(shifts, abs=0.35)
+    slopes, fitted = straight(Z, (RNG.random(Z.shape) < sigmoid(2 * Z + shifts)).astype(float))
+    assert slopes == pytest.approx(2, abs=0.25) and fitted == pytest.approx(shifts, abs=0.35)
     near = straight_step(Z, sigmoid(2.1 * Z + shifts), np.ones(len(Z)), np.full(4, 2.0), shifts)
     assert near[0] == pytest.approx(2.1, abs=0.02)
 
@@ -40,7 +40,7 @@ def test_isotonic_lines_follow_what_scaling_cannot_and_few_positives_stay_straig
     assert len(knots[3][0]) == 2
 
 
-def test_classes_that_are_told_apart_without_error_or_never_seen_stay_finite():
+def test_separable_and_unseen_classes_have_finite_lines():
     chances = (Z > 0).astype(float)
     chances[:, 1] = 0
     Z0 = Z.copy()

@@ -1,4 +1,4 @@
-"""What calibration.json says, held against the labels and scores of the run."""
+"""calibration.json, compared with the labels and scores of the run."""
 
 import numpy as np
 import pytest
@@ -31,12 +31,12 @@ def test_classes_of_fewer_than_five_known_positives_are_named(run):
             assert one[figure]["low"] <= one[figure]["high"]
 
 
-def test_classes_that_miss_the_aim_are_named_apart_from_those_that_no_item_is_sure_enough_of(run):
+def test_classes_below_the_aim_are_listed_separately_from_untagged_ones(run):
     with np.load(
         scores := run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
     ) as file:
         logits = file["logits"].copy()
-    logits[:, 3] = 0  # says nothing, so that no item reaches more than the share of positives
+    logits[:, 3] = 0  # uninformative, so that no item reaches more than the share of positives
     np.savez(scores, logits=logits)
     record = calibrate(run, labels="complete", aim="precision=0.9")
     by_name = {one["name"]: one for one in record["classes"]}
@@ -56,13 +56,13 @@ def test_classes_that_miss_the_aim_are_named_apart_from_those_that_no_item_is_su
     assert record["untagged"] == [] and record["below_aim"] == []
 
 
-def test_of_complete_labels_the_figures_before_are_those_of_the_model_as_it_was(run):
+def test_figures_before_calibration_equal_those_of_the_uncalibrated_model(run):
     labels, info = np.load(run / "labels.npz")["val_truth"], read_info(run)
     logits = np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz")["logits"]
     record = calibrate(run, labels="complete")
     before = threshold_metrics(logits, labels, threshold=0.5)
     assert record["items"] == len(labels) and record["items_left_out"] == 0
     assert record["positives_per_item_given"] is None and "drawn" not in record["reliability"]
-    told = record["overall_before"]
-    assert told["macro_f1"] == pytest.approx(before.macro_f1, abs=1e-6)
-    assert record["overall"]["macro_f1"]["value"] >= told["macro_f1"] - 1e-9
+    before_overall = record["overall_before"]
+    assert before_overall["macro_f1"] == pytest.approx(before.macro_f1, abs=1e-6)
+    assert record["overall"]["macro_f1"]["value"] >= before_overall["macro_f1"] - 1e-9

@@ -7,24 +7,24 @@ from spml.use.calibrate.targets import Target, threshold, thresholds
 P = np.array([0.95, 0.9, 0.7, 0.4, 0.4, 0.1, 0.05])
 
 
-def test_the_best_f1_is_that_of_every_cut_tried():
+def test_the_f1_threshold_is_the_best_of_all_cuts():
     cut = threshold(P, Target())
     scores = {t: 2 * P[t <= P].sum() / ((t <= P).sum() + P.sum()) for t in set(P)}
     best = max(scores, key=lambda t: scores[t])
     assert (cut <= P).tolist() == (best <= P).tolist() and cut == pytest.approx((0.4 + 0.1) / 2)
 
 
-def test_precision_and_recall_are_met_with_as_many_or_as_few_items_as_can_be():
+def test_precision_tags_as_many_and_recall_as_few_items_as_possible():
     cut = threshold(P, Target.parse("precision=0.8"))
     assert P[cut <= P].mean() >= 0.8 > P[P >= 0.4].mean() and (cut <= P).sum() == 3
     cut = threshold(P, Target.parse("recall=0.5"))
     assert (cut <= P).sum() == 2 and P[cut <= P].sum() / P.sum() >= 0.5 > P[0] / P.sum()
     assert threshold(P, Target.parse("precision=0.99")) == 0.99
-    assert (threshold(P, Target("precision", 0.95)) <= P).sum() == 1  # just what is asked for
+    assert (threshold(P, Target("precision", 0.95)) <= P).sum() == 1  # exactly the target
     assert threshold(np.array([0.75, 0.25]), Target("precision", 0.5)) == 0.125
     assert (
         threshold(P, Target("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94
-    )  # the first is not there
+    )  # the first item has weight 0
 
 
 def test_a_threshold_is_half_way_to_the_next_item():
@@ -34,7 +34,7 @@ def test_a_threshold_is_half_way_to_the_next_item():
     assert threshold(np.array([0.9, 0.8]), Target("precision", 0.8)) == pytest.approx(0.8 / 2)
 
 
-def test_equal_probabilities_are_not_parted_and_weights_count():
+def test_equal_probabilities_are_not_separated_and_weights_count():
     assert (threshold(np.full(5, 0.3), Target()) <= np.full(5, 0.3)).all()
     twice = np.repeat(P, 2)
     assert threshold(P, Target.parse("recall=0.6"), np.full(7, 2.0)) == threshold(
@@ -57,7 +57,7 @@ def test_equal_probabilities_are_not_parted_and_weights_count():
         "recall=1.5",
     ],
 )
-def test_an_aim_that_is_none_is_refused(text):
+def test_an_invalid_aim_is_refused(text):
     with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):
         Target.parse(text)
 

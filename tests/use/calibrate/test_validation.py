@@ -1,4 +1,4 @@
-"""The validation items of a run, as calibration is given them."""
+"""The validation items of a run, as calibration reads them."""
 
 import json
 
@@ -12,11 +12,11 @@ from spml.use.calibrate.validation import read_validation
 
 def change(path, **arrays):
     with np.load(path) as file:
-        kept = dict(file)
-    np.savez(path, **kept | arrays)
+        stored = dict(file)
+    np.savez(path, **stored | arrays)
 
 
-def test_scores_and_labels_are_those_that_the_run_has_stored(run):
+def test_scores_and_labels_are_the_stored_ones(run):
     labels, seen = np.load(run / "labels.npz"), np.load(run / "observed.npz")
     epoch = read_info(run).training["epoch"]
     complete, observed = read_validation(run), read_validation(run, "observed")
@@ -50,7 +50,7 @@ def test_observed_labels_of_other_classes_are_refused(run):
         read_validation(run)
 
 
-def test_a_run_of_observed_labels_is_read_with_them_and_one_that_does_not_say_is_damaged(run):
+def test_the_selection_chooses_the_labels_and_is_required(run):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"selection": "observed"}))
     assert read_validation(run).kind == "observed"
@@ -59,7 +59,7 @@ def test_a_run_of_observed_labels_is_read_with_them_and_one_that_does_not_say_is
         "data",
         "method",
         "epochs",
-    ):  # the last three are the card's, written at the end
+    ):  # the card, written at the end, needs the last three
         (run / "config.json").write_text(
             json.dumps({name: config[name] for name in config if name != lacking})
         )

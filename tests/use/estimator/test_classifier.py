@@ -67,7 +67,7 @@ def test_it_learns_every_class_from_one_positive_per_item(data, fitted):
     assert fitted.score(x, truth) > 0.8 > truth.mean() + 0.2
 
 
-def test_score_leaves_out_unknown_entries_only_where_negatives_are_told(data, fitted):
+def test_score_leaves_out_unknown_entries_only_if_negatives_are_known(data, fitted):
     x, truth, single = data
     signed = np.where(truth == 1, 1, -1)
     assert fitted.score(x, signed) == fitted.score(x, truth)
@@ -111,7 +111,7 @@ def test_every_form_of_y_gives_the_same_model(data):
         )
 
 
-def test_tensors_of_any_precision_are_taken(data):
+def test_tensors_of_any_precision_are_accepted(data):
     x, single = data[0], data[2]
     rounded = torch.from_numpy(x).bfloat16()
     logits = [
@@ -128,7 +128,7 @@ def test_a_frame_names_its_columns(data):
     assert list(make().fit(x, y).classes_) == list(NAMES)
 
 
-def test_columns_of_a_frame_are_taken_by_name(data, fitted):
+def test_columns_of_a_frame_are_matched_by_name(data, fitted):
     pandas = pytest.importorskip("pandas")
     x, truth, _ = data
     frame = pandas.DataFrame(truth, columns=list(NAMES))
@@ -160,11 +160,11 @@ def test_known_negatives_and_unlabelled_rows_are_used_as_such(data):
     observed = (single[:, None] == NAMES).astype(int)
     observed[:20] = 0
     plain = make().fit(x, observed).decision_function(x)
-    told = np.where((truth == 0) & (np.arange(300)[:, None] % 2 == 0), -1, observed)
-    assert not np.array_equal(make().fit(x, told).decision_function(x), plain)
-    sparse = scipy.sparse.csr_array(told)
+    known = np.where((truth == 0) & (np.arange(300)[:, None] % 2 == 0), -1, observed)
+    assert not np.array_equal(make().fit(x, known).decision_function(x), plain)
+    sparse = scipy.sparse.csr_array(known)
     assert (
-        make().fit(x, sparse).decision_function(x) == make().fit(x, told).decision_function(x)
+        make().fit(x, sparse).decision_function(x) == make().fit(x, known).decision_function(x)
     ).all()
 
 
@@ -208,10 +208,10 @@ def test_models_trained_in_threads_are_those_trained_one_by_one(data, monkeypatc
     x, _, one = data
     seen, fit = [], estimator.fit
 
-    def watched(*given, **how):
+    def watched(*args, **how):
         seen.append("begun")
-        time.sleep(0.05)  # for the other to begin too, if it can
-        result = fit(*given, **how)
+        time.sleep(0.05)  # gives the other thread time to start
+        result = fit(*args, **how)
         seen.append("done")
         return result
 
@@ -221,7 +221,7 @@ def test_models_trained_in_threads_are_those_trained_one_by_one(data, monkeypatc
     assert seen == ["begun", "done"] * 2 and (first == second).all()
 
 
-def test_random_numbers_of_the_program_around_are_left_as_they_were(data):
+def test_the_global_random_state_is_not_changed(data):
     drawn = []
     for _ in range(2):
         random.seed(1), np.random.seed(1), torch.manual_seed(1)
@@ -258,7 +258,7 @@ def test_pipelines_cross_validation_and_search(data):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_the_run_folder_is_kept_where_one_is_given_and_not_replaced_unasked(data, tmp_path):
+def test_a_given_run_folder_is_kept_and_replaced_only_on_request(data, tmp_path):
     x, _, single = data
     make(folder=tmp_path / "run").fit(x, single)
     assert (tmp_path / "run" / "history.jsonl").exists()
@@ -305,7 +305,7 @@ def test_the_run_folder_has_the_thresholds_that_were_given(data, tmp_path):
     assert "| 0.3 |" in (tmp_path / "run" / "best" / "README.md").read_text()
 
 
-def test_nothing_is_left_where_no_folder_is_given(data, tmp_path, monkeypatch):
+def test_no_files_remain_without_a_folder(data, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     make().fit(data[0], data[2])
     assert not any(tmp_path.iterdir())
@@ -322,8 +322,8 @@ def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
         [np.asarray(Image.open(path).convert("RGB").resize((16, 16))) for path in paths]
     )
     by_array = make(**how).fit(arrays, colours)
-    for given in (paths, [str(path) for path in paths], np.array([str(path) for path in paths])):
-        assert by_path.predict_proba(given).shape == (12, 3)
+    for items in (paths, [str(path) for path in paths], np.array([str(path) for path in paths])):
+        assert by_path.predict_proba(items).shape == (12, 3)
     last = by_array.decision_function(np.moveaxis(arrays, 3, 1))
     assert (by_array.decision_function(arrays) == last).all()
     (tmp_path / "text.jpg").write_text("no picture")
@@ -333,7 +333,7 @@ def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
         by_path.predict(np.zeros((2, 3)))
 
 
-def test_arrays_of_pictures_that_are_not_square_are_seen_in_use_as_in_training(tmp_path):
+def test_non_square_pictures_are_preprocessed_as_in_training(tmp_path):
     x = np.random.default_rng(0).integers(256, size=(40, 3, 12, 20), dtype=np.uint8)
     model = make(backbone="tiny", batch_size=8, folder=tmp_path / "run").fit(x, np.arange(40) % 3)
     chosen = np.load(tmp_path / "run" / "scores" / f"val-{model.result_['best_epoch']:02d}.npz")[
@@ -375,14 +375,14 @@ def test_arrays_of_pictures_that_are_not_square_are_seen_in_use_as_in_training(t
         ({"selection": "complete"}, "needs complete validation labels"),
     ],
 )
-def test_what_cannot_be_done_is_a_value_error_in_one_line(data, change, message):
+def test_invalid_arguments_raise_a_value_error_of_one_line(data, change, message):
     x, y = change.pop("x", data[0]), change.pop("y", data[2])
     rows = change.pop("rows", None)
     with pytest.raises(ValueError, match=message):
         make(**change).fit(x[:rows], y[:rows])
 
 
-def test_validation_rows_without_labels_are_told(data):
+def test_validation_rows_without_labels_raise_an_error(data):
     y = np.zeros((300, 5), int)
     y[0, 0] = 1
     for seed in range(4):  # whichever part the only label falls in

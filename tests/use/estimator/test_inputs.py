@@ -18,7 +18,7 @@ def dense(y, classes=None):
     ).labels.tolist()
 
 
-def test_lists_of_the_same_length_are_rows_of_labels_only_where_they_hold_nothing_else():
+def test_lists_of_equal_length_are_indicator_rows_only_if_they_hold_only_labels():
     assert dense([[1, 0], [-1, 1]]) == ([0, 1], [[1, 0], [-1, 1]])
     assert dense([[1, 2], [0, 1]]) == (
         [0, 1, 2],
@@ -30,7 +30,7 @@ def test_lists_of_the_same_length_are_rows_of_labels_only_where_they_hold_nothin
     assert dense([{"b", "a"}, [], "b"]) == (["a", "b"], [[1, 1], [0, 0], [0, 1]])
 
 
-def test_a_column_of_lists_is_as_good_as_a_list_of_them():
+def test_a_column_of_lists_equals_a_list_of_lists():
     pandas = pytest.importorskip("pandas")
     for rows in (
         [["b", "a"], [], ["b"]],
@@ -70,13 +70,13 @@ def test_sparse_rows_may_hold_zeros_and_be_in_any_order():
         (None, None, "y is None"),
     ],
 )
-def test_what_y_cannot_be(y, classes, message):
+def test_invalid_y_is_refused(y, classes, message):
     with pytest.raises((DataError, UserError), match=message):
         labels(y, classes)
-    assert dense(["a|b"], ["a|b"]) == (["a|b"], [[1]])  # a name that is given is one name
+    assert dense(["a|b"], ["a|b"]) == (["a|b"], [[1]])  # a class listed in classes= is one name
 
 
-def test_what_is_a_path_and_what_a_picture():
+def test_paths_and_pictures_are_distinguished():
     assert (
         paths(["a.jpg", Path("b.jpg")]) == paths(np.array(["a.jpg", "b.jpg"])) == ["a.jpg", "b.jpg"]
     )

@@ -41,7 +41,7 @@ def test_the_mean_of_a_map_is_the_logit(head, backbone, size):
 
 
 def test_a_map_lies_where_its_evidence_is():
-    """With the features of all but one place set to zero, the map of a class is its bias everywhere else."""
+    """If only one place has features, the map of a class is its bias at all others."""
     torch.manual_seed(0)
     model = Classifier.build("resnet18", 4).eval()
     features = torch.zeros(1, 512, 3, 4)
@@ -65,7 +65,7 @@ def test_a_query_head_shows_its_attention(head):
         torch.testing.assert_close(maps.sum(dim=(2, 3)), torch.ones(2, 3))
         seen, inside = [], model.head.decoder[-1].attention
         inside.register_forward_hook(
-            lambda module, given, kept, out: seen.append(out[1]), with_kwargs=True
+            lambda module, inputs, keywords, out: seen.append(out[1]), with_kwargs=True
         )
         class_maps(model, x)
         torch.testing.assert_close(maps, seen[-1].reshape(maps.shape))
@@ -82,7 +82,7 @@ def test_features_have_no_maps(make_model, tmp_path):
 
 
 def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model):
-    """Their mean is above 0 where, and only where, the class is a tag, whatever the calibration."""
+    """The mean of a map is above 0 if and only if the class is a tag, for any calibration."""
     lines = [
         [[-2.0, 2.0], [0.0, 6.0]],
         [[0.0, 1.0], [-4.0, -3.5]],
@@ -105,7 +105,7 @@ def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model
     )
 
 
-def test_a_folder_that_is_in_the_way_is_told_before_the_work(make_model, tmp_path):
+def test_an_existing_folder_is_refused_before_the_work(make_model, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="already there"):
@@ -132,17 +132,17 @@ def test_values_of_a_map_are_rounded_to_two_digits(value, text):
     assert rounded(torch.tensor(value)) == text
 
 
-def test_overlays_have_the_pictures_aspect_and_stand_on_the_page(make_model, pictures, tmp_path):
+def test_overlays_keep_the_aspect_ratio_and_are_on_the_page(make_model, pictures, tmp_path):
     Image.new("RGB", (40, 10), "red").save(tmp_path / "wide.png")
     out = tmp_path / "maps"
-    given, told = [tmp_path / "wide.png", pictures.parent / "photos"], []
-    assert explain(make_model(), given, out, top=2, advance=told.append) == 13 and told == [
-        *range(1, 14)
-    ]
+    inputs, progress = [tmp_path / "wide.png", pictures.parent / "photos"], []
+    assert explain(
+        make_model(), inputs, out, top=2, advance=progress.append
+    ) == 13 and progress == [*range(1, 14)]
     page = (out / "index.html").read_text()
     named = re.findall(r'src="([^"]+)"', page)
     assert len(named) == 13 * 3 and all((out / name).is_file() for name in named)
-    assert "http" not in page  # nothing from elsewhere
+    assert "http" not in page  # nothing from other hosts
     plain, first = Image.open(out / named[0]), Image.open(out / named[1])
     assert plain.size == (480, 120) and first.size[0] == 480 and first.size[1] > 120
     assert any(f"-{name}.png" in page for name in ("red", "green", "blue"))
@@ -199,7 +199,7 @@ def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(
     assert {path.name for path in (tmp_path / "m").iterdir()} == {*named, "index.html"}
 
 
-def test_a_name_that_the_legends_font_lacks_stands_below_the_map(make_model, pictures, tmp_path):
+def test_a_name_that_the_font_lacks_is_written_below_the_map(make_model, pictures, tmp_path):
     folder, photo = (
         make_model(classes=["犬", "Vögel", "сорока\u200b"]),
         pictures.parent / "photos" / "3.png",
@@ -210,24 +210,24 @@ def test_a_name_that_the_legends_font_lacks_stands_below_the_map(make_model, pic
     ) == ["犬"]
 
 
-def test_bad_pictures_are_told_and_the_rest_is_drawn(make_model, tmp_path, capsys):
+def test_bad_pictures_are_reported_and_the_others_drawn(make_model, tmp_path, capsys):
     Image.new("RGB", (1, 1), "red").save(tmp_path / "one.png")
     (tmp_path / "text.jpg").write_text("no picture")
     huge_png(tmp_path / "huge.png")
-    given = [str(tmp_path / name) for name in ("text.jpg", "huge.png", "gone.jpg", "one.png")]
-    assert main(["explain", str(make_model()), *given, "--out", str(tmp_path / "m")]) == 2
+    inputs = [str(tmp_path / name) for name in ("text.jpg", "huge.png", "gone.jpg", "one.png")]
+    assert main(["explain", str(make_model()), *inputs, "--out", str(tmp_path / "m")]) == 2
     error = capsys.readouterr().err
     assert error.count("left out") == 3 and "3 could not be read" in error and "megapixels" in error
     assert (tmp_path / "m" / "0001-one.png").exists()
     with pytest.raises(UserError, match="nothing was written"):
-        explain(make_model(), given[:3], tmp_path / "none", on_error=lambda error: None)
+        explain(make_model(), inputs[:3], tmp_path / "none", on_error=lambda error: None)
     assert not [path for path in tmp_path.iterdir() if "none" in path.name]
 
 
-def test_only_what_was_written_so_is_replaced(make_model, pictures, tmp_path):
+def test_only_an_earlier_gallery_is_replaced(make_model, pictures, tmp_path):
     folder, photo, out = make_model(), pictures.parent / "photos" / "0.jpg", tmp_path / "maps"
     out.mkdir()
-    explain(folder, [photo], out)  # an empty folder is nobody's loss
+    explain(folder, [photo], out)  # an empty folder may be used
     with pytest.raises(UserError, match="already there"):
         explain(folder, [photo], out)
     stale = next(out.glob("0001-0-*.png"))
@@ -258,7 +258,7 @@ def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
-def test_maps_are_written_where_one_is(make_model, pictures, tmp_path, monkeypatch):
+def test_maps_are_written_into_the_current_folder(make_model, pictures, tmp_path, monkeypatch):
     folder, photo = make_model(), pictures.parent / "photos" / "0.jpg"
     (tmp_path / "maps").mkdir()
     monkeypatch.chdir(tmp_path / "maps")
@@ -285,7 +285,7 @@ def test_mistakes_are_ranked_by_how_wrong_they_are():
         (1, 0),
         (1, 2),
         (0, 1),
-    ]  # what is unknown is not wrong
+    ]  # an unknown label is no mistake
     assert rank_mistakes(logits, tagged, np.minimum(labels, 0), 2) == [(1, 1), (0, 0)]
 
 
@@ -318,7 +318,7 @@ def test_pictures_or_worst_but_not_both(finished, tmp_path, monkeypatch, capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["half"]
 
 
-def test_damaged_weights_are_found_out(make_model, pictures, tmp_path):
+def test_damaged_weights_are_detected(make_model, pictures, tmp_path):
     folder = make_model()
     model, info = load_model(folder)
     model.head.bias.data.fill_(float("nan"))
@@ -328,7 +328,7 @@ def test_damaged_weights_are_found_out(make_model, pictures, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-def test_pictures_of_the_run_that_are_gone_are_told_and_observed_labels_have_only_missed_ones(
+def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones(
     pictures, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(pictures.parent)

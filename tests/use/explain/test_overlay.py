@@ -1,4 +1,4 @@
-"""A class map as it is drawn."""
+"""Drawing of a class map."""
 
 import numpy as np
 import pytest
@@ -19,17 +19,17 @@ from spml.use.explain.overlay import (
 
 
 def test_the_longer_side_is_480_and_none_is_thinner_than_8():
-    for given, size in (
+    for shape, size in (
         ((3, 60, 120), (240, 480)),
         ((3, 960, 480), (480, 240)),
         ((3, 1, 1000), (8, 480)),
     ):
-        assert tuple(shown(torch.zeros(given, dtype=torch.uint8)).shape[-2:]) == size
+        assert tuple(shown(torch.zeros(shape, dtype=torch.uint8)).shape[-2:]) == size
 
 
-def test_colour_stands_where_the_evidence_is_and_grey_where_there_is_none():
+def test_evidence_is_coloured_and_the_rest_is_grey():
     picture = torch.full((3, 40, 500), 100, dtype=torch.uint8)
-    picture[0] = 200  # which is 130 in grey
+    picture[0] = 200  # 130 in grey
     values = torch.full((1, 2), -3.0)
     values[0, 1] = 8.0
     drawn = np.asarray(overlay(picture, values, 4.0, "dog", "0.90", "note"))
@@ -40,16 +40,14 @@ def test_colour_stands_where_the_evidence_is_and_grey_where_there_is_none():
     assert plain(picture).getpixel((3, 3)) == (200, 100, 100)
 
 
-def test_weak_evidence_is_seen_too():
+def test_weak_evidence_is_visible():
     picture = torch.full((3, 40, 480), 130, dtype=torch.uint8)
     drawn = np.asarray(overlay(picture, torch.full((1, 1), 0.4), 4.0, "dog", "0.90", "note"), float)
     tenth = colours(np.full(1, 0.1, np.float32))[0]
-    assert (
-        0.15 < ((130 - drawn[20, 9]) / (130 - tenth)).mean() < 0.2
-    )  # of the colour that stands for a tenth
+    assert 0.15 < ((130 - drawn[20, 9]) / (130 - tenth)).mean() < 0.2  # the colour of a tenth
 
 
-def test_a_narrow_picture_stands_in_the_middle_over_its_legend():
+def test_a_narrow_picture_is_centred_over_its_legend():
     drawn = np.asarray(
         overlay(torch.zeros(3, 480, 90, dtype=torch.uint8), torch.zeros(1, 1), 1.0, "a", "0.1", "")
     )
@@ -63,13 +61,13 @@ def test_the_legend_keeps_the_scale_and_the_probability_clear(name):
     picture = torch.zeros(3, 100, 480, dtype=torch.uint8)
     drawn = [overlay(picture, torch.zeros(1, 1), 1.0, one, "0.90", one) for one in (name, "")]
     legends = [image.crop((371, 100, 480, 168)) for image in drawn]
-    assert legends[0].tobytes() == legends[1].tobytes()  # from the scale on, nothing of the name
+    assert legends[0].tobytes() == legends[1].tobytes()  # the scale is not covered by the name
     scale = colours(np.linspace(0, 1, 90, dtype=np.float32)).astype(np.uint8)
     for row in (114, 129):
         assert np.array_equal(np.asarray(drawn[0])[row, 380:470], scale)
 
 
-def test_text_is_cut_to_the_room_it_has():
+def test_text_is_shortened_to_the_width():
     draw, font = ImageDraw.Draw(Image.new("RGB", (9, 9))), _font(16)
     assert _fitted(draw, "two\n words", font, 500) == "two words"
     cut = _fitted(draw, "x" * 99, font, 100)

@@ -57,7 +57,7 @@ def exported(tmp_path_factory):
     return folder
 
 
-def test_the_file_gives_what_predict_gives_on_pictures_of_any_size(exported, pictures, tmp_path):
+def test_the_file_agrees_with_predict_on_pictures_of_any_size(exported, pictures, tmp_path):
     photos = sorted((pictures.parent / "photos").iterdir())
     predict(exported / "model", photos, tmp_path / "p.jsonl", Options())
     expected = [
@@ -68,12 +68,14 @@ def test_the_file_gives_what_predict_gives_on_pictures_of_any_size(exported, pic
     for photo, wanted in zip(photos, expected, strict=True):
         pixels = decode(photo).permute(1, 2, 0).numpy()
         for batch in (1, 4):
-            found = run.run(["probabilities"], {"pictures": np.stack([pixels] * batch)})[0]
-            assert found.shape == (batch, 3)
-            assert found == pytest.approx(np.array([list(wanted.values())] * batch), abs=1e-4)
+            probabilities = run.run(["probabilities"], {"pictures": np.stack([pixels] * batch)})[0]
+            assert probabilities.shape == (batch, 3)
+            assert probabilities == pytest.approx(
+                np.array([list(wanted.values())] * batch), abs=1e-4
+            )
 
 
-def test_the_metadata_say_all_that_is_needed(exported):
+def test_the_metadata_hold_all_that_is_needed(exported):
     run = session(exported / "photos.onnx")
     about = {
         name: json.loads(text) for name, text in run.get_modelmeta().custom_metadata_map.items()
@@ -117,26 +119,26 @@ def test_grey_pictures_of_16_bits_are_read_as_the_page_says(exported, monkeypatc
 
 
 @pytest.mark.parametrize("head", ["boostlu", "query", "query-normal:8"])
-def test_every_head_travels(make_model, tmp_path, head):
+def test_every_head_can_be_exported(make_model, tmp_path, head):
     assert export(make_model(head=head), tmp_path / "m.onnx") <= 1e-4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", ["resnet18", "tf_efficientnet_lite0"])
-def test_backbones_of_timm_travel(make_model, tmp_path, backbone):
+def test_timm_backbones_can_be_exported(make_model, tmp_path, backbone):
     assert export(make_model(backbone=backbone), tmp_path / "m.onnx") <= 1e-4
 
 
-def test_a_model_of_features_travels(make_model, tmp_path):
+def test_a_model_of_features_can_be_exported(make_model, tmp_path):
     folder = make_model(features=4)
     assert export(folder, tmp_path / "m.onnx") <= 1e-4
     x = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     model, _ = load_model(folder)
-    found = session(tmp_path / "m.onnx").run(["logits"], {"features": x})[0]
-    assert found == pytest.approx(model(torch.from_numpy(x)).numpy(), abs=1e-4)
+    logits = session(tmp_path / "m.onnx").run(["logits"], {"features": x})[0]
+    assert logits == pytest.approx(model(torch.from_numpy(x)).numpy(), abs=1e-4)
 
 
-def test_a_program_of_torch_is_the_same(exported, tmp_path):
+def test_a_torch_program_agrees_with_the_model(exported, tmp_path):
     assert main(["export", str(exported / "model"), "--out", str(tmp_path / "m.pt2")]) == 0
     files = {EXTRA_FILE: ""}
     program = torch.export.load(tmp_path / "m.pt2", extra_files=files).module()
@@ -151,7 +153,7 @@ def test_a_program_of_torch_is_the_same(exported, tmp_path):
 @pytest.mark.parametrize(
     "what,name", [("resize", "m.onnx"), ("weights", "m.pt2"), ("calibration", "m.pt2")]
 )
-def test_a_file_that_differs_from_the_model_is_not_left(
+def test_a_file_that_differs_from_the_model_is_not_written(
     make_model, tmp_path, monkeypatch, what, name, capsys
 ):
     folder = make_model(calibration=CURVED)
@@ -177,7 +179,7 @@ def test_a_file_that_differs_from_the_model_is_not_left(
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_values_that_are_not_numbers_or_runs_that_fail_are_differences(make_model, tmp_path):
+def test_nan_and_failing_runs_count_as_differences(make_model, tmp_path):
     model, info = load_model(make_model())
 
     def nothing(x):
@@ -192,7 +194,7 @@ def test_values_that_are_not_numbers_or_runs_that_fail_are_differences(make_mode
         verify(model, info, broken, tmp_path / "m.onnx")
 
 
-def test_what_cannot_be_exported_is_one_line(make_model, tmp_path, monkeypatch, capsys):
+def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module, "exact_resize", lambda x, size: x.cpu().numpy())
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
     error = capsys.readouterr().err
@@ -201,7 +203,7 @@ def test_what_cannot_be_exported_is_one_line(make_model, tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
-def test_without_the_extra_it_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
+def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
     assert (
@@ -210,7 +212,7 @@ def test_without_the_extra_it_is_named(make_model, tmp_path, monkeypatch, capsys
     )
 
 
-def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monkeypatch, capsys):
+def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = str(make_model())
     Path("model.onnx").write_text("mine")
@@ -233,7 +235,7 @@ def test_names_and_files_that_are_there_are_respected(make_model, tmp_path, monk
 @pytest.mark.parametrize(
     ("worst", "words"), [(0.0, "equal to the model's"), (3e-8, "within 3e-08 of the model's")]
 )
-def test_how_near_it_is_to_the_model_is_told(
+def test_the_command_prints_the_largest_difference(
     make_model, tmp_path, monkeypatch, capsys, worst, words
 ):
     def export(run, out, kind):

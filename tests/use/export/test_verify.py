@@ -1,4 +1,4 @@
-"""When an exported model counts as the model."""
+"""Agreement of an exported model with the original."""
 
 import pytest
 import torch
@@ -9,25 +9,25 @@ from spml.use.export.export import Portable
 from spml.use.export.verify import verify
 
 
-def test_batches_and_sizes_of_many_kinds_are_tried(make_model, tmp_path):
+def test_many_batch_sizes_and_picture_sizes_are_checked(make_model, tmp_path):
     model, info = load_model(make_model())
-    portable, given = Portable(model, info).eval(), []
+    portable, batches = Portable(model, info).eval(), []
 
     def run(x):
-        given.append(x)
+        batches.append(x)
         return portable(x)
 
     assert verify(model, info, run, tmp_path / "m") < 1e-6
-    assert [tuple(x.shape) for x in given] == [
+    assert [tuple(x.shape) for x in batches] == [
         (batch, *shape, 3)
         for batch in (1, 2, 5)
         for shape in ((16, 16), (1, 1), (37, 90), (480, 360))
     ]
-    assert all(x.dtype == torch.uint8 for x in given)
+    assert all(x.dtype == torch.uint8 for x in batches)
     assert (
-        given[3].min() < 60 and given[3].max() > 190 and given[3].float().std() > 20
+        batches[3].min() < 60 and batches[3].max() > 190 and batches[3].float().std() > 20
     )  # pictures, not one grey
-    assert not torch.equal(given[4][0], given[4][1])
+    assert not torch.equal(batches[4][0], batches[4][1])
     features, about = load_model(make_model("features", features=4))
     assert verify(features, about, Portable(features, about).eval(), tmp_path / "m") < 1e-6
 
@@ -45,7 +45,7 @@ def test_batches_and_sizes_of_many_kinds_are_tried(make_model, tmp_path):
         (100.0, 0, 2e-2, True),
     ],
 )
-def test_a_ten_thousandth_is_allowed(make_model, tmp_path, bias, part, off, refused):
+def test_the_tolerance_is_a_ten_thousandth(make_model, tmp_path, bias, part, off, refused):
     model, info = load_model(make_model(features=4))
     with torch.no_grad():
         model.head.weight.mul_(0.01)
@@ -53,9 +53,9 @@ def test_a_ten_thousandth_is_allowed(make_model, tmp_path, bias, part, off, refu
     portable = Portable(model, info).eval()
 
     def run(x):
-        found = list(portable(x))
-        found[part] = found[part] + off * (torch.arange(3) == 2)  # one class of three
-        return tuple(found)
+        outputs = list(portable(x))
+        outputs[part] = outputs[part] + off * (torch.arange(3) == 2)  # one class of three
+        return tuple(outputs)
 
     if refused:
         with pytest.raises(UserError, match="not written, as it differs from the model"):

@@ -18,8 +18,8 @@ def info(make_model):
     return load_model(make_model())[1]
 
 
-def names(given, info, **more):
-    return [item.name for item in Inputs(given, info, **more)]
+def names(inputs, info, **more):
+    return [item.name for item in Inputs(inputs, info, **more)]
 
 
 def tree(folder, *files):
@@ -28,7 +28,7 @@ def tree(folder, *files):
         (folder / file).write_bytes(b"x")
 
 
-def test_folders_are_walked_in_order_and_hidden_files_passed_over(info, tmp_path):
+def test_folders_are_walked_in_order_without_hidden_files(info, tmp_path):
     tree(
         tmp_path / "p",
         "b/2.jpg",
@@ -39,8 +39,8 @@ def test_folders_are_walked_in_order_and_hidden_files_passed_over(info, tmp_path
         ".hidden.jpg",
         ".git/x.png",
     )
-    found = names([tmp_path / "p"], info)
-    assert [name.removeprefix(f"{tmp_path}/p/") for name in found] == [
+    listed_names = names([tmp_path / "p"], info)
+    assert [name.removeprefix(f"{tmp_path}/p/") for name in listed_names] == [
         "a.png",
         "b/10.JPG",
         "b/2.jpg",
@@ -48,7 +48,7 @@ def test_folders_are_walked_in_order_and_hidden_files_passed_over(info, tmp_path
     ]
 
 
-def test_a_phones_pictures_in_a_folder_are_not_passed_over(info, tmp_path):
+def test_phone_formats_in_a_folder_are_listed(info, tmp_path):
     tree(tmp_path / "p", "a.HEIC", "b.avif", "c.jpg", "d.mov")
     assert [Path(name).name for name in names([tmp_path / "p"], info)] == [
         "a.HEIC",
@@ -81,10 +81,10 @@ def test_a_folder_of_many_files_takes_constant_memory(info, tmp_path, monkeypatc
     def peak(count):
         monkeypatch.setattr(module.os, "scandir", lambda folder: Entries(count))
         tracemalloc.start()
-        found = sum(1 for _ in sorted_names(tmp_path, 500))
+        total = sum(1 for _ in sorted_names(tmp_path, 500))
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert found == count
+        assert total == count
         return used
 
     small, large = peak(2_000), peak(20_000)
@@ -103,18 +103,21 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
         (tmp_path / "p" / link).symlink_to(target)
     (tmp_path / "p" / "self.jpg").symlink_to("self.jpg")
     notes = []
-    found = names([tmp_path / "p"], info, note=notes.append)
-    short = [name.removeprefix(f"{tmp_path}/p/") for name in found]
+    listed_names = names([tmp_path / "p"], info, note=notes.append)
+    short = [name.removeprefix(f"{tmp_path}/p/") for name in listed_names]
     assert short == ["a/1.jpg", "b/2.jpg", "b/a/1.jpg", "c/3.jpg", "self.jpg"]
     assert len(notes) == 3 and all("already read; not followed" in note for note in notes)
     tree(tmp_path / "q", "z/1.jpg")
-    (tmp_path / "q" / "a").symlink_to("z")  # a folder itself is read, whatever has led to it before
+    (tmp_path / "q" / "a").symlink_to("z")  # the folder itself is read despite earlier links to it
     assert [name.removeprefix(f"{tmp_path}/q/") for name in names([tmp_path / "q"], info)] == [
         "a/1.jpg",
         "z/1.jpg",
     ]
     (tmp_path / "latest").symlink_to("q")
-    for one in (tmp_path / "q", tmp_path / "latest"):  # what two inputs both name is given twice
+    for one in (
+        tmp_path / "q",
+        tmp_path / "latest",
+    ):  # a picture named by two inputs is an item of each
         assert names([one, one], info) == 2 * names([one], info)
 
 
@@ -133,15 +136,15 @@ def test_standard_input_is_read_as_it_comes(info, monkeypatch):
     assert [os.fsencode(name) for name in listed(io.BytesIO(b"caf\xe9.jpg\n"))] == [b"caf\xe9.jpg"]
 
     class Endless:
-        given = 0
+        reads = 0
 
         def read1(self, count):
-            self.given += 1
+            self.reads += 1
             return b"x.jpg\n" * 100
 
     source = Endless()
     paths = listed(source)
-    assert [next(paths) for _ in range(100)] == ["x.jpg"] * 100 and source.given == 1
+    assert [next(paths) for _ in range(100)] == ["x.jpg"] * 100 and source.reads == 1
     with pytest.raises(DataError, match="without a line end"):
         list(listed(io.BytesIO(b"x" * (3 * PATH_LIMIT))))
     with pytest.raises(DataError, match=r"the paths end in NUL; use --null \(-0\)"):
@@ -166,12 +169,12 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
             pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()}),
             tmp_path / f"t.{kind}",
         )
-    found = list(Inputs([tmp_path / f"t.{kind}"], info))
-    assert [item.name for item in found] == [
+    items = list(Inputs([tmp_path / f"t.{kind}"], info))
+    assert [item.name for item in items] == [
         str(tmp_path / name) for name in ("a.jpg", "b.jpg", "c.jpg")
     ]
-    assert found[2].where.endswith(", row 4: " if "p" in kind else ", line 5: ")
-    assert len(names([tmp_path / f"t.{kind}"] * 2, info)) == 6  # two inputs are two
+    assert items[2].where.endswith(", row 4: " if "p" in kind else ", line 5: ")
+    assert len(names([tmp_path / f"t.{kind}"] * 2, info)) == 6  # each input counts
 
 
 def test_paths_of_a_table_from_windows_are_found(info, tmp_path):
@@ -194,7 +197,7 @@ def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continue
     pq.write_table(pa.table({"image": [1, 2]}), tmp_path / "numbers.parquet")
     pq.write_table(pa.table({"image": ["a.jpg", None]}), tmp_path / "null.parquet")
     (tmp_path / "nothing").mkdir()
-    given = [
+    inputs = [
         "rows.csv",
         "none.csv",
         "empty.csv",
@@ -204,10 +207,10 @@ def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continue
         "gone.csv",
     ]
     reported = []
-    found = names(
-        [tmp_path / name for name in [*given, "nothing", "e.jpg"]], info, on_error=reported.append
+    listed_names = names(
+        [tmp_path / name for name in [*inputs, "nothing", "e.jpg"]], info, on_error=reported.append
     )
-    assert [name.removeprefix(f"{tmp_path}/") for name in found] == [
+    assert [name.removeprefix(f"{tmp_path}/") for name in listed_names] == [
         "a.jpg",
         "d.jpg",
         "a.jpg",
@@ -239,8 +242,8 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     np.save(tmp_path / "v.npy", np.arange(12, dtype=np.float32).reshape(3, 4))
     np.savez(tmp_path / "p.npz", x=np.zeros((2, 8, 8, 3), np.uint8), items=np.array(["one", "two"]))
     assert names([tmp_path / "v.npy"], features) == ["v/0", "v/1", "v/2"]
-    found = list(Inputs([tmp_path / "p.npz", "also.jpg"], info))
-    assert [item.name for item in found] == ["one", "two", "also.jpg"] and found[0].x.shape == (
+    items = list(Inputs([tmp_path / "p.npz", "also.jpg"], info))
+    assert [item.name for item in items] == ["one", "two", "also.jpg"] and items[0].x.shape == (
         3,
         8,
         8,

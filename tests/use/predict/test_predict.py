@@ -16,21 +16,27 @@ from tests.use.conftest import PICTURES, rows
 
 def test_files_folders_and_tables_give_the_models_probabilities(model, pictures, tmp_path):
     folder = pictures.parent / "photos"
-    for name, given in {
+    for name, inputs in {
         "files": sorted(folder.iterdir()),
         "folder": [folder],
         "table": [pictures],
     }.items():
         out = tmp_path / f"{name}.csv"
-        assert predict(model, given, out, Options(5)) == 12
-        found = {Path(row["image"]).name: row for row in rows(out)}
-        assert len(found) == 12 and list(rows(out)[0]) == ["image", "tags", "red", "green", "blue"]
+        assert predict(model, inputs, out, Options(5)) == 12
+        written = {Path(row["image"]).name: row for row in rows(out)}
+        assert len(written) == 12 and list(rows(out)[0]) == [
+            "image",
+            "tags",
+            "red",
+            "green",
+            "blue",
+        ]
         classifier, _ = load_model(model)
         p = classifier(decode(folder / "3.png", 16)[None]).sigmoid()[0]
-        assert [float(found["3.png"][c]) for c in ("red", "green", "blue")] == pytest.approx(
+        assert [float(written["3.png"][c]) for c in ("red", "green", "blue")] == pytest.approx(
             p.tolist(), abs=1e-5
         )
-        assert ("green" in found["3.png"]["tags"].split("|")) and "blue" not in found["3.png"][
+        assert ("green" in written["3.png"]["tags"].split("|")) and "blue" not in written["3.png"][
             "tags"
         ]
 
@@ -81,13 +87,13 @@ def test_features_are_predicted_from_arrays(tmp_path):
 def test_inputs_that_cannot_be_predicted_are_refused(model, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.npz").write_text("no zip")
-    for given, message in {
+    for inputs, message in {
         (tmp_path / "empty",): "no pictures in this folder",
         (tmp_path / "broken.npz",): "broken.npz",
         (): "nothing to predict",
     }.items():
         with pytest.raises(UserError, match=message):
-            predict(model, list(given), tmp_path / "p.csv")
+            predict(model, list(inputs), tmp_path / "p.csv")
     with pytest.raises(UserError, match=r"as .csv, .jsonl, .parquet"):
         predict(model, [tmp_path / "a.jpg"], tmp_path / "p.xlsx")
 
@@ -108,7 +114,7 @@ def test_a_table_needs_no_more_than_an_image_column(model, pictures, tmp_path):
         predict(model, [pictures.parent / "none.csv"], tmp_path / "x.csv")
 
 
-def test_arrays_that_are_none_and_unreadable_pictures_write_nothing(model, tmp_path):
+def test_invalid_arrays_and_unreadable_pictures_write_nothing(model, tmp_path):
     (tmp_path / "zip.npz").write_bytes(b"PK\x03\x04aaaa")
     np.savez(tmp_path / "scalar.npz", x=np.float32(3))
     np.savez(tmp_path / "shape.npz", x=np.zeros((3, 16, 16), np.uint8))
@@ -123,7 +129,7 @@ def test_arrays_that_are_none_and_unreadable_pictures_write_nothing(model, tmp_p
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_weights_that_are_not_numbers_are_found_out(model, pictures, tmp_path):
+def test_weights_that_are_not_numbers_are_detected(model, pictures, tmp_path):
     classifier, info = load_model(model)
     classifier.head.bias.data.fill_(float("nan"))
     save_model(model, classifier, info)
@@ -134,23 +140,23 @@ def test_weights_that_are_not_numbers_are_found_out(model, pictures, tmp_path):
 def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path):
     photo = pictures.parent / "photos" / "3.png"
     plain, steep = make_model("plain"), make_model("steep", calibration=[[[0, 1], [1, 3]]] * 3)
-    found = {}
+    probabilities = {}
     for name, folder, raw in (
         ("plain", plain, False),
         ("steep", steep, False),
         ("raw", steep, True),
     ):
         predict(folder, [photo], tmp_path / f"{name}.csv", Options(raw=raw))
-        found[name] = np.array(
+        probabilities[name] = np.array(
             [float(rows(tmp_path / f"{name}.csv")[0][c]) for c in ("red", "green", "blue")]
         )
-    logits = np.log(found["plain"] / (1 - found["plain"]))
-    assert found["steep"] == pytest.approx(1 / (1 + np.exp(-(2 * logits + 1))), abs=1e-4)
-    assert found["raw"] == pytest.approx(found["plain"], abs=1e-6)
+    logits = np.log(probabilities["plain"] / (1 - probabilities["plain"]))
+    assert probabilities["steep"] == pytest.approx(1 / (1 + np.exp(-(2 * logits + 1))), abs=1e-4)
+    assert probabilities["raw"] == pytest.approx(probabilities["plain"], abs=1e-6)
     assert rows(tmp_path / "raw.csv")[0]["tags"] == rows(tmp_path / "steep.csv")[0]["tags"]
 
 
-def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_path):
+def test_classes_named_like_columns_get_prefixed_columns(make_model, pictures, tmp_path):
     folder = make_model(classes=["image", "tags", "dog"])
     predict(folder, [pictures], tmp_path / "p.csv")
     first = rows(tmp_path / "p.csv")[0]
@@ -160,7 +166,7 @@ def test_classes_called_like_columns_are_told_apart(make_model, pictures, tmp_pa
 
 
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):
-    """Python's own objects, of the whole command; the pictures themselves are bounded by the look-ahead."""
+    """Measures Python's objects of the whole command; prefetch bounds the pictures."""
     monkeypatch.setattr(
         loader, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
     )
@@ -170,9 +176,10 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
             left = count
 
             def read1(self, size):
-                given, self.left = min(self.left, 50), self.left - min(self.left, 50)
+                lines = min(self.left, 50)
+                self.left -= lines
                 return "".join(
-                    f"/pictures/{self.left + i:09d}.jpg\n" for i in range(given)
+                    f"/pictures/{self.left + i:09d}.jpg\n" for i in range(lines)
                 ).encode()
 
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Paths()))
@@ -182,7 +189,7 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
         tracemalloc.stop()
         return used
 
-    peak(300)  # what is imported and kept once
+    peak(300)  # imports and caches
     assert peak(6000) < 1.25 * peak(600)
 
 
@@ -197,7 +204,7 @@ def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatc
         (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
     ],
 )
-def test_no_room_for_a_batch_is_one_line_and_other_errors_stay_as_they_are(
+def test_out_of_memory_is_one_line_and_other_errors_pass_through(
     monkeypatch, error, expected, message
 ):
     model, info = (
@@ -224,9 +231,9 @@ def test_a_gpu_has_larger_batches_and_fewer_decoding_threads_by_default(monkeypa
             on_cpu,
         ]
     assert reader(info, None, 3, "cuda").threads == 3
-    found = [
-        reader(info, given, None, device).batch_size
-        for given in (None, 7)
+    batch_sizes = [
+        reader(info, size, None, device).batch_size
+        for size in (None, 7)
         for device in ("cpu", "cuda")
     ]
-    assert found == [32, 64, 7, 7]
+    assert batch_sizes == [32, 64, 7, 7]

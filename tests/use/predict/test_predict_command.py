@@ -1,4 +1,4 @@
-"""`spml predict` as it is called."""
+"""The command `spml predict`."""
 
 import contextlib
 import json
@@ -39,14 +39,14 @@ def test_thresholds_and_numbers_of_tags_are_changed_at_predict_time(model, pictu
 
 def test_paths_on_standard_input_and_rows_on_standard_output(model, pictures):
     photos = sorted((pictures.parent / "photos").iterdir())
-    given = "\n".join(map(str, photos)) + "\n"
-    done = spml("predict", model, "-", "--out", "-", "--format", "jsonl", input=given.encode())
+    paths = "\n".join(map(str, photos)) + "\n"
+    done = spml("predict", model, "-", "--out", "-", "--format", "jsonl", input=paths.encode())
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [
         str(photo) for photo in photos
     ]
-    given = "".join(f"{photo}\0" for photo in [*photos, pictures.parent / "gone.jpg"])
-    done = spml("predict", model, "-", "-0", "--out", "-", input=given.encode())
+    paths = "".join(f"{photo}\0" for photo in [*photos, pictures.parent / "gone.jpg"])
+    done = spml("predict", model, "-", "-0", "--out", "-", input=paths.encode())
     assert done.returncode == 2 and len(done.stdout.splitlines()) == 13
     assert b"gone.jpg: cannot be read" in done.stderr and b"1 of 13 inputs" in done.stderr
 

@@ -28,11 +28,11 @@ def test_the_format_is_that_of_the_name_or_the_one_given():
         format_of(Path("-"), "parquet")
 
 
-def test_a_class_called_like_another_column_has_a_column_of_its_own():
+def test_a_class_named_like_another_column_has_its_own_column():
     assert columns(["dog", "cat"]) == ["dog", "cat"]
-    found = columns(["image", "class:image", "tags", "x"])
-    assert found == ["class:class:image", "class:image", "class:tags", "x"]
-    assert len(set(found) | {"image", "tags"}) == 6
+    names = columns(["image", "class:image", "tags", "x"])
+    assert names == ["class:class:image", "class:image", "class:tags", "x"]
+    assert len(set(names) | {"image", "tags"}) == 6
 
 
 @pytest.mark.parametrize("classes", [["x", "y"], ["image", "tags"]])
@@ -74,7 +74,7 @@ def test_tags_alone(tmp_path):
     }
 
 
-def test_a_file_is_there_only_when_all_went_well(tmp_path):
+def test_a_file_is_written_only_without_errors(tmp_path):
     (tmp_path / "p.csv").write_text("old")
     for kind in ("csv", "jsonl", "parquet"):
         with (

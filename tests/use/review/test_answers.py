@@ -65,7 +65,7 @@ def test_entries_are_added_and_replaced_whatever_the_fill():
 
 
 def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsys, monkeypatch):
-    given = answers(
+    file = answers(
         tmp_path,
         "photos/0.png,blue,1",
         "photos/1.png,red,-1.0",
@@ -74,10 +74,11 @@ def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsy
     )
     out = tmp_path / "new" / "labels.csv"
     (photos / "run" / "best" / "model.safetensors").unlink()  # labels and answers need no weights
-    assert main(["review", str(photos / "run"), "--answers", str(given), "--out", str(out)]) == 0
-    told = capsys.readouterr().out
+    assert main(["review", str(photos / "run"), "--answers", str(file), "--out", str(out)]) == 0
+    output = capsys.readouterr().out
     assert (
-        "2 labels and 1 known negatives added, 1 were known" in told and f"spml train {out}" in told
+        "2 labels and 1 known negatives added, 1 were known" in output
+        and f"spml train {out}" in output
     )
     new, old = read(out, labels="observed"), read(photos / "photos.csv", labels="observed")
     assert {split: len(t) for split, t in new.items()} == {
@@ -121,11 +122,11 @@ def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_pat
         str(run),
     ]
     assert main(["train", *words]) == 0
-    given = answers(tmp_path, "photos/2.png,red,1")
-    assert main(["review", str(run), "--answers", str(given)]) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
+    file = answers(tmp_path, "photos/2.png,red,1")
+    assert main(["review", str(run), "--answers", str(file)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
     named = f"{tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'} --method"
-    assert said.startswith(f"train with: spml train {named}")
+    assert line.startswith(f"train with: spml train {named}")
     assert (
         list(load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt").classes)[3]
         == "violet"
@@ -133,9 +134,12 @@ def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_pat
 
 
 def test_the_command_that_trains_again_has_the_settings_of_the_run():
-    told = "spml train 'my photos.csv' --set q3=1.5 --root pictures --lr 0.1 --compile none --selection complete"
+    command = (
+        "spml train 'my photos.csv' --set q3=1.5 --root pictures --lr 0.1 --compile none "
+        "--selection complete"
+    )
     config = {
-        "command": f"{told} --no-fused-norm --out run",
+        "command": f"{command} --no-fused-norm --out run",
         "method": "gr",
         "backbone": "tiny",
         "lr": 0.1,
@@ -158,18 +162,16 @@ def test_the_command_that_trains_again_has_the_settings_of_the_run():
     assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 
 
-def test_files_of_validation_and_test_rows_stay_what_they_were(
-    photos, tmp_path, capsys, monkeypatch
-):
+def test_files_of_validation_and_test_rows_stay_unchanged(photos, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(photos)
     rows = Path("photos.csv").read_text().splitlines()
     for split in ("train", "val", "test"):
-        kept = [row.rsplit(",", 1)[0] for row in rows[1:] if row.endswith(split)]
-        Path(f"{split}.csv").write_text("\n".join(["image,label,negative", *kept]) + "\n")
+        rows_of_split = [row.rsplit(",", 1)[0] for row in rows[1:] if row.endswith(split)]
+        Path(f"{split}.csv").write_text("\n".join(["image,label,negative", *rows_of_split]) + "\n")
     words = ["--val", "val.csv", "--test", "test.csv", *TRAIN, "--out", str(tmp_path / "run")]
     assert main(["train", "train.csv", *words]) == 0
-    given = answers(tmp_path, "photos/10.png,red,-1")
-    assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
+    file = answers(tmp_path, "photos/10.png,red,-1")
+    assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
     assert (
         "labels.csv --test test.csv --method gr --backbone tiny"
         in capsys.readouterr().out.splitlines()[-1]
@@ -179,14 +181,14 @@ def test_files_of_validation_and_test_rows_stay_what_they_were(
     assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]
 
 
-def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(
+def test_a_test_file_with_renamed_classes_is_merged_into_the_table(
     photos, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(photos)
     rows = Path("photos.csv").read_text().splitlines()
     for name, wanted in (("most.csv", False), ("tested.csv", True)):
-        kept = [row for row in rows[1:] if row.endswith("test") == wanted]
-        Path(name).write_text("\n".join([rows[0], *kept]) + "\n")
+        chosen = [row for row in rows[1:] if row.endswith("test") == wanted]
+        Path(name).write_text("\n".join([rows[0], *chosen]) + "\n")
     Path("names.txt").write_text("red\trot\ngreen\tgruen\nblue\n")
     words = [
         "--classes",
@@ -198,10 +200,10 @@ def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(
         str(tmp_path / "run"),
     ]
     assert main(["train", "most.csv", *words]) == 0
-    given = answers(tmp_path, "photos/10.png,rot,-1")
-    assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert "--test" not in said and said.startswith(
+    file = answers(tmp_path, "photos/10.png,rot,-1")
+    assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "--test" not in line and line.startswith(
         f"train with: spml train {tmp_path / 'labels.csv'} --classes "
     )
     new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
@@ -214,7 +216,7 @@ def test_a_file_of_test_rows_whose_classes_have_other_names_is_taken_in(
 @pytest.mark.parametrize(
     "more", [["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]]
 )
-def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(
+def test_test_rows_that_need_other_options_are_written_to_the_table(
     photos, tmp_path, capsys, monkeypatch, more
 ):
     monkeypatch.chdir(photos)
@@ -222,8 +224,10 @@ def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(
     rows = Path("photos.csv").read_text().splitlines()
     place = photos / "lists" if "--root" in more else photos
     for split in ("train", "val", "test"):
-        kept = [row.split(",")[:2] for row in rows[1:] if row.endswith(split)]
-        (place / f"{split}.csv").write_text("\n".join(["image,label", *map(",".join, kept)]) + "\n")
+        rows_of_split = [row.split(",")[:2] for row in rows[1:] if row.endswith(split)]
+        (place / f"{split}.csv").write_text(
+            "\n".join(["image,label", *map(",".join, rows_of_split)]) + "\n"
+        )
     Path("names.txt").write_text("red\tRot\ngreen\nblue\n")
     files = [
         str(place / "train.csv"),
@@ -233,12 +237,12 @@ def test_test_rows_that_their_file_does_not_tell_by_itself_are_written(
         str(place / "test.csv"),
     ]
     assert main(["train", *files, *more, *TRAIN, "--out", str(tmp_path / "run")]) == 0
-    given = answers(tmp_path, "photos/10.png,blue,-1")
+    file = answers(tmp_path, "photos/10.png,blue,-1")
     capsys.readouterr()
-    assert main(["review", str(tmp_path / "run"), "--answers", str(given)]) == 0
-    words = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("train with: "))
-    assert words[:2] == ["spml", "train"] and "--test" not in words
-    assert main([*words[1:], "--quiet", "--out", str(tmp_path / "again")]) == 0
+    assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
+    arguments = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("train with: "))
+    assert arguments[:2] == ["spml", "train"] and "--test" not in arguments
+    assert main([*arguments[1:], "--quiet", "--out", str(tmp_path / "again")]) == 0
     before, after = (np.load(tmp_path / name / "labels.npz") for name in ("run", "again"))
     order = [after["classes"].tolist().index(name) for name in before["classes"]]
     assert (after["test_truth"][:, order] == before["test_truth"]).all()
@@ -248,8 +252,8 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
     run = shutil.copytree(finished, tmp_path / "run")
     row, column = next(zip(*np.nonzero(scenes.observed.labels == 0), strict=True))
     name = scenes.classes[column]
-    given = answers(tmp_path, f"{scenes.observed.items[row]},{name},-1")
-    done = merge(run, given)
+    file = answers(tmp_path, f"{scenes.observed.items[row]},{name},-1")
+    done = merge(run, file)
     assert done.path == tmp_path / "labels.npz" and (
         done.positives,
         done.negatives,
@@ -263,9 +267,9 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
     assert (new.observed.labels == wanted).all()
     assert (new.test.labels == scenes.test.labels).all()
     with pytest.raises(UserError, match=r"labels\.npz is already there"):
-        merge(run, given)
+        merge(run, file)
     with pytest.raises(UserError, match=r"holds arrays, whose labels are written as \.npz"):
-        merge(run, given, tmp_path / "labels.csv")
+        merge(run, file, tmp_path / "labels.csv")
 
 
 @pytest.mark.parametrize(
@@ -294,13 +298,13 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
         ([], "no answers; nothing was written"),
     ],
 )
-def test_a_wrong_answer_is_told_with_its_line_and_nothing_is_written(
+def test_a_wrong_answer_is_reported_with_its_line_and_nothing_is_written(
     photos, tmp_path, capsys, lines, message
 ):
-    given = answers(tmp_path, *lines)
+    file = answers(tmp_path, *lines)
     with pytest.raises(DataError, match=message):
-        merge(photos / "run", given)
-    assert main(["review", str(photos / "run"), "--answers", str(given)]) == 2
+        merge(photos / "run", file)
+    assert main(["review", str(photos / "run"), "--answers", str(file)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv"]
 
@@ -324,7 +328,7 @@ def test_files_that_hold_no_answers_are_refused(photos, tmp_path):
     assert (tmp_path / "labels.classes.txt").read_text() == "mine"
 
 
-def test_a_name_of_two_items_is_no_name(tmp_path):
+def test_a_name_of_two_items_is_refused(tmp_path):
     table = LabelTable(["a", "a", "b"], ["x"], np.array([[1], [0], [0]]))
     with pytest.raises(DataError, match="line 2: 'a' names several items"):
         read_answers(answers(tmp_path, "a,x,1"), table)
@@ -334,8 +338,8 @@ def test_a_name_of_two_items_is_no_name(tmp_path):
 def test_answers_may_be_words(tmp_path):
     words = {"1": 1, "yes": 1, "Y": 1, "true": 1, "-1": -1, "No": -1, "n": -1, "FALSE": -1}
     table = LabelTable([f"{i}" for i in range(len(words))], ["x"], np.zeros((len(words), 1)))
-    given = answers(tmp_path, *(f"{i},x, {word} " for i, word in enumerate(words)))
-    assert [value for _, _, value in read_answers(given, table)] == list(words.values())
+    file = answers(tmp_path, *(f"{i},x, {word} " for i, word in enumerate(words)))
+    assert [value for _, _, value in read_answers(file, table)] == list(words.values())
 
 
 @pytest.mark.parametrize("sign", [",", ";", "\t"])

@@ -7,7 +7,7 @@ from spml.use.review.ranking import Scale, fit_scale, likeliest
 
 @pytest.fixture
 def drawn():
-    """Labels observed exactly as a scale says, with logits that mean something else in each class."""
+    """Labels observed according to a scale, with logits that differ in scale between classes."""
     rng = np.random.default_rng(3)
     odds = rng.normal(-2, 2, (6000, 5))
     observed = (rng.random(odds.shape) < 1 / (1 + np.exp(-odds))).astype(np.int8)
@@ -15,7 +15,7 @@ def drawn():
     return ((odds - offsets) / 0.5).astype(np.float32), observed, offsets
 
 
-def test_the_scale_that_made_the_labels_is_found(drawn):
+def test_the_scale_behind_the_labels_is_recovered(drawn):
     logits, observed, offsets = drawn
     scale = fit_scale(logits, observed)
     assert scale.slope == pytest.approx(0.5, abs=0.02)
@@ -68,7 +68,7 @@ def test_per_class_and_count_hold_whatever_the_chunks(monkeypatch):
         if counts[column] < 5 and len(wanted) < 13:
             counts[column] += 1
             wanted.append((row, column))
-    for together in (7, 1000):
-        monkeypatch.setattr(ranking, "ROWS", together)
+    for chunk in (7, 1000):
+        monkeypatch.setattr(ranking, "ROWS", chunk)
         rows, columns = likeliest(scale, logits, observed, 13, per_class=5)
         assert list(zip(rows, columns, strict=True)) == wanted

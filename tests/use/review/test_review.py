@@ -16,7 +16,7 @@ from spml.use.review.review import _known, review
 from tests.use import browser as chromium
 
 needs_chromium = pytest.mark.skipif(
-    chromium.found() is None, reason="no chromium is installed, which shows the page"
+    chromium.executable() is None, reason="no chromium is installed, which shows the page"
 )
 
 
@@ -88,7 +88,7 @@ def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, 
             assert picture.size == (card["w"], card["h"]) and m.mode == "RGBA"
             assert (
                 0 < np.count_nonzero(np.asarray(m)[..., 3] > 5) < m.width * m.height
-            )  # somewhere, not everywhere
+            )  # coloured in part, not everywhere
     assert "http" not in page.replace("http-equiv", "")
 
 
@@ -143,7 +143,7 @@ def test_calibration_changes_probabilities_and_not_the_order(run, tmp_path):
 
 
 def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
-    """Train, review and merge with true and with random labels where nothing was observed; test labels stay."""
+    """Train, review and merge with true and with random unobserved labels, but true test labels."""
     with np.load(scenes_file) as file:
         arrays = {name: file[name] for name in file.files}
     observed = load(scenes_file, labels="complete").observed
@@ -171,7 +171,7 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
         "False",
         "--quiet",
     ]
-    found = {}
+    outputs = {}
     for name, labels in {"true": arrays["labels"], "noise": noise}.items():
         np.savez(data, **{**arrays, "labels": labels, "items": items})
         words = ["--labels", "complete", "--observe", f"file:{seen}", "--selection", "observed"]
@@ -184,16 +184,16 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
         (tmp_path / name / "answers.csv").write_text(answers)
         assert main(["review", str(run), "--answers", str(tmp_path / name / "answers.csv")]) == 0
         with np.load(tmp_path / name / "labels.npz") as file:
-            found[name] = {**bytes_of(out), "labels": file["labels"].tobytes()}
+            outputs[name] = {**bytes_of(out), "labels": file["labels"].tobytes()}
     assert (noise != arrays["labels"]).sum() > 500
-    assert len(found["true"]) > 60 and found["true"] == found["noise"]
+    assert len(outputs["true"]) > 60 and outputs["true"] == outputs["noise"]
 
 
 def _pad(mask, length):
     return np.concatenate([mask, np.zeros((length - len(mask), mask.shape[1]), bool)])
 
 
-def test_nothing_is_overwritten_unasked_and_nothing_else_is_removed(run, tmp_path, capsys):
+def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["review", str(run), "--out", str(out), "--count", "5"]
     assert main(words) == 0
@@ -220,7 +220,7 @@ def test_a_link_to_a_folder_is_written_through(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
-def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
+def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, capsys):
     def broken(name, change):
         other = shutil.copytree(run, tmp_path / name)
         change(other)
@@ -253,24 +253,22 @@ def test_wrong_and_half_written_runs_are_told_in_a_line(run, tmp_path, capsys):
             if words and message == "model.safetensors":
                 continue  # labels and answers need no weights
             assert main(["review", str(folder), *words]) == 2, message
-            told = capsys.readouterr().err
-            assert message in told and told.count("\n") == 1, told
+            errors = capsys.readouterr().err
+            assert message in errors and errors.count("\n") == 1, errors
         (tmp_path / "a.csv").unlink()
         assert bytes_of(folder) == before or folder == tmp_path
 
 
-def test_a_picture_that_cannot_be_read_is_told_and_left_out(
-    pictures, tmp_path, monkeypatch, capsys
-):
+def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(pictures.parent)
     words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
     assert main(["train", "photos.csv", *words]) == 0
     Path("photos/0.jpg").write_bytes(b"\xff\xd8\xff cut")
     assert main(["review", "run", "--out", "out"]) == 2
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert (
-        "left out: photos.csv, line 2: photos/0.jpg" in told
-        and "1 pictures could not be read" in told
+        "left out: photos.csv, line 2: photos/0.jpg" in message
+        and "1 pictures could not be read" in message
     )
     assert len(table(Path("out"))) == 7 * 2 and "photos/0.jpg" not in {
         row["image"] for row in table(Path("out"))
@@ -284,15 +282,15 @@ def test_a_picture_that_cannot_be_read_is_told_and_left_out(
     assert not Path("none").exists()
 
 
-def test_what_is_known_of_an_item_is_listed_and_of_many_negatives_three():
+def test_known_labels_are_listed_with_at_most_three_negatives():
     labels = np.array([[1, 1, -1, -1, -1], [0, -1, -1, -1, -1]], np.int8)
     known = LabelTable(["x", "y"], list("abcde"), labels)
     assert _known(known, 0) == ["a", "b", "not c", "not d", "not e"]
     assert _known(known, 1) == ["not b", "not c", "not d", "…"]
 
 
-def test_items_are_scored_in_batches_and_refused_where_they_are_too_many(tmp_path, monkeypatch):
-    x, told = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), []
+def test_items_are_scored_in_batches_and_refused_if_too_many(tmp_path, monkeypatch):
+    x, progress = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), []
     np.savez(
         tmp_path / "f.npz", x=x, labels=(x > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"])
     )
@@ -307,10 +305,10 @@ def test_items_are_scored_in_batches_and_refused_where_they_are_too_many(tmp_pat
         "count": 1,
         "per_class": 1,
         "batch_size": 12,
-        "advance": lambda *what: told.append(what),
+        "advance": lambda *what: progress.append(what),
     }
     assert review(tmp_path / "run", tmp_path / "new" / "out", **words) == 1
-    assert told[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
+    assert progress[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
     monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3 - 1)
     with pytest.raises(UserError, match="32 items x 3 classes are too many"):
         review(tmp_path / "run", tmp_path / "none")
@@ -349,19 +347,19 @@ def test_names_that_look_like_html_stay_text(pictures, tmp_path, monkeypatch):
 
 
 @needs_chromium
-def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
+def test_answers_by_mouse_and_keys_are_stored_undone_and_saved(run, tmp_path):
     out = tmp_path / "out"
     review(run, out, count=40)
     rows, count = table(out), "document.getElementById('count').textContent"
     profile, saved = tmp_path / "profile", tmp_path / "answers.csv"
-    with chromium.Browser(chromium.found(), profile, (1100, 900), tmp_path) as browser:
+    with chromium.Browser(chromium.executable(), profile, (1100, 900), tmp_path) as browser:
         browser.go((out / "index.html").as_uri())
         browser.until("document.querySelector('.photo').naturalWidth > 0")
         assert browser.value(count) == "0 of 40 answered: 0 yes, 0 no"
         browser.click("#card-0 .y")
         browser.click("#card-3 .n")
         assert browser.value(count) == "2 of 40 answered: 1 yes, 1 no"
-        browser.click("#card-3 .y")  # another mind
+        browser.click("#card-3 .y")  # a changed answer
         browser.press("ArrowRight")
         browser.press("n")
         browser.press("y")
@@ -373,7 +371,7 @@ def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
             browser.value("getComputedStyle(document.querySelector('#card-0 .map')).display")
             == "block"
         )
-        browser.go((out / "index.html").as_uri())  # what was said is still there
+        browser.go((out / "index.html").as_uri())  # the answers are still there
         assert browser.until(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.click("#undo")
         browser.press("y")
@@ -385,8 +383,8 @@ def test_yes_and_no_by_mouse_and_keys_are_kept_undone_and_saved(run, tmp_path):
             if saved.exists() and saved.read_text().count("\n") == 5:
                 break
             browser.value("new Promise(done => setTimeout(done, 20))")
-    given = [(0, 1), (3, 1), (4, -1), (5, 1)]
-    lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in given]
+    expected = [(0, 1), (3, 1), (4, -1), (5, 1)]
+    lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in expected]
     assert saved.read_text().splitlines() == ["image,class,answer", *lines]
     assert (
         main(["review", str(run), "--answers", str(saved), "--out", str(tmp_path / "new.npz")]) == 0
@@ -401,7 +399,9 @@ def test_a_long_name_of_a_class_does_not_make_the_page_wider_than_the_window(
     Path("long.csv").write_text(Path("photos.csv").read_text().replace(",red,", f",{'red' * 70},"))
     words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
     assert main(["train", "long.csv", *words]) == 0 and main(["review", "run"]) == 0
-    with chromium.Browser(chromium.found(), tmp_path / "profile", (900, 900), tmp_path) as browser:
+    with chromium.Browser(
+        chromium.executable(), tmp_path / "profile", (900, 900), tmp_path
+    ) as browser:
         browser.go((tmp_path / "run/review/index.html").as_uri())
         browser.until("document.querySelector('#classes option') !== null")
         assert browser.value("document.documentElement.scrollWidth") <= 900

@@ -51,8 +51,8 @@ def _moments(
 
 @triton.jit(do_not_specialize=["share", "programs"])
 def _statistics(
-    parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
-    BP: tl.constexpr, BC: tl.constexpr,
+    parts, mean, scale, running_mean, running_var, tracked, rows, channels,
+    share, programs, momentum, eps, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Combine the parts: mean, 1 / deviation, and the running statistics."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -88,16 +88,16 @@ def _statistics(
 @triton.jit
 def _normalise(
     x, residual, y, mean, scale, weight, bias, rows, channels, low, high, eps,
-    ADD: tl.constexpr, KEPT: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    ADD: tl.constexpr, RUNNING: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Normalise by the batch's statistics, or, if KEPT, by running ones (variance as scale)."""
+    """Normalise by the batch's statistics, or, if RUNNING, by running ones (variance as scale)."""
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = c < channels
     mask = (r < rows)[:, None] & inside[None, :]
     at = r[:, None].to(tl.int64) * channels + c[None, :]
     factor = tl.load(scale + c, mask=inside, other=1)
-    if KEPT:
+    if RUNNING:
         factor = 1 / tl.sqrt(factor + eps)
     factor *= tl.load(weight + c, mask=inside, other=0)
     offset = (
@@ -169,8 +169,8 @@ def _gather(parts, to_bias, to_weight, channels, programs, BP: tl.constexpr, BC:
 
 @triton.jit
 def _backward(
-    x, y, gradient, to_x, to_residual, mean, scale, weight, bias, to_bias, to_weight, rows, channels, low, high,
-    ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    x, y, gradient, to_x, to_residual, mean, scale, weight, bias, to_bias, to_weight,
+    rows, channels, low, high, ADD: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     r = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -217,12 +217,12 @@ class NormAct(torch.autograd.Function):
         _moments[(programs, blocks)](x, parts, rows, channels, share, **_loop(wide))
         few = (triton.cdiv(channels, NARROW),)
         _statistics[few](
-            parts, mean, scale, running_mean, running_var, tracked, rows, channels, share, programs, momentum, eps,
-            BP=GATHERED, BC=NARROW,
+            parts, mean, scale, running_mean, running_var, tracked, rows, channels,
+            share, programs, momentum, eps, BP=GATHERED, BC=NARROW,
         )  # fmt: skip
         _normalise[(triton.cdiv(rows, ROWS), blocks)](
-            x, residual if add else x, y, mean, scale, weight, bias, rows, channels, *BOUNDS[act], eps,
-            ADD=add, KEPT=False, BM=ROWS, BC=wide, num_warps=WARPS,
+            x, residual if add else x, y, mean, scale, weight, bias, rows, channels,
+            *BOUNDS[act], eps, ADD=add, RUNNING=False, BM=ROWS, BC=wide, num_warps=WARPS,
         )  # fmt: skip
         ctx.save_for_backward(x, y if add else None, weight, bias, mean, scale)
         ctx.act, ctx.add = act, add
@@ -241,14 +241,15 @@ class NormAct(torch.autograd.Function):
         parts = x.new_empty(programs, 2, channels, dtype=torch.float32)
         wide = min(WIDE, triton.next_power_of_2(channels))
         _sums[(programs, blocks)](
-            x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share, *BOUNDS[ctx.act],
-            ADD=ctx.add, **_loop(wide),
+            x, y, gradient, mean, scale, weight, bias, parts, rows, channels, share,
+            *BOUNDS[ctx.act], ADD=ctx.add, **_loop(wide),
         )  # fmt: skip
         few = (triton.cdiv(channels, NARROW),)
         _gather[few](parts, to_bias, to_weight, channels, programs, BP=GATHERED, BC=NARROW)
         _backward[(triton.cdiv(rows, ROWS), blocks)](
-            x, y, gradient, to_x, to_x if to_residual is None else to_residual, mean, scale, weight, bias,
-            to_bias, to_weight, rows, channels, *BOUNDS[ctx.act], ADD=ctx.add, BM=ROWS, BC=wide, num_warps=WARPS,
+            x, y, gradient, to_x, to_x if to_residual is None else to_residual, mean, scale,
+            weight, bias, to_bias, to_weight, rows, channels, *BOUNDS[ctx.act],
+            ADD=ctx.add, BM=ROWS, BC=wide, num_warps=WARPS,
         )  # fmt: skip
         return to_x, to_residual, to_weight, to_bias, None, None, None, None, None, None
 
@@ -268,7 +269,7 @@ def scored(
     rows, wide = x.numel() // channels, min(WIDE, triton.next_power_of_2(channels))
     _normalise[(triton.cdiv(rows, ROWS), triton.cdiv(channels, wide))](
         x, residual if add else x, y, mean, var, weight, bias, rows, channels, *BOUNDS[act], eps,
-        ADD=add, KEPT=True, BM=ROWS, BC=wide, num_warps=WARPS,
+        ADD=add, RUNNING=True, BM=ROWS, BC=wide, num_warps=WARPS,
     )  # fmt: skip
     return y
 

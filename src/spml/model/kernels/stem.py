@@ -27,8 +27,8 @@ class Window(NamedTuple):
 
 @triton.jit
 def _windows(
-    x, r, end, height, width, to_height, to_width, top, left, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
-    TAPS: tl.constexpr,
+    x, r, end, height, width, to_height, to_width, top, left,
+    CHANNELS: tl.constexpr, SIDE: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
     """Load each position's window as a row, with zeros outside of the picture."""
     k = tl.arange(0, TAPS)
@@ -44,7 +44,8 @@ def _windows(
 @triton.jit
 def _stem(
     x, taps, y, rows, out, height, width, to_height, to_width, top, left,
-    CHANNELS: tl.constexpr, SIDE: tl.constexpr, TAPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    CHANNELS: tl.constexpr, SIDE: tl.constexpr, TAPS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.arange(0, BN)
@@ -62,7 +63,8 @@ def _stem(
 @triton.jit(do_not_specialize=["share"])
 def _stem_weights(
     x, gradient, parts, rows, out, height, width, to_height, to_width, top, left, share,
-    CHANNELS: tl.constexpr, SIDE: tl.constexpr, TAPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    CHANNELS: tl.constexpr, SIDE: tl.constexpr, TAPS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Sum the gradients of the weights over each program's positions."""
     p = tl.program_id(0)

@@ -1,4 +1,4 @@
-"""Calibrated probabilities and one threshold per class, from complete or from observed validation labels."""
+"""Calibrate probabilities and choose one threshold per class, from validation labels."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ def calibrate(
     batch_size: int = 64,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write a calibration and thresholds to a run's model.json and card, and their record to calibration.json.
+    """Fit a calibration and thresholds, and write them to a run's model.json, card and record.
+
+    The record is calibration.json.
 
     Args:
         run: a finished run.
         aim: "f1", or a least value for each class such as "precision=0.9" or "recall=0.9".
         labels: "complete" or "observed"; default: the labels that chose the run's epoch.
-        method: "temperature" scales and shifts logits, "isotonic" also bends them, "none" only sets thresholds.
+        method: "temperature" scales and shifts logits, "isotonic" also bends them, "none" only sets
+            thresholds.
         positives_per_item: mean number of positives of an item if it is known, for observed labels.
         seed: seed of the resamples behind the intervals.
         root: folder of the data's files, if they must be read.
@@ -58,7 +61,7 @@ def calibrate(
         raise UserError(f"--seed must not be negative, not {seed}")
     validation = read_validation(run, labels, root=root, batch_size=batch_size)
     if validation.kind == "complete" and positives_per_item is not None:
-        raise UserError("--positives-per-item is for observed labels; complete ones tell it")
+        raise UserError("--positives-per-item is for observed labels; complete labels determine it")
     result = fit_calibration(validation, target, method, positives_per_item, seed, advance)
     before = _before(Run(run), validation.info)
     after = {"thresholds": result.thresholds.tolist(), "calibration": result.knots}
@@ -80,7 +83,7 @@ def calibrate(
 
 
 def undo(run: Path) -> None:
-    """Restore the thresholds and calibration from before `calibrate`, and remove calibration.json."""
+    """Restore thresholds and calibration from before `calibrate`, and remove calibration.json."""
     file = Run(run).calibration_file
     if not file.is_file():
         raise UserError(f"{run}: no {file.name} here, so there is nothing to undo")

@@ -1,8 +1,9 @@
-"""mAP, precision, recall and F1 from complete labels, or from the chances of labels that are not known.
+"""mAP, precision, recall and F1 from complete labels or from chances of unknown labels.
 
-If each label has a chance w, the expected number of right tags among items is the sum of w. Chances come from complete
-labels (0 or 1), or from the draw of the observed positives (`spml.metrics.draw`), which reads no other label. Intervals
-come from a bootstrap over items; with observed labels each resample moves the fit by one Newton step.
+If each label has a chance w, the expected number of right tags among items is the sum of w. Chances
+come from complete labels (0 or 1), or from the draw of the observed positives
+(`spml.metrics.draw`), which reads no other label. Intervals come from a bootstrap over items; with
+observed labels each resample moves the fit by one Newton step.
 """
 
 from __future__ import annotations
@@ -62,15 +63,15 @@ class Evidence:
         """
         scores, labels = scores_and_labels(logits, observed, "observed")
         fit = fit_draw(scores, labels, positives=positives)
-        z, kept = scores[fit.rows].astype(np.float64), labels[fit.rows]
-        labels_drawn = draw(fit.logits(z), kept)
+        z, known = scores[fit.rows].astype(np.float64), labels[fit.rows]
+        labels_drawn = draw(fit.logits(z), known)
         chances = labels_drawn.seen if positives is None else labels_drawn.present
-        return cls(z, chances, kept, fit, positives is not None)
+        return cls(z, chances, known, fit, positives is not None)
 
     def resamples(
         self, seed: int, advance: Callable[[int, int], None] | None = None
     ) -> Iterator[tuple[Array, Array]]:
-        """For each resample, how often each item counts and the chances of its labels."""
+        """Yield the count of each item and the chances of its labels in each resample."""
         rng = np.random.default_rng(seed)
         items, times = len(self.logits), RESAMPLES if self.logits.size <= MANY else FEWER
         for time in range(times):
@@ -91,7 +92,7 @@ class Measure:
     """Metrics of fixed tags and a fixed ranking, for any chances of the labels.
 
     Args:
-        logits: (items, classes): what ranks.
+        logits: (items, classes), which rank the items.
         tagged: which entries are predicted; None for ranking alone.
     """
 
@@ -105,17 +106,17 @@ class Measure:
         self.ends = np.minimum.accumulate(places[::-1], axis=0)[::-1]
 
     def __call__(self, chances: Array, counts: Array) -> Figures:
-        """Prior and average precision of each class, and mAP; with tags also precision, recall and F1."""
+        """Return prior and AP of each class and mAP; with tags also precision, recall and F1."""
         right = chances * counts[:, None]
         total = right.sum(axis=0)
         ranked = np.take_along_axis(right, self.order, axis=0)
         sums = np.take_along_axis(np.cumsum(ranked, axis=0), self.ends, axis=0)
-        taken = np.maximum(
+        reached = np.maximum(
             np.take_along_axis(np.cumsum(counts[self.order], axis=0), self.ends, axis=0), 1e-300
         )
         # an item that counts as a positive is one with certainty
         own = 1 - np.take_along_axis(chances, self.order, axis=0)
-        precision = np.minimum((sums + own) / taken, 1.0)
+        precision = np.minimum((sums + own) / reached, 1.0)
         ap = ratio((ranked * precision).sum(axis=0), total)
         figures = {"prior": total / counts.sum(), "ap": ap, "map": np.array(ap.mean())}
         figures["positives_per_item"] = np.array(total.sum() / counts.sum())
@@ -146,7 +147,9 @@ def estimate(
     positives: float | None = None,
     seed: int = 0,
 ) -> dict[str, tuple[float, float, float]]:
-    """mAP, and precision, recall and F1 of tags, from observed labels alone: (value, low, high), each in [0, 1].
+    """Estimate mAP, and precision, recall and F1 of tags, from observed labels alone.
+
+    Each figure is (value, low, high), in [0, 1].
 
     Args:
         logits: (items, classes) of items that were not used in training.

@@ -24,7 +24,8 @@ def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
     Args:
         logits: (items, classes).
         chances: chance of each label: 0 or 1 for complete labels, an estimate from observed ones.
-        shape: "temperature" scales and shifts; "isotonic" bends that line where the class has enough positives.
+        shape: "temperature" scales and shifts; "isotonic" also bends the lines of classes with
+            enough positives.
     """
     if shape == "none":
         return None
@@ -44,7 +45,7 @@ def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
 
 
 def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
-    """Slope and shift of each class by logistic regression, shrunk towards those that classes share."""
+    """Slope and shift of each class by logistic regression, shrunk towards the shared ones."""
     from scipy.optimize import minimize
 
     classes = logits.shape[1]
@@ -70,7 +71,7 @@ def straight(logits: Array, chances: Array) -> tuple[Array, Array]:
 def straight_step(
     logits: Array, chances: Array, counts: Array, slopes: Array, shifts: Array
 ) -> tuple[Array, Array]:
-    """Slopes and shifts for slightly different chances and weights, by one Newton step of each class.
+    """Slopes and shifts for slightly different chances and counts, by one Newton step per class.
 
     Args:
         logits: (items, classes).
@@ -92,15 +93,15 @@ def straight_step(
 
 
 def _bent(logits: Array, chances: Array, slope: float) -> list[list[float]]:
-    """An isotonic line through at most KNOTS points, extended beyond its ends by the straight line's slope."""
+    """An isotonic line through at most KNOTS points, extended by the straight line's slope."""
     from sklearn.isotonic import IsotonicRegression
 
     least = 0.5 / len(logits)
     rising = IsotonicRegression(y_min=least, y_max=1 - least).fit(logits, chances)
     x, p = rising.X_thresholds_, rising.y_thresholds_
     if len(x) > KNOTS:
-        kept = np.unique(np.round(np.linspace(0, len(x) - 1, KNOTS)).astype(np.int64))
-        x, p = x[kept], p[kept]
+        chosen = np.unique(np.round(np.linspace(0, len(x) - 1, KNOTS)).astype(np.int64))
+        x, p = x[chosen], p[chosen]
     y = np.log(p) - np.log1p(-p)
     return [
         [float(x[0]) - 1, *x.tolist(), float(x[-1]) + 1],

@@ -15,7 +15,7 @@ NAMES = ("f1", "precision", "recall")
 
 @dataclass(frozen=True)
 class Target:
-    """What thresholds are chosen for: the highest F1, or a least precision or recall, of each class."""
+    """The target of each class's threshold: the highest F1, or a least precision or recall."""
 
     name: str = "f1"
     least: float = 0.0
@@ -35,7 +35,8 @@ class Target:
             least = -1.0
         if name not in NAMES[1:] or not 0 < least < 1:
             raise UserError(
-                f"--aim {text}: write f1, precision=0.9 or recall=0.9, with a number between 0 and 1"
+                f"--aim {text}: write f1, precision=0.9 or recall=0.9, "
+                "with a number between 0 and 1"
             )
         return cls(name, least)
 
@@ -43,9 +44,10 @@ class Target:
 def threshold(probabilities: Array, target: Target, weights: Array | None = None) -> float:
     """The threshold of one class, half-way between the last tagged item and the next.
 
-    The expected number of right tags among items is the sum of their calibrated probabilities. If no item is sure
-    enough for the least precision, the threshold is that precision: an item that reaches it is sure enough.
-    Probabilities are written as float32, in which the highest are all 1: items that float32 merges are tagged together.
+    The expected number of right tags among items is the sum of their calibrated probabilities. If
+    no item is sure enough for the least precision, the threshold is that precision: an item that
+    reaches it is sure enough. Probabilities are written as float32, in which the highest are all 1:
+    items that float32 merges are tagged together.
 
     Args:
         probabilities: calibrated, of one class.
@@ -55,16 +57,16 @@ def threshold(probabilities: Array, target: Target, weights: Array | None = None
     order = np.argsort(-probabilities, kind="stable")
     p = probabilities[order]
     w = np.ones(len(p)) if weights is None else weights[order]
-    right, taken = np.cumsum(w * p), np.cumsum(w)
+    right, tagged = np.cumsum(w * p), np.cumsum(w)
     written = p.astype(np.float32)
     # a threshold needs a float32 between an item and the next
     lower = written[1:] < np.nextafter(written[:-1], np.float32(0))
-    last = np.append(lower, True) & (taken > 0)
+    last = np.append(lower, True) & (tagged > 0)
     if target.name == "f1":
-        good = 2 * right / np.maximum(taken + right[-1], 1e-300)
+        good = 2 * right / np.maximum(tagged + right[-1], 1e-300)
         place = int(np.where(last, good, -1.0).argmax())
     elif target.name == "precision":
-        enough = last & (right >= target.least * taken)
+        enough = last & (right >= target.least * tagged)
         if not enough.any():
             return target.least
         place = int(np.flatnonzero(enough)[-1])

@@ -1,4 +1,4 @@
-"""Validation items of a finished run: logits of its chosen model, and complete or observed labels."""
+"""Validation items of a finished run: logits of its chosen model, and labels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,8 @@ from spml.runs.run import Run
 from spml.use.evaluate import not_validated_on, run_data
 
 Kind = Literal["observed", "complete"]
-NEEDED = (
-    "data",
-    "method",
-    "epochs",
-    "selection",
-)  # in config.json, also of the card that speaks of what is found
-AGAIN = "it is damaged: move it away, and the data and the model are asked instead"
+NEEDED = ("data", "method", "epochs", "selection")  # in config.json, also for the model card
+AGAIN = "it is damaged: move it away, and the data and the model are used instead"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,24 +49,25 @@ def read_validation(
 ) -> Validation:
     """Scores and labels of a run's validation rows.
 
-    With observed labels no other label is read. Scores come from the run's own file, or are computed with the model if
-    that file is missing.
+    With observed labels no other label is read. Scores come from the run's own file, or are
+    computed with the model if that file is missing.
 
     Args:
         run: a finished run.
         labels: "complete" or "observed"; default: the labels that chose the epoch.
-        root: folder of the data's files, if they must be read; default: the folder used in training.
+        root: folder of the data's files, if they must be read; default: the folder used in
+            training.
         batch_size: items per batch, if scores are computed.
     """
     read = Run(run, remedy=AGAIN)
     config = read.config
-    read.require_result()  # a run that goes on would write another model over this one
+    read.require_result()  # a run that resumes would replace this model
     info = read_info(run)
-    check_weights(run)  # before anything is written that speaks of them
+    check_weights(run)  # before anything is written that describes them
     demand(config, NEEDED, run / CONFIG)
     kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
     classes = len(info.classes)
-    if read.observed is None:  # of data too large for it
+    if read.observed is None:  # the data were too large for the file
         experiment = _data(run, OBSERVED, config, info, root, same=True)
         rows, observed = experiment.val_rows, experiment.observed.rows(experiment.val_rows)
     else:
@@ -82,7 +78,8 @@ def read_validation(
             )
     if not len(rows):
         raise UserError(
-            f"{run} has no validation items, and scores of training items are no guide; train with some"
+            f"{run} has no validation items, and scores of training items are no guide; "
+            "train with some"
         )
     epoch = int(info.training.get("epoch") or 0)
     file, scores = read.scores_file("val", epoch), read.scores("val", epoch)
@@ -157,4 +154,6 @@ def _data(
             raise not_validated_on(experiment)
         return experiment
     except (UserError, OSError) as error:
-        raise UserError(f"{run} has no {lacking}, and its data cannot be had: {error}") from error
+        raise UserError(
+            f"{run} has no {lacking}, and its data cannot be loaded: {error}"
+        ) from error

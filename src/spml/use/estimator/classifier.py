@@ -39,23 +39,30 @@ FEATURES_BATCH = 16, 128  # bounds; between them 50 steps an epoch (benchmarks/e
 class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A multi-label classifier trained on items with one known label.
 
-    X is an array or tensor of features (n, d), a list of paths of pictures, or uint8 pictures (n, 3, h, w) or
-    (n, h, w, 3). y is a class per item (the usual case), a list of classes per item, or (n, C) of 1 (positive), 0
-    (unknown) and -1 (negative), dense or sparse. Items without any label are allowed among others.
+    X is an array or tensor of features (n, d), a list of paths of pictures, or uint8 pictures (n,
+    3, h, w) or (n, h, w, 3). y is a class per item (the usual case), a list of classes per item, or
+    (n, C) of 1 (positive), 0 (unknown) and -1 (negative), dense or sparse. Items without any label
+    are allowed among others.
 
     Args:
         method: a name of `spml.losses.names()`, or package.module:function.
         options: options of the method; the others keep their defaults.
-        backbone: "tiny", "linear" or any timm model; None: "linear" for features, "resnet50" for pictures.
+        backbone: "tiny", "linear" or any timm model; None: "linear" for features, "resnet50" for
+            pictures.
         weights: "none", "pretrained" or a file; None: pretrained if the backbone has such weights.
-        size: height and width pictures are resized to; None: 448, arrays keep theirs, or take the longer side.
+        size: height and width pictures are resized to; None: 448, arrays keep theirs, or take the
+            longer side.
         epochs: None: 30 for features, 10 for pictures.
         batch_size: None: for features a fiftieth of the rows, from 16 to 128; 16 for pictures.
-        lr: learning rate of the backbone, a tenth of a linear head's; None: 3e-4 for features, 5e-5 for pictures.
-        validation: share of the rows that choose the epoch; None trains on all rows and keeps the last epoch.
-        selection: labels that choose it, "observed" or "complete"; None: complete if all of them are known.
+        lr: learning rate of the backbone, a tenth of a linear head's; None: 3e-4 for features, 5e-5
+            for pictures.
+        validation: share of the rows that choose the epoch; None trains on all rows and keeps the
+            last epoch.
+        selection: labels that choose it, "observed" or "complete"; None: complete if all of them
+            are known.
         classes: all classes in order, if y may lack some; None: the classes or columns of y.
-        thresholds: probability at which a class is predicted: a number, or one per class; None: 0.5.
+        thresholds: probability at which a class is predicted, one for all or one per class;
+            None: 0.5.
         random_state: seed of split, initialisation and order.
         device: "auto", "cpu", "cuda" or "mps".
         folder: run folder to keep, with history and model card; None keeps none.
@@ -163,8 +170,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision over the classes with positives in y, in [0, 1].
 
-        A 0 in y counts as absent, or as unknown and left out if y also holds -1. With single positives, as in
-        cross-validation on training labels, the score only serves to compare models.
+        A 0 in y counts as absent, or as unknown and left out if y also holds -1. With single
+        positives, as in cross-validation on training labels, the score only serves to compare
+        models.
         """
         logits = self.decision_function(X)
         _, known = inputs.labels(y, self.classes_)
@@ -194,7 +202,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise DataError(f"n_samples = {known.shape[0]}; at least 2 are needed")
         if len(names) == 1 and known.counts(1)[0] == known.shape[0]:
             raise DataError(
-                f"y has one class, {names.item()!r}, in every item: nothing to tell apart; give 2 or more"
+                f"y has one class, {names.item()!r}, in every item: nothing to distinguish; "
+                "give 2 or more"
             )
 
     def _thresholds(self, count: int) -> npt.NDArray[np.float32]:
@@ -202,7 +211,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         one_each = values.ndim == 0 or (values.ndim == 1 and len(values) == count)
         if not one_each or not ((values >= 0) & (values <= 1)).all():
             raise UserError(
-                f"thresholds={self.thresholds!r}: give a probability, or one for each of {count} classes"
+                f"thresholds={self.thresholds!r}: "
+                f"give a probability, or one for each of {count} classes"
             )
         return np.broadcast_to(values, (count,)).copy()
 

@@ -1,4 +1,4 @@
-"""Inputs of `SinglePositiveClassifier` as tables: features, pictures or paths, and labels in many forms."""
+"""Convert inputs of `SinglePositiveClassifier` to tables: features, pictures, paths, labels."""
 
 from __future__ import annotations
 
@@ -28,14 +28,11 @@ def paths(items: Any) -> list[str] | None:
     """Paths of pictures; None if the items are something else."""
     if isinstance(items, (str, Path)):
         raise DataError(f"X is one path, {str(items)!r}; give a list of paths")
-    given = np.asarray(items, object) if _is_list_of_text(items) else items
-    if isinstance(given, Sequence) or getattr(getattr(given, "dtype", None), "kind", None) not in (
-        "U",
-        "O",
-        "T",
-    ):
+    values = np.asarray(items, object) if _is_list_of_text(items) else items
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if isinstance(values, Sequence) or kind not in ("U", "O", "T"):
         return None
-    array = np.asarray(given)
+    array = np.asarray(values)
     if (
         array.ndim != 1
         or not len(array)
@@ -70,7 +67,8 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
 
     Args:
         y: (n, C) of 1, 0, -1, dense or sparse; a class per item; or a list of classes per item.
-        classes: their names in order; None uses the columns' numbers or names, or the sorted classes of y.
+        classes: their names in order; None uses the columns' numbers or names, or the sorted
+            classes of y.
     """
     if y is None:
         raise UserError("requires y to be passed, but the target y is None")
@@ -93,7 +91,8 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
     if array.ndim == 2 and array.dtype.kind in "biuf":
         return _columns(array.shape[1], named), SparseLabels.from_dense(array)
     raise DataError(
-        f"y is {array.dtype} {array.shape}; give (n, C) of 1, 0 and -1, a class per item, or a list of classes per item"
+        f"y is {array.dtype} {array.shape}; "
+        "give (n, C) of 1, 0 and -1, a class per item, or a list of classes per item"
     )
 
 
@@ -104,7 +103,7 @@ def _is_nested(y: Any) -> bool:
 
 
 def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:
-    """Whether lists are rows of 1, 0 and -1, one for each of two or more classes, and not class names."""
+    """Whether lists are rows of 1, 0 and -1 for two or more classes, and not class names."""
     lengths = {len(row) if isinstance(row, (list, tuple)) else 0 for row in rows}
     right = min(lengths) > 1 if classes is None else lengths == {len(list(classes))}
     return len(lengths) == 1 and right and all(value in (1, 0, -1) for row in rows for value in row)
@@ -115,7 +114,7 @@ def _as_list(row: Any) -> list[Any]:
 
 
 def _order(columns: list[Any], classes: list[Any]) -> list[int]:
-    """Column of each class in a data frame; columns without names follow the order of the classes."""
+    """Column of each class in a data frame; unnamed columns follow the order of the classes."""
     place = {name: i for i, name in enumerate(columns)}
     if len(place) == len(columns) == len(classes) and all(name in place for name in classes):
         return [place[name] for name in classes]
@@ -123,7 +122,8 @@ def _order(columns: list[Any], classes: list[Any]) -> list[int]:
         other = next(name for name in columns if name not in classes or columns.count(name) > 1)
         listed = ", ".join(map(repr, classes[:NAMED])) + ", …" * (len(classes) > NAMED)
         raise DataError(
-            f"y has a column {other!r}, which is not one of the classes ({listed}), each once; rename it"
+            f"y has a column {other!r}, which is not one of the classes ({listed}), each once; "
+            "rename it"
         )
     return list(range(len(columns)))
 
@@ -158,23 +158,26 @@ def _from_lists(
     flat = [value for row in rows for value in row]
     if not flat:
         raise DataError(NO_LABEL if rows else "y is empty; give a label per item")
-    found = np.asarray(flat) if array is None else array
+    flat_labels = np.asarray(flat) if array is None else array
     for row, value in ((row, value) for row, values in enumerate(rows) for value in values):
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
             raise DataError(
-                f"Input y contains NaN, infinity or None in row {row}; no label at all is an empty list"
+                f"Input y contains NaN, infinity or None in row {row}; "
+                "no label at all is an empty list"
             )
         if classes is None and isinstance(value, str) and "|" in value:
             raise DataError(
-                f"row {row} of y: {value!r} is several names joined by '|'; give a list of classes per item"
+                f"row {row} of y: {value!r} is several names joined by '|'; "
+                "give a list of classes per item"
             )
         if isinstance(value, float) and value != int(value):
             raise DataError(
-                f"Unknown label type: continuous, {value} in row {row} of y; a class is a name or a number"
+                f"Unknown label type: continuous, {value} in row {row} of y; "
+                "a class is a name or a number"
             )
     if len({isinstance(value, str) for value in flat}) > 1:
         raise DataError("y holds names and numbers; give classes of one kind")
-    names = np.unique(found) if classes is None else np.asarray(list(classes))
+    names = np.unique(flat_labels) if classes is None else np.asarray(list(classes))
     place = {name: i for i, name in enumerate(names.tolist())}
     entries = set()
     for row, values in enumerate(rows):

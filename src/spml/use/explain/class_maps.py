@@ -11,7 +11,10 @@ from spml.model import Classifier, ModelInfo
 from spml.model.classifier import BoostLU
 from spml.model.query import QueryHead
 
-EVIDENCE = "evidence in logits above the class's threshold; its mean over the picture is how far the class is above it"
+EVIDENCE = (
+    "evidence in logits above the class's threshold; "
+    "its mean over the picture is how far the class is above it"
+)
 ATTENTION = "attention of the last layer: where the class looks, not what it finds there"
 LEAST = 1.0  # logits: full colour means at least this much, so that weak evidence looks weak
 
@@ -27,7 +30,7 @@ def meaning(model: Classifier) -> str:
 
 
 def full_colour(model: Classifier, maps: Tensor) -> float:
-    """The value drawn in full colour in all maps (classes, h, w) of one picture; 0 has no colour."""
+    """Value drawn in full colour in all maps (classes, h, w) of one picture; 0 has no colour."""
     least = LEAST if is_evidence(model) else 1 / maps[0].numel()
     return max(least, float(maps.max()))
 
@@ -35,9 +38,10 @@ def full_colour(model: Classifier, maps: Tensor) -> float:
 def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
     """Logits (B, classes) and a map of each class (B, classes, h, w).
 
-    A linear head on mean-pooled features is the mean of the same layer at each position, so its map is exact: the mean
-    over positions is the logit, bias included. So is that of the BoostLU head, with the boosted values. A query head
-    mixes positions before it reads them and has no such sum; its map is the attention of each class in the last layer.
+    A linear head on mean-pooled features is the mean of the same layer at each position, so its map
+    is exact: the mean over positions is the logit, bias included. So is that of the BoostLU head,
+    with the boosted values. A query head mixes positions before it reads them and has no such sum;
+    its map is the attention of each class in the last layer.
 
     Args:
         model: a model of pictures; feature vectors have no positions and raise UserError.
@@ -64,15 +68,16 @@ def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def from_threshold(model: Classifier, info: ModelInfo, maps: Tensor) -> Tensor:
-    """Maps (classes, h, w) minus the logit at which their class becomes a tag; attention stays as it is.
+    """Maps (classes, h, w) minus the logit at which their class becomes a tag.
 
-    A calibration may put that logit below 0: evidence below 0 then speaks for the class too.
+    Attention is returned unchanged. A calibration may put that logit below 0: evidence below 0 then
+    supports the class too.
     """
     return maps - info.cuts()[:, None, None] if is_evidence(model) else maps
 
 
 def enlarged(maps: Tensor, height: int, width: int) -> Tensor:
-    """Maps (..., h, w) interpolated to the picture's size, without values beyond those of the map."""
+    """Maps (..., h, w) interpolated to the picture's size, within the range of their values."""
     flat = maps.float().reshape(1, -1, *maps.shape[-2:])
     large = F.interpolate(flat, size=(height, width), mode="bicubic", align_corners=False)
     low, high = flat.amin(dim=(2, 3), keepdim=True), flat.amax(dim=(2, 3), keepdim=True)

@@ -81,12 +81,13 @@ def explain_worst(
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
-    """Write overlays of the worst mistakes on a split of the run's own data, and return their number.
+    """Write overlays of the worst mistakes on a split of the run's data, and return their number.
 
     Args:
         run: a run folder.
         out: a new folder.
-        count: number of mistakes; half wrong tags and half missed labels if there are enough of both.
+        count: number of mistakes; half wrong tags and half missed labels if there are enough of
+            both.
         split: val or test.
         root: folder of the data's files; default: the folder used in training.
         overwrite: replace a folder that this command wrote.
@@ -104,7 +105,10 @@ def explain_worst(
     )
     if not mistakes:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
-    hint = f"The worst mistakes on {split}: tags the labels say are wrong, and labels that were missed. {_hint(model)}"
+    hint = (
+        f"The worst mistakes on {split}: tags the labels say are wrong, "
+        f"and labels that were missed. {_hint(model)}"
+    )
     with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
         for mistake in mistakes:
             for item, picture in _pictures([mistake.item], info, on_error):
@@ -152,7 +156,8 @@ class _Explained:
         for column in columns or self.order[:top]:
             values = self.maps[column]
             name, probability = info.classes[column], f"{self.probabilities[column]:.2f}"
-            note = f"threshold {info.thresholds[column]:.2f}, map {rounded(values.min())} to {rounded(values.max())}"
+            span = f"{rounded(values.min())} to {rounded(values.max())}"
+            note = f"threshold {info.thresholds[column]:.2f}, map {span}"
             image = overlay(self.picture, values, full, name, probability, note)
             maps.append(
                 Shown(
@@ -172,7 +177,8 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
     model, info = load_model(run)
     if info.preprocessing["kind"] != "pictures":
         raise UserError(
-            f"{run}: a model of feature vectors, which have no places to show; explain needs pictures"
+            f"{run}: a model of feature vectors, which have no places to show; "
+            "explain needs pictures"
         )
     return model.to(own_device()), info
 
@@ -194,7 +200,10 @@ def _pictures(
 
 
 def _hint(model: Classifier) -> str:
-    colours = "The lighter a place, the more it speaks for the class, on one scale for all classes of a picture"
+    colours = (
+        "The lighter a place, the more it supports the class, "
+        "on one scale for all classes of a picture"
+    )
     return f"{colours}. Maps are {meaning(model)}."
 
 

@@ -20,7 +20,7 @@ MARK = 'content="spml explain"'  # marks a folder that this module wrote
 
 
 class Shown(NamedTuple):
-    """An overlay: its file, a caption, and the class's name if the picture's font cannot write it."""
+    """An overlay: file, caption, and the class's name if the picture's font cannot write it."""
 
     file: str
     caption: str
@@ -45,7 +45,7 @@ class Drawing:
     start: str
 
     def save(self, image: Image.Image, what: str = "") -> str:
-        """Write a PNG and return its file name; a name that is taken gets a number."""
+        """Write a PNG and return its file name; a name in use gets a number."""
         start = f"{self.start}{'-' + _plain(what) if what else ''}"
         name, number = f"{start}.png", 1
         while (self.folder / name).exists():

@@ -59,11 +59,12 @@ def worst_mistakes(
     note: Note | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> list[Mistake]:
-    """The worst mistakes first, by turns: missed positives of the lowest probability, wrong tags of the highest.
+    """Return the worst mistakes first: missed positives and wrong tags by turns.
 
-    An unknown label is never a mistake, so observed positives alone give only missed ones. `on_error` is called for
-    each picture that cannot be read, which is then left out; without it the first error is raised. `note` is called
-    if the run's data have changed.
+    The worst missed positives have the lowest probability, the worst wrong tags the highest. An
+    unknown label is never a mistake, so observed positives alone give only missed ones. `on_error`
+    is called for each picture that cannot be read, which is then left out; without it the first
+    error is raised. `note` is called if the run's data have changed.
     """
     config = Run(run).config
     part = run_split(
@@ -106,7 +107,7 @@ def rank_mistakes(
     labels: npt.NDArray[np.int8],
     count: int,
 ) -> list[tuple[int, int]]:
-    """Row and class of up to `count` mistakes: half wrong tags and half missed ones if both are enough."""
+    """Row and class of up to `count` mistakes, half wrong tags and half missed if possible."""
     wrong = _largest(logits, tagged & (labels == -1), count)
     missed = _largest(-logits, ~tagged & (labels == 1), count)
     wrong = wrong[: max(count // 2, count - len(missed))]

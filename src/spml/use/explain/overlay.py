@@ -36,7 +36,7 @@ def shown(picture: Tensor) -> Tensor:
 def overlay(
     picture: Tensor, values: Tensor, full: float, name: str, probability: str, note: str
 ) -> Image.Image:
-    """The picture in grey with the map in colour over it, and a legend: name, note, and what the colours stand for.
+    """Draw the map in colour over the picture in grey, with a legend: name, note and colour scale.
 
     Args:
         picture: uint8 (3, H, W) as `shown` returns it.
@@ -84,10 +84,10 @@ def _legend(
 ) -> None:
     draw, margin, bar, large, small = ImageDraw.Draw(canvas), 10, 90, _font(20, "-Bold"), _font(16)
     right = canvas.width - margin
-    room = right - bar - 2 * margin
-    title = _fitted(draw, name, large, room - round(draw.textlength(f"  {probability}", large)))
+    width = right - bar - 2 * margin
+    title = _fitted(draw, name, large, width - round(draw.textlength(f"  {probability}", large)))
     draw.text((margin, top + 10), f"{title}  {probability}", "#1f2328", large)
-    draw.text((margin, top + 38), _fitted(draw, note, small, room), "#5b6470", small)
+    draw.text((margin, top + 38), _fitted(draw, note, small, width), "#5b6470", small)
     levels = np.linspace(0, 1, bar, dtype=np.float32)[None].repeat(16, axis=0)
     canvas.paste(Image.fromarray(colours(levels).astype(np.uint8)), (right - bar, top + 14))
     for anchor, at, text in (("la", right - bar, "0"), ("ra", right, rounded(full))):
@@ -95,7 +95,7 @@ def _legend(
 
 
 def writable(name: str) -> bool:
-    """Whether the legend's font can write a name; it lacks Chinese, Japanese, Korean, Hindi and Thai."""
+    """Whether the legend's font can write a name; it lacks CJK, Hindi and Thai characters."""
     return all(ord(letter) in _letters() for letter in name if letter.isprintable())
 
 
@@ -116,11 +116,11 @@ def _font_file(kind: str) -> str:
     return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"DejaVuSans{kind}.ttf")
 
 
-def _fitted(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
+def _fitted(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     """The text, shortened to fit."""
     line = " ".join(text.split())
-    if draw.textlength(line, font) <= room:
+    if draw.textlength(line, font) <= width:
         return line
-    while line and draw.textlength(line + "…", font) > room:
+    while line and draw.textlength(line + "…", font) > width:
         line = line[:-1]
     return line + "…"

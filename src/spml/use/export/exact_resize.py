@@ -12,9 +12,10 @@ SIGNED = 1 << 15  # weights are below it
 def exact_resize(pictures: Tensor, size: int) -> Tensor:
     """Resize whole-number pictures (B, 3, H, W) to whole numbers (B, 3, size, size) in float32.
 
-    torch resizes uint8 pictures with weights rounded to 16-bit integers, and rounds after each of the two passes, first
-    along rows, then along columns. One grey level moves a model's output far more than floating-point rounding does, so
-    this function repeats the same integer arithmetic, which is exact in float64.
+    torch resizes uint8 pictures with weights rounded to 16-bit integers, and rounds after each of
+    the two passes, first along rows, then along columns. One grey level moves a model's output far
+    more than floating-point rounding does, so this function repeats the same integer arithmetic,
+    which is exact in float64.
 
     Args:
         pictures: pictures of any size; the aspect ratio is not kept.
@@ -32,7 +33,7 @@ def _rounded(sums: Tensor, one: Tensor) -> Tensor:
 
 
 def _weights(length: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Integer weights (size, length) of antialiased bilinear resizing, and the integer that stands for 1."""
+    """Integer weights (size, length) of antialiased bilinear resizing, and the integer for 1."""
     places = torch.arange(length, dtype=torch.float64, device=device)
     scale = (places[-1:] + 1) / size
     centres = scale * (torch.arange(size, dtype=torch.float64, device=device) + 0.5)

@@ -32,7 +32,8 @@ DIMENSIONS = {0: "batch", 1: "height", 2: "width"}
 class Portable(nn.Module):
     """A model with its preprocessing and calibration: resize, normalise, classify, calibrate.
 
-    It takes uint8 pictures (batch, height, width, 3) of any size, or float32 feature vectors (batch, features).
+    It takes uint8 pictures (batch, height, width, 3) of any size, or float32 feature vectors
+    (batch, features).
     """
 
     def __init__(self, model: Classifier, info: ModelInfo) -> None:
@@ -48,7 +49,7 @@ class Portable(nn.Module):
 
 
 def export(run: Path, out: Path, format: Format = "onnx") -> float:
-    """Write the file after checking that it agrees with the model, and return the largest difference.
+    """Write the file if it agrees with the model, and return the largest difference.
 
     Args:
         run: a run folder or its `best`.

@@ -51,14 +51,15 @@ def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
         if not max(off) <= TOLERANCE:
             amount = f"logits by {off[0]:.1e}, probabilities by {off[1]:.1e}"
             raise UserError(
-                f"{out}: not written, as it differs from the model ({amount}, allowed {TOLERANCE:.0e})"
+                f"{out}: not written, as it differs from the model "
+                f"({amount}, allowed {TOLERANCE:.0e})"
             )
         worst = max(worst, off[1])
     return worst
 
 
 def _samples(info: ModelInfo) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs for the exported model and for the model itself: mixtures of noise and smooth pictures."""
+    """Inputs for the exported and the original model: mixtures of noise and smooth pictures."""
     random = torch.Generator().manual_seed(0)
     how = info.preprocessing
     for batch in BATCHES:

@@ -1,4 +1,4 @@
-"""How `predict` chooses tags: by thresholds, stored or from options, or the most probable classes."""
+"""How `predict` chooses tags: by thresholds, or the most probable classes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def _highest(logits: Logits, count: int) -> list[list[int]]:
 
 
 def parse_thresholds(texts: Sequence[str], info: ModelInfo) -> Thresholds:
-    """Thresholds by class from 0.3 (all classes), NAME=0.3, and FILE.json with {"NAME": 0.3}; later ones win."""
+    """Parse thresholds by class; later texts override earlier ones.
+
+    A text is 0.3 (all classes), NAME=0.3, or FILE.json with {"NAME": 0.3}.
+    """
     thresholds: Thresholds = {}
     for text in texts:
         where = f"--threshold {text}"
@@ -140,7 +143,8 @@ def _number(value: Any, where: str) -> float:
         number = math.nan
     if isinstance(value, bool) or not 0 <= number <= 1:
         raise UserError(
-            f"{where}: {value!r} is no probability; give a number from 0 to 1, NAME=NUMBER or FILE.json"
+            f"{where}: {value!r} is no probability; "
+            "give a number from 0 to 1, NAME=NUMBER or FILE.json"
         )
     return number
 

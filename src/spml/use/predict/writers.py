@@ -51,12 +51,12 @@ def format_of(out: Path, requested: str | None = None) -> Format:
 
 def columns(classes: Sequence[str]) -> list[str]:
     """Return the column names of classes: the class, or class:NAME if another column has it."""
-    taken, names = {*OF_PREDICTIONS, *classes}, []
+    used, names = {*OF_PREDICTIONS, *classes}, []
     for name in classes:
         column = name
-        while column in OF_PREDICTIONS or (column != name and column in taken):
+        while column in OF_PREDICTIONS or (column != name and column in used):
             column = f"class:{column}"
-        taken.add(column)
+        used.add(column)
         names.append(column)
     return names
 

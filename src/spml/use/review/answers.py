@@ -74,7 +74,8 @@ def merge(
         answers: CSV with the columns image, class and answer (1, -1, or empty if unanswered).
         out: .csv for picture files, .npz for arrays; default: beside the answers.
         root: folder of the data's files; default: the folder used in training.
-        note: called with a message if the data have changed; answers are then merged into the current labels.
+        note: called with a message if the data have changed; answers are then merged into the
+            current labels.
     """
     stored = Run(run)
     config = stored.config
@@ -135,7 +136,7 @@ def training_words(config: dict[str, Any]) -> list[str]:
 
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
-    """Row, column and answer of each line; raise DataError with the line number of an invalid one."""
+    """Read row, column and answer of each line; raise DataError naming an invalid line."""
     rows: dict[str, int] = {}
     twice: set[str] = set()
     for row, item in enumerate(table.items):
@@ -147,9 +148,10 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
     try:
         header = [cell.strip().lower() for cell in next(filter(any, reader), [])]
         if any(header.count(name) != 1 for name in HEADER):
-            found = ",".join(header) or "none"
+            present = ",".join(header) or "none"
             raise DataError(
-                f"{path}, line {reader.line_num or 1}: the columns are {found}; give {','.join(HEADER)}"
+                f"{path}, line {reader.line_num or 1}: the columns are {present}; "
+                f"give {','.join(HEADER)}"
             )
         places = [header.index(name) for name in HEADER]
         start = reader.line_num + 1
@@ -168,7 +170,8 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
                 continue
             if image not in rows:
                 raise DataError(
-                    f"{where}{image!r} is not in the run's train list; is it the answers of another run?"
+                    f"{where}{image!r} is not in the run's train list; "
+                    "is it the answers of another run?"
                 )
             if image in twice:
                 raise DataError(
@@ -208,7 +211,8 @@ def _add(
     if known not in (0, value):
         label = "positive" if known == 1 else "negative"
         raise DataError(
-            f"{where}{pair} is {text[value]}, but it is a known {label}; mend the label or the answer"
+            f"{where}{pair} is {text[value]}, but it is a known {label}; "
+            "correct the label or the answer"
         )
     seen.setdefault(entry, (value, line))
 
@@ -239,7 +243,7 @@ def with_answers(
 def _write_csv(
     out: Path, table: LabelTable, splits: list[str], test: LabelTable | None
 ) -> list[str]:
-    """Write image,label,negative,split with paths relative to the file; return the classes it names."""
+    """Write image,label,negative,split with paths relative to the file; return its classes."""
     met: set[str] = set()
     ways: dict[Path, Path] = {}
     with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
@@ -261,7 +265,7 @@ def _write_csv(
 
 
 def _place(table: LabelTable, row: int, out: Path, ways: dict[Path, Path]) -> str:
-    """Path of a picture relative to the new file if possible; `ways` caches the paths of folders."""
+    """Path of a picture, relative to the new file if possible; `ways` caches paths of folders."""
     path = table.file(row).absolute()
     if path.parent not in ways:
         try:  # as the system follows ".." out of a link

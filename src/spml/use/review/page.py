@@ -25,7 +25,9 @@ from spml.use.review.suggest import Suggestion
 SIDE = 360  # the longer side of a picture as shown, in pixels
 MAP = 72  # sides of a heat map, which the browser enlarges
 QUALITY = 85  # of the JPEG files
-EVIDENCE = "evidence in logits; a place with colour speaks more for the class than the picture as a whole does"
+EVIDENCE = (
+    "evidence in logits; a place with colour supports the class more than the whole picture does"
+)
 
 Advance = Callable[[str, int, int], None]
 
@@ -65,7 +67,7 @@ def draw(
     folder: Path,
     advance: Advance | None = None,
 ) -> list[Card]:
-    """Write pictures and heat maps, and return the cards with their files; each item is drawn once."""
+    """Write pictures and heat maps, each item once, and return the cards with their files."""
     if info.preprocessing["kind"] != "pictures":
         return list(cards)
     folder.mkdir()
@@ -98,7 +100,7 @@ def draw(
 
 
 def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
-    """The HTML page; its key keeps the browser's stored answers apart from those of other reviews."""
+    """Render the page; its key separates the browser's stored answers from other reviews'."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     data: list[dict[str, Any]] = [
@@ -146,7 +148,7 @@ def _fitted(image: Image.Image, side: int) -> Image.Image:
 def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
     """The class maps of a picture; None if the backbone has no feature map.
 
-    Evidence is relative to its mean, because labels that were learned as absent have hardly any above 0.
+    Evidence is relative to its mean, because labels learned as absent have hardly any above 0.
     """
     device = next(model.parameters()).device
     try:

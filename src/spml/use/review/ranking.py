@@ -12,7 +12,7 @@ Labels = npt.NDArray[np.int8]
 Logits = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 SAMPLE = 20_000_000  # entries for fitting the scale, at most
-ROWS = 8192  # ranked together
+ROWS = 8192  # rows ranked at once
 STEPS = 60  # of Newton's method; it needs about ten
 
 
@@ -33,11 +33,12 @@ class Scale(NamedTuple):
 
 
 def fit_scale(logits: Logits, observed: Labels) -> Scale:
-    """The scale under which the observed positives are most likely: one slope, and a shift for each class.
+    """Fit the scale under which the observed positives are most likely.
 
-    If training treats unknown labels as negative or common classes as likely, logits of different classes are not
-    comparable. The share of observed positives of each class puts them on one scale. Known negatives count as not
-    observed. Half a positive is added to each class, so that a class without any has a shift.
+    If training treats unknown labels as negative or common classes as likely, logits of different
+    classes are not comparable. The share of observed positives of each class puts them on one
+    scale. Known negatives count as not observed. Half a positive is added to each class, so that a
+    class without any has a shift.
     """
     wanted = np.linspace(
         0, len(logits) - 1, min(len(logits), max(1, SAMPLE // logits.shape[1]))
@@ -78,7 +79,9 @@ def likeliest(
     columns: Sequence[int] | None = None,
     per_class: int | None = None,
 ) -> tuple[Numbers, Numbers]:
-    """Rows and columns of the unknown labels with the highest scores, best first; ties go by row, then column.
+    """Rows and columns of the unknown labels with the highest scores, best first.
+
+    Ties are ordered by row, then column.
 
     Args:
         scale: makes classes comparable.
@@ -107,7 +110,7 @@ def likeliest(
 
 
 def _position(classes: Numbers) -> Numbers:
-    """How many entries of the same class precede each entry."""
+    """Number of entries of the same class before each entry."""
     order = np.argsort(classes, kind="stable")
     begins = np.flatnonzero(np.diff(classes[order], prepend=-1))
     position = np.empty(len(classes), np.int64)

@@ -1,4 +1,4 @@
-"""List the labels most likely missing from a run's own data, as a table and as a page with yes and no."""
+"""List the labels most likely missing from a run's data: a table, and a page to answer on."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def review(
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
-    """Write a folder with suggestions.csv, index.html and pictures, and return the number of suggestions.
+    """Write suggestions.csv, index.html and pictures; return the number of suggestions.
 
     Args:
         run: a finished run.
@@ -92,7 +92,7 @@ def review(
         root: folder of the data's files; default: the folder used in training.
         overwrite: replace a folder that this function wrote.
         batch_size: items per batch.
-        on_error: called for each picture that cannot be read, which is then left out; without it, it is raised.
+        on_error: called for each unreadable picture, which is left out; without it, it is raised.
         note: called with a message if the run's data have changed; they are used all the same.
         advance: called with the stage, the amount done and its total.
     """

@@ -59,7 +59,7 @@ def suggest(
         columns: classes to suggest; default: all.
         per_class: suggestions of one class at most.
         batch_size: items per batch.
-        on_error: called for each picture that cannot be read, which is then left out; without it, it is raised.
+        on_error: called for each unreadable picture, which is left out; without it, it is raised.
         advance: called with the number of items done and their total.
     """
     logits = score(table, model, info, batch_size=batch_size, on_error=on_error, advance=advance)
@@ -95,7 +95,8 @@ def score(
     size = len(table), len(info.classes)
     if size[0] * size[1] > DENSE_LIMIT:
         raise UserError(
-            f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; give --split val"
+            f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; "
+            "give --split val"
         )
     logits = np.full(size, np.nan, np.float32)
     feed = feed_for(table, info, cache)

@@ -1,4 +1,4 @@
-"""What stands before the web page: which requests come in at all, and how long they may be."""
+"""Gate before the web page: which requests are accepted, and how long they may be."""
 
 from __future__ import annotations
 
@@ -23,40 +23,37 @@ PAGE = (
     "/gradio_api/queue/data",
     JOIN,
 )
-PARTS = (
-    "/assets/",
-    "/static/",
-    "/svelte/",
-    "/gradio_api/heartbeat/",
-)  # files of the gradio package, and a pulse
+# files of the gradio package, and its heartbeat
+PARTS = ("/assets/", "/static/", "/svelte/", "/gradio_api/heartbeat/")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
-ROOM = 65536  # bytes of a request beside the picture
+EXTRA = 65536  # bytes of a request besides the picture
 
 
 class Gate:
-    """Lets through what the page and the endpoint need, and nothing else of what gradio offers.
+    """ASGI application that accepts only the requests of the page and the endpoint.
 
-    Gradio's ways to read, upload and fetch files are closed: pictures come as data within a request. A request that is
-    longer than the limit is refused before it is read to its end. On a loopback address, the name that a browser asked
-    for must be one of this machine, so that no web page elsewhere can speak to it under a name of its own.
+    Gradio's routes that read, upload and fetch files are closed: pictures come as data within a
+    request. A request above the limit is refused before it is read to its end. On a loopback
+    address, the Host header must name this machine, so that no other web page can reach the server
+    under a name of its own (DNS rebinding).
 
     Args:
-        application: behind the gate.
+        application: the application behind the gate.
         limit: bytes of a picture.
-        hosts: names that it may be asked for by; None admits any.
+        hosts: accepted names in the Host header; None accepts any.
     """
 
     def __init__(self, application: Application, limit: int, hosts: tuple[str, ...] | None) -> None:
         self.application, self.hosts = application, hosts
-        self.limits = {JOIN: limit * 4 // 3 + ROOM}  # base64
-        self.limit = limit + ROOM
+        self.limits = {JOIN: limit * 4 // 3 + EXTRA}  # base64
+        self.limit = limit + EXTRA
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on."""
+        """Refuse the request, or pass it to the application."""
         if scope["type"] == "lifespan":
             return await self.application(scope, receive, send)
         if scope["type"] != "http":
-            return None  # which closes a web socket
+            return None  # closes a web socket
         path, headers = scope["path"], {name.lower(): value for name, value in scope["headers"]}
         if self.hosts is not None and _host(headers.get(b"host", b"")) not in self.hosts:
             return await _refuse(
@@ -69,7 +66,7 @@ class Gate:
         ):
             return await _refuse(send, 404, "there is nothing here")
         posted = path in (OURS[0], JOIN)
-        if scope["method"] != "POST" if posted else scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] not in (("POST",) if posted else ("GET", "HEAD")):
             return await _refuse(send, 405, "this cannot be done here")
         body = await _read(receive, headers, self.limits.get(path, self.limit))
         if body is None:
@@ -90,9 +87,9 @@ def _host(value: bytes) -> str:
 
 
 async def _read(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes | None:
-    """The whole body, or None where it is longer than the limit."""
-    told = headers.get(b"content-length", b"0")
-    if not told.isdigit() or int(told) > limit:
+    """Read the whole body; None if it is longer than the limit."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > limit:
         return None
     body = bytearray()
     while True:
@@ -105,7 +102,7 @@ async def _read(receive: Receive, headers: dict[bytes, bytes], limit: int) -> by
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body again, then what else comes."""
+    """Return a `receive` that gives the body first, then further messages."""
     waiting = [body]
 
     async def again() -> Message:
@@ -117,13 +114,13 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _is_plain(body: bytes) -> bool:
-    """Whether an event of the page carries text and numbers alone: an object could name a file or an address."""
+    """Whether an event holds only text and numbers: an object could name a file or an address."""
     try:
-        given = json.loads(body)["data"]
+        values = json.loads(body)["data"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
-    return isinstance(given, list) and all(
-        item is None or isinstance(item, (str, int, float)) for item in given
+    return isinstance(values, list) and all(
+        item is None or isinstance(item, (str, int, float)) for item in values
     )
 
 

@@ -1,4 +1,7 @@
-"""A local web page and HTTP endpoint that tag pictures; pictures come as data, and no file of the host is given out."""
+"""A local web page and HTTP endpoint that tag pictures.
+
+Pictures come as data within requests, and no file of the host is served.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ def serve(
 
     Args:
         run: a run folder or its `best`.
-        host: address to listen at; the loopback one is for this machine alone.
-        port: 0 takes any that is free.
-        limits: of what is sent.
+        host: address to listen at; a loopback address is for this machine alone.
+        port: port to listen at; 0 for any free one.
+        limits: limits of a client's picture.
     """
     check_gradio()
     import uvicorn
@@ -47,7 +50,7 @@ def serve(
 
 
 def check_gradio() -> None:
-    """Refuse to serve where gradio is not installed."""
+    """Raise UserError if gradio is not installed."""
     if find_spec("gradio") is None:
         raise UserError(
             "spml serve needs a package that is not installed: pip install 'spml[serve]'"
@@ -114,8 +117,8 @@ def _endpoint(tagger: Tagger) -> Any:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket bound to that address, or one line on why there is none."""
-    if not 0 <= port < 65536:  # beyond, the system would take another one without a word
+    """Yield a socket bound to the address; raise UserError if that fails."""
+    if not 0 <= port < 65536:  # the system would silently use another port
         raise UserError(f"--port {port} must be from 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -138,7 +141,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def own_folder() -> Iterator[None]:
-    """A folder for whatever gradio keeps, gone at the end."""
+    """Provide a temporary folder for gradio's files."""
     with tempfile.TemporaryDirectory(prefix="spml-serve-") as folder:
         os.environ["GRADIO_TEMP_DIR"] = folder
         try:
@@ -148,5 +151,5 @@ def own_folder() -> Iterator[None]:
 
 
 def shown(host: str) -> str:
-    """An address as it stands in a link."""
+    """Format an address for a link."""
     return f"[{host}]" if ":" in host else host
