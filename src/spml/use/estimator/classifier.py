@@ -39,10 +39,10 @@ FEATURES_BATCH = 16, 128  # bounds; between them 50 steps an epoch (benchmarks/e
 class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A multi-label classifier trained on items with one known label.
 
-    X is an array or tensor of features (n, d), a list of paths of pictures, or uint8 pictures (n,
-    3, h, w) or (n, h, w, 3). y is a class per item (the usual case), a list of classes per item, or
-    (n, C) of 1 (positive), 0 (unknown) and -1 (negative), dense or sparse. Items without any label
-    are allowed among others.
+    X is an array or tensor of features (n, d), a list of paths of pictures, or uint8 pictures
+    (n, 3, h, w) or (n, h, w, 3). y is a class per item (the usual case), a list of classes per
+    item, or (n, C) of 1 (positive), 0 (unknown) and -1 (negative), dense or sparse. Items without
+    any label are allowed among others.
 
     Args:
         method: a name of `spml.losses.names()`, or package.module:function.
