@@ -169,6 +169,15 @@ def refuse_existing(out: Path, remedy: str = "give the name of a new file") -> N
         raise UserError(f"{out} is already there; {remedy}")
 
 
+def replaces_something(out: Path, overwrite: bool) -> bool:
+    """Whether writing to `out` replaces something; raise UserError if it must not."""
+    if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
+        return False
+    if not overwrite:
+        raise UserError(f"{out} is already there; give --overwrite or another --out")
+    return True
+
+
 def read_json(path: Path, remedy: str = DAMAGED) -> Record:
     """Read the JSON object in a file; an error ends with the remedy."""
     return parse_object(read_text(path, remedy), str(path), remedy)

@@ -5,8 +5,9 @@ numpy arrays. Unknown labels are removed before anything is ranked or counted. L
 other libraries are 2 * y - 1 here.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from spml import lazy_names
 from spml.metrics.items import coverage, precision_at_k, ranking_loss, recall_at_k
 from spml.metrics.reliability import calibration_error
 from spml.metrics.scores import (
@@ -35,11 +36,6 @@ __all__ = [
     "threshold_metrics",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load MeanAveragePrecision on first use, because torchmetrics is slow to import."""
-    if name == "MeanAveragePrecision":
-        from spml.metrics.distributed import MeanAveragePrecision
-
-        return MeanAveragePrecision
-    raise AttributeError(f"module 'spml.metrics' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # Lazy, because importing torchmetrics is slow.
+    __getattr__ = lazy_names(__name__, {"MeanAveragePrecision": "spml.metrics.distributed"})

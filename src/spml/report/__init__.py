@@ -1,17 +1,14 @@
 """One HTML page for a run or a comparison of runs that needs only a browser."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spml import lazy_names
 
 if TYPE_CHECKING:
     from spml.report.run_page import write_report
 
 __all__ = ["write_report"]
 
-
-def __getattr__(name: str) -> Any:
-    """Load `write_report` on first use, because importing numpy is slow."""
-    if name == "write_report":
-        from spml.report.run_page import write_report
-
-        return write_report
-    raise AttributeError(f"module 'spml.report' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # Lazy, because importing numpy is slow.
+    __getattr__ = lazy_names(__name__, {"write_report": "spml.report.run_page"})

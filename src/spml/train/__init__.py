@@ -1,16 +1,18 @@
 """Training: `fit` trains a model with `Settings` and writes a run folder."""
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
+from spml import lazy_names
 from spml.runs.settings import Settings
 
+if TYPE_CHECKING:
+    from spml.model.scoring import predict_logits
+    from spml.train.fitting import fit
+
 __all__ = ["Settings", "fit", "predict_logits"]
-_HOMES = {"fit": "spml.train.fitting", "predict_logits": "spml.model.scoring"}
 
-
-def __getattr__(name: str) -> Any:
-    """Import what needs torch on first use."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'spml.train' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # Lazy, because importing torch is slow.
+    __getattr__ = lazy_names(
+        __name__, {"fit": "spml.train.fitting", "predict_logits": "spml.model.scoring"}
+    )

@@ -125,8 +125,14 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         )
         with TURN, place as parent, preserved_random_state():
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
-            how = {"options": self.options, "overwrite": self.overwrite, "quiet": not self.verbose}
-            self.result_ = fit(experiment, settings, folder, **how)
+            self.result_ = fit(
+                experiment,
+                settings,
+                folder,
+                options=self.options,
+                overwrite=self.overwrite,
+                quiet=not self.verbose,
+            )
             self.model_, self.info_ = load_model(folder)
             if self.thresholds is not None:  # commands on the folder tag as `predict` does
                 self.info_ = replace(self.info_, thresholds=thresholds.tolist())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from spml.errors import UserError
-from spml.files import contents, replacing_folder
+from spml.files import contents, replaces_something, replacing_folder
 
 PAGE = "index.html"
 MARK = 'content="spml explain"'  # marks a folder that this module wrote
@@ -88,10 +87,8 @@ def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Ga
 
 def refuse_other(out: Path, overwrite: bool) -> None:
     """Raise UserError if writing would destroy something."""
-    if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
+    if not replaces_something(out, overwrite):
         return
-    if not overwrite:
-        raise UserError(f"{out} is already there; give --overwrite or another --out")
     ours = (
         out.is_dir()
         and not out.is_symlink()

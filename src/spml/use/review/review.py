@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from spml.data import Experiment, LabelTable
 from spml.data.images.loader import OnError
 from spml.errors import UserError
-from spml.files import contents, replacing_folder
+from spml.files import contents, replaces_something, replacing_folder
 from spml.model import Classifier, ModelInfo, load_model
 from spml.runs.run import Run
 from spml.use.evaluate import run_data
@@ -175,10 +174,8 @@ def _write_table(
 
 def _refuse(out: Path, overwrite: bool) -> None:
     """Raise UserError if writing would destroy something."""
-    if not os.path.lexists(out) or (out.is_dir() and not contents(out)):
+    if not replaces_something(out, overwrite):
         return
-    if not overwrite:
-        raise UserError(f"{out} is already there; give --overwrite or another --out")
     others = (
         [p.name for p in contents(out) if p.name not in (TABLE, PAGE, PICTURES)]
         if out.is_dir()
