@@ -137,10 +137,10 @@ def launch(fabric: Any, settings: Resolved, abandon: Callable[[], object]) -> It
         return
     from spml.train.supervisor import Supervisor, starting
 
-    with starting(fabric):
+    with starting(fabric, settings) as workers:
         fabric.launch()
     processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
-    with Supervisor(processes, fabric, abandon):
+    with Supervisor(processes, workers, abandon):
         yield processes
 
 

@@ -5,49 +5,46 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from spml.errors import UserError
 from spml.machine import launched
+from spml.runs.settings import Resolved
 from spml.train.device import Processes
+
+Workers: TypeAlias = "Sequence[subprocess.Popen[bytes]]"
 
 PARENT = "SPML_PARENT"  # environment variable: the process that started this one
 TICK = 0.5  # seconds between two looks at the other processes
 GRACE = 5.0  # seconds that other processes have to end by themselves
 INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a process ended by Ctrl-C
-LOST = (
-    "closed by peer",
-    "onnection reset",
-    "onnection refused",
-    "roken pipe",
-    "remote process exited",
-)
 
 
 @contextmanager
-def starting(fabric: Any) -> Iterator[None]:
-    """Watch the start of a group: a worker ends with rank 0, and rank 0 with a failed worker.
+def starting(fabric: Any, settings: Resolved) -> Iterator[Workers]:
+    """Start the workers of this machine, yield them, and watch until all processes have met.
 
-    Otherwise a collective would wait for the missing process for ever. Processes started by
-    torchrun or SLURM are ended by them.
+    A worker ends with rank 0, and rank 0 with a failed worker: a collective would wait for the
+    missing process for ever. Processes started by torchrun or SLURM are ended by them.
     """
     parent, over = os.environ.pop(PARENT, None), threading.Event()
     worker = parent is not None and "LOCAL_RANK" in os.environ and launched() is None
     if parent is not None and worker:
         follow(int(parent))
     os.environ[PARENT] = str(os.getpid())
-    watch = threading.Thread(
-        target=_watch_start, args=(fabric, over), daemon=True, name="watch-start"
-    )
-    watch.start()
     try:
-        yield
+        workers = _start(fabric.strategy.cluster_environment, settings)
+        threading.Thread(
+            target=_watch_start, args=(workers, over), daemon=True, name="watch-start"
+        ).start()
+        yield workers
     except Exception:
         if worker:
             time.sleep(GRACE)  # if rank 0 has ended, this process ends now without a message
@@ -55,6 +52,26 @@ def starting(fabric: Any) -> Iterator[None]:
     finally:
         over.set()
         del os.environ[PARENT]  # other processes that this one starts are not part of the run
+
+
+def _start(environment: Any, settings: Resolved) -> Workers:
+    """Run this command again for each further device, unless a launcher has started all processes.
+
+    Lightning starts no processes if LOCAL_RANK is set. Those it starts itself, it kills together
+    without a message.
+    """
+    if environment.creates_processes_externally:
+        return []
+    os.environ["MASTER_ADDR"] = environment.main_address
+    os.environ["MASTER_PORT"] = str(environment.main_port)
+    os.environ["NODE_RANK"] = str(environment.node_rank())
+    os.environ["WORLD_SIZE"] = str(settings.devices * settings.nodes)
+    os.environ["LOCAL_RANK"] = "0"
+    command = [sys.executable, *sys.orig_argv[1:]]
+    return [
+        subprocess.Popen(command, env={**os.environ, "LOCAL_RANK": str(rank)})
+        for rank in range(1, settings.devices)
+    ]
 
 
 def follow(parent: int) -> None:
@@ -68,13 +85,12 @@ def follow(parent: int) -> None:
     threading.Thread(target=watch, daemon=True, name="follow-parent").start()
 
 
-def _watch_start(fabric: Any, over: threading.Event) -> None:
+def _watch_start(workers: Workers, over: threading.Event) -> None:
     """End this process if a worker ends before all have met.
 
     The main thread is then in a call that handles no signals.
     """
     while not over.wait(TICK):
-        workers = _workers(fabric)
         failure = _failure(workers, len(workers) + 1)
         if failure is None or over.is_set():
             continue
@@ -84,20 +100,7 @@ def _watch_start(fabric: Any, over: threading.Event) -> None:
         os._exit(130 if interrupted else 2)
 
 
-def _workers(fabric: Any) -> list[Any]:
-    """Return the processes that this one has started.
-
-    Lightning's own observer of them, which kills all without a message, is switched off.
-    """
-    workers: list[Any] = list(getattr(fabric.strategy.launcher, "procs", ()))
-    for thread in threading.enumerate() if workers else ():
-        if thread.name == "child-process-observer":
-            observer: Any = thread
-            observer._child_processes = []  # Lightning has no public way to do this
-    return workers
-
-
-def _failure(workers: Sequence[Any], count: int) -> str | None:
+def _failure(workers: Workers, count: int) -> str | None:
     """Describe how the first failed worker ended; None if none failed."""
     for number, worker in enumerate(workers, start=1):
         if not worker.poll():
@@ -126,13 +129,14 @@ class Supervisor:
 
     Args:
         processes: of the run.
-        fabric: Lightning's Fabric, which knows the workers that this process has started.
+        workers: started by this process.
         abandon: called before this process is ended because of a worker.
     """
 
-    def __init__(self, processes: Processes, fabric: Any, abandon: Callable[[], object]) -> None:
-        self.processes, self.abandon = processes, abandon
-        self.workers = _workers(fabric)
+    def __init__(
+        self, processes: Processes, workers: Workers, abandon: Callable[[], object]
+    ) -> None:
+        self.processes, self.workers, self.abandon = processes, workers, abandon
         self._over = threading.Event()
 
     def __enter__(self) -> Supervisor:
@@ -153,15 +157,15 @@ class Supervisor:
             return
         if not self.processes.first:
             time.sleep(GRACE)
-        lost = isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
-        if self.workers and lost:
-            time.sleep(TICK)  # until the failed worker has an exit code
+        if self.workers:
+            time.sleep(TICK)  # until a failed worker, whose end may be the error, has an exit code
         failure = _failure(self.workers, self.processes.count)
         if failure is not None:
             raise UserError(failure) from error
-        if lost:
-            raise UserError(
-                "another process of the run has ended; its own error says why"
+        if not self.workers and isinstance(error, RuntimeError):
+            # a lost connection has no error type of its own
+            raise RuntimeError(
+                f"{error}; if another process of the run has ended, its own error says why"
             ) from error
 
     def _watch(self) -> None:
