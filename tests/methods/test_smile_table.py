@@ -256,10 +256,7 @@ class TestOnFeatureVectors:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            (
-                {"x": features(11)},
-                r"one row for each of the 12 items; it has shape \(11, 5\)",
-            ),
+            ({"x": features(11)}, r"one row for each of the 12 items; it has shape \(11, 5\)"),
             ({"x": torch.zeros(ITEMS)}, r"it has shape \(12,\)"),
             ({"x": torch.full((ITEMS, 2), math.nan)}, "not finite"),
             ({"mu": 1.5}, "mu must be from 0 to 1"),

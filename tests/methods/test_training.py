@@ -17,7 +17,7 @@ MOVED = {  # other options of a method, for pictures that are cut and mirrored
     "en": [
         {"cl": 1.0, "ties": "random", "count": "uniform"},
         {"cl": 1.0, "scl": 1.0, "grid": 5, "start": "first"},
-    ],
+    ]
 }
 CASES = [(name, OPTIONS.get(name, {}), {}) for name in losses.names() if losses.needs(name)] + [
     (name, options, {"crop": 0.5, "flip": True})

@@ -12,8 +12,7 @@ from spml.losses.terms import GCE, Absent, Symmetric, Taylor, Term
 
 NOT_RUN = tuple(
     replace(
-        entry,
-        source="the GR Loss setting for this data: the authors did not run the method on it",
+        entry, source="the GR Loss setting for this data: the authors did not run the method on it"
     )
     for entry in TRAINING
 )
@@ -61,10 +60,7 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
 @method(
     order=190,
     citation=Citation(
-        "Wang et al.",
-        "Symmetric Cross Entropy for Robust Learning with Noisy Labels",
-        "ICCV",
-        2019,
+        "Wang et al.", "Symmetric Cross Entropy for Robust Learning with Noisy Labels", "ICCV", 2019
     ),
     presets=[
         *NOT_RUN,
