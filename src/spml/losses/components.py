@@ -27,7 +27,9 @@ class Context:
         observed: (items, classes): 1 known positive, 0 unknown, -1 known negative.
         epoch: from 1 to `epochs`.
         epochs: number of epochs of the training.
-        index: rows of the training split, for parts that keep state for each item.
+        index: rows of the training split, for methods that keep state for each item.
+        features: of the items, from the classifier's head.
+        views: logits of a second, strongly augmented view.
     """
 
     logits: Tensor
@@ -35,6 +37,8 @@ class Context:
     epoch: int = 1
     epochs: int = 1
     index: Tensor | None = None
+    features: Tensor | None = None
+    views: Tensor | None = None
 
 
 class Ramp(nn.Module):

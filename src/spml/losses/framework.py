@@ -18,6 +18,8 @@ Reduction = Literal["mean", "sum", "sum_classes", "none"]
 class Method(nn.Module):
     """A loss with hooks that a training loop calls; by default every hook does nothing.
 
+    A method implements `entries`, or `forward` if its loss is not a mean of entries.
+
     Before training, the loop calls `memory`, `prepare` (if features are needed), `parameter_groups`
     and `optimizer`. In each epoch it calls `begin_epoch`, then for every batch `see` and the method
     itself. If `wants_pass` returns True, it scores the whole training split in evaluation mode and
@@ -36,12 +38,34 @@ class Method(nn.Module):
         head: classifier head that the method is meant for; None for the linear head.
         vector_head: the same for items that are feature vectors.
         trains_on: "observed" labels, or "complete" for the upper bound that sees all labels.
+        reduction: of the entries to one number.
     """
 
     needs: frozenset[str] = frozenset()
     head: ClassVar[str | None] = None
     vector_head: ClassVar[str | None] = None
     trains_on: Literal["observed", "complete"] = "observed"
+    reduction: Reduction = "mean"
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
+        logits = prepared(logits, observed)
+        context = Context(logits.detach(), observed, epoch, epochs, index, features, views)
+        return reduce(self.entries(logits, context), self.reduction)
+
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry, before the reduction; logits are in float32 or wider."""
+        raise NotImplementedError
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -122,37 +146,25 @@ class UnifiedLoss(Method):
         self.khat, self.weight = khat, weight
         self.l1, self.l2, self.l3 = l1, l2, l3
         self.regulariser = regulariser
-        self.reduction: Reduction = reduction
+        self.reduction = reduction
         self.trains_on = trains_on
 
     def extra_repr(self) -> str:
         """The reduction, for logs."""
         return f"reduction={self.reduction}"
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
-        logits = prepared(logits, observed)
-        context = Context(logits.detach(), observed, epoch, epochs, index)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
         p = context.logits  # detached: k_hat and v calibrate the model, they must not train it
         if any(getattr(part, "uses_p", True) for part in (self.khat, self.weight)):
             p = p.sigmoid()
         k, v = self.khat(p, context), self.weight(p, context)
         negative = self.l3(logits, context)
         entries = self._not_positive(k, v, negative, logits, context)
-        entries = torch.where(observed == 1, self.l1(logits, context), entries)
+        entries = torch.where(context.observed == 1, self.l1(logits, context), entries)
         if self.regulariser is not None:
             entries = entries + self.regulariser(logits.sigmoid())
-        return reduce(entries, self.reduction)
+        return entries
 
     def _not_positive(
         self, k: Value, v: Value, negative: Tensor, logits: Tensor, context: Context

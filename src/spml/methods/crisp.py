@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.labels import label_parts
 from spml.methods.parts.priors import estimate_priors
@@ -132,7 +133,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.warmup, self.momentum, self.reduction = warmup, momentum, reduction
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
-        self.assume_negative = an(reduction=reduction)
+        self.assume_negative = an(reduction="none")
         counts = torch.zeros(classes)
         for _, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
@@ -153,22 +154,11 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         scores = 4 * items * classes if options.get("priors") is None else 0
         return 12 * classes + scores
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; assume-negative while there are no priors."""
-        logits = prepared(logits, observed)
-        if epoch <= self.warmup or not self._estimated():
-            loss: Tensor = self.assume_negative(logits, observed, epoch=epoch, epochs=epochs)
-            return loss
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; assume-negative while there are no priors."""
+        if context.epoch <= self.warmup or not self._estimated():
+            return self.assume_negative.entries(logits, context)
+        observed = context.observed
         counted = self.priors.isfinite() & (self.per_positive > 0)
         priors = torch.where(counted, self.priors, 0.0).to(logits.dtype)
         p, absent = logits.sigmoid(), observed == -1
@@ -176,7 +166,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         positive = self.positive_weight * priors * self.per_positive * torch.sigmoid(-logits)
         entries = torch.where(observed == 1, positive, torch.where(absent, p, 0.0))
         distance = torch.where(counted, (mean - priors).abs(), 0.0)
-        return reduce(entries + self.prior_weight * distance, self.reduction)
+        return entries + self.prior_weight * distance
 
     def _estimated(self) -> bool:
         """Whether there are priors; reads the device only after they changed, not in every step."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.entropy import EM_TRAINING, ZHOU, ZHOU_CODE
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import method, published, searched
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
@@ -141,27 +141,15 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         target = 4 if options.get("table") is None else 8  # float32, or float64 like the table
         return (target + 1 + 4) * items * classes
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        observed, index = context.observed, context.index
         targets = rows_of(self.targets, index, logits, "em_apl")
-        context = Context(logits.detach(), observed, epoch, epochs, index)
-        soft = torch.lerp(
-            self.log.absent(logits, context), self.log(logits, context), targets.clamp(min=0)
-        )
-        entries = self.base(logits, observed, epoch=epoch, epochs=epochs, index=index)
-        entries = torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
-        return reduce(entries, self.reduction)
+        absent, present = self.log.absent(logits, context), self.log(logits, context)
+        soft = torch.lerp(absent, present, targets.clamp(min=0))
+        call = {"epoch": context.epoch, "epochs": context.epochs, "index": index}
+        entries = self.base(logits, observed, **call)
+        return torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
         """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""

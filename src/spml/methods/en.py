@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.cross_entropy import EXPECTED_POSITIVES
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.heatmaps import HeatMaps, whole
@@ -216,22 +216,11 @@ class en(Method):  # noqa: N801  (methods are called by their names)
                 unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels
             )
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; in training mode it updates the means with the predictions."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; in training mode it updates the means with the predictions."""
+        observed, index = context.observed, context.index
         past = rows_of(self.mean, index, logits, "en")
         rows = torch.arange(len(logits), device=logits.device) if index is None else index
-        context = Context(logits.detach(), observed, epoch, epochs, index)
         negative = (observed == -1) | (self.labels[rows] == EXPECTED)
         entries = torch.where(negative, self.log.absent(logits, context), 0.0)
         entries = torch.where(observed == 1, self.log(logits, context), entries)
@@ -243,12 +232,12 @@ class en(Method):  # noqa: N801  (methods are called by their names)
                 observed == -1, 0.0, self.cl * (p - past).abs() ** self.power
             )
         if self.heat is not None:
-            spatial = self._spatial(self.heat, features, rows).to(entries.dtype)
+            spatial = self._spatial(self.heat, context.features, rows).to(entries.dtype)
             entries = entries + torch.where(observed == -1, 0.0, self.scl * spatial)
         if self.training:
             self.mean[rows] = torch.lerp(p.detach(), past, self.momentum).to(self.mean.dtype)
             self.seen[rows] = True
-        return reduce(entries, self.reduction)
+        return entries
 
     def _spatial(self, heat: HeatMaps, features: Tensor | None, rows: Tensor) -> Tensor:
         """Mean distance of each label's class map from its heat map, which it then updates."""

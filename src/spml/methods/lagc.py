@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spml.losses.components import Context
 from spml.losses.cross_entropy import an
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction, prepared
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.contrastive import LabelQueue
 
@@ -150,19 +151,9 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             )
         self.projection(features[:1, :1])
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; views are the strong view's logits, features both views' embeddings."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; features are the embeddings of both views."""
+        observed, features, views = context.observed, context.features, context.views
         if (
             views is None
             or features is None
@@ -171,15 +162,14 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(
                 "lagc needs views and features: a strong view's logits, embeddings of both views"
             )
-        second = epoch > round(self.first * epochs)
+        second = context.epoch > round(self.first * context.epochs)
         present, sure = _pseudo_labels(
-            logits.detach(), observed, self.tau_second if second else self.tau
+            context.logits, observed, self.tau_second if second else self.tau
         )
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
             added = added + self.lac * self._contrast(features, present)
-        entries: Tensor = self.assume_negative(logits, observed)
-        return reduce(entries + added, self.reduction)
+        return self.assume_negative.entries(logits, context) + added
 
     def _contrast(self, features: Tensor, present: Tensor) -> Tensor:
         """Contrastive loss of the present labels in both views, which then enter the queue."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from spml.keyed import normal
+from spml.losses.components import Context
 from spml.losses.cross_entropy import an
-from spml.losses.framework import Reduction, prepared, reduce
+from spml.losses.framework import Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.draws import EpochDraws
 from spml.methods.parts.labels import label_parts, rows_of
@@ -182,22 +184,12 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         """Reject features without a mean, a deviation and the logit's deviation for each label."""
         _check(features, self.marked.shape[1])
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch.
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry.
 
         Features are (items, classes, 2d + 1): means, logs of deviations, deviation of the logit.
         """
-        logits = prepared(logits, observed)
+        observed, index, features = context.observed, context.index, context.features
         if features is None:
             raise ValueError(
                 "mime needs features: an embedding of each label from the head query-normal"
@@ -208,10 +200,11 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         if self.sample:
             logits = logits + deviation * self._noise(logits, index)
         if self.rule == "add":
-            entries = self.loss(logits, observed.masked_fill(marked, 1), epoch=epoch, epochs=epochs)
+            labels = replace(context, observed=observed.masked_fill(marked, 1))
+            entries = self.loss.entries(logits, labels)
         else:
-            entries = self.loss(logits, observed, epoch=epoch, epochs=epochs).masked_fill(marked, 0)
-        return reduce(entries + self.beta * normal_divergence(mean, log_deviation), self.reduction)
+            entries = self.loss.entries(logits, context).masked_fill(marked, 0)
+        return entries + self.beta * normal_divergence(mean, log_deviation)
 
     def _noise(self, logits: Tensor, index: Tensor | None) -> Tensor:
         rows = torch.arange(len(logits), device=logits.device) if index is None else index

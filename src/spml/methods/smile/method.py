@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from spml.losses.framework import Reduction, prepared, reduce
+from spml.losses.components import Context
+from spml.losses.framework import Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.draws import EpochDraws
 from spml.methods.smile.image import ImageForm
@@ -185,7 +186,7 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
             raise ValueError(
                 "smile needs items, classes and observed: it may build a graph of the items"
             )
-        self.reduction: Reduction = reduction
+        self.reduction = reduction
         x = _features(observed) if x is None else x
         if x is not None:
             self.needs = frozenset({"items", "index"})
@@ -235,27 +236,14 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         """Parameters of d's model, at its own learning rate or, for pictures, the head's."""
         return self.form.parameter_groups(lr)
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        index = context.index
         if index is not None and index.shape != logits.shape[:1]:
             shapes = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
             raise ValueError(f"smile needs index with a row number for each item, not {shapes}")
-        if isinstance(self.form, TableForm):
-            return reduce(self.form(logits, observed, index, self.salt), self.reduction)
-        return reduce(
-            self.form(logits, observed, index, features, self.salt, epoch), self.reduction
-        )
+        entries: Tensor = self.form(logits, context, self.salt)
+        return entries
 
 
 def _features(observed: Any) -> Any:
