@@ -33,7 +33,7 @@ def gce(p, q):
 
 
 def test_it_needs_the_number_of_classes():
-    with pytest.raises(ValueError, match="gr_learnable needs items, classes"):
+    with pytest.raises(ValueError, match="gr_learnable needs classes of the training split"):
         losses.create("gr_learnable")
 
 

@@ -298,7 +298,7 @@ def test_invalid_options_are_refused(options, message):
 
 
 def test_missing_inputs_are_named():
-    with pytest.raises(ValueError, match="mime needs items, classes and observed"):
+    with pytest.raises(ValueError, match="mime needs items, classes, observed"):
         losses.create("mime")
     logits, observed, features = batch()
     with pytest.raises(ValueError, match="mime needs features: an embedding of each label"):

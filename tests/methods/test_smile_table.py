@@ -273,7 +273,7 @@ class TestOnFeatureVectors:
             table_form(**options)
 
     def test_missing_inputs_are_named(self):
-        with pytest.raises(ValueError, match="smile needs items, classes and observed"):
+        with pytest.raises(ValueError, match="smile needs items, classes, observed"):
             losses.create("smile")
         with pytest.raises(ValueError, match="smile needs index"):
             table_form()(self.logits, self.observed)

@@ -114,15 +114,12 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         tau: float = 0.01,
         priors: Any = None,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "crisp needs items, classes and observed: it estimates how frequent each class is"
-            )
         if not 0 <= momentum < 1:
             raise ValueError(
                 f"momentum is the weight of the old mean, from 0 to below 1, not {momentum}"

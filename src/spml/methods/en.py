@@ -140,15 +140,12 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         grid: int = 28,
         eps: float | None = None,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "en needs items, classes and observed: it stores a mean prediction of every label"
-            )
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum is the weight of the old mean, from 0 to 1, not {momentum}")
         for name, number in (("expected_positives", expected_positives), ("cl", cl), ("scl", scl)):

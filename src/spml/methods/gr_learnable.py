@@ -114,14 +114,11 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         own_decay: float = 1e-3,
         eps: float | None = None,
         reduction: Reduction | None = None,
+        *,
+        classes: int,
         items: int | None = None,
-        classes: int | None = None,
         observed: Any = None,
     ) -> None:
-        if classes is None:
-            raise ValueError(
-                "gr_learnable needs items, classes and observed: it has parameters for each class"
-            )
         official = variant == "official"
         default_q1 = 0.0 if official else 0.01
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)

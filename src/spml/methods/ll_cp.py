@@ -72,13 +72,12 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         delta: float = 0.001,
         variant: Literal["meant", "released"] = "meant",
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
+        *,
+        items: int,
+        classes: int,
         observed: Any = None,
     ) -> None:
         super().__init__()
-        if items is None or classes is None:
-            raise ValueError("ll_cp needs items and classes: it stores which labels it corrected")
         if not 0 <= delta <= 1:
             raise ValueError(f"delta is the share of entries corrected in each step, not {delta}")
         self.delta, self.variant, self.reduction = delta, variant, reduction

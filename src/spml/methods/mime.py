@@ -139,15 +139,12 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         mean_inverse_positives: float | None = None,
         eps: float | None = None,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "mime needs items, classes and observed: it stores the state of unknown labels"
-            )
         if not 0 <= theta <= 1:
             raise ValueError(f"theta is a probability, not {theta}")
         if warmup < 1:

@@ -177,15 +177,12 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         queue_temperature: float = 0.5,
         sample: bool = True,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "smile needs items, classes and observed: it may build a graph of the items"
-            )
         self.reduction = reduction
         x = _features(observed) if x is None else x
         if x is not None:
