@@ -34,6 +34,28 @@ def test_value_and_gradient_are_finite_at_any_logit(
         assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
 
 
+TWICE = {"role", "lagc"}  # losses that add the loss of a label twice, so twice the largest number
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in TWICE])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("items", [1, 3])
+def test_finite_up_to_the_largest_logit_of_float32(name: str, reduction: str, items: int) -> None:
+    largest = torch.finfo(torch.float32).max
+    for label in (1, 0, -1):
+        observed = torch.full((items, 7), label)
+        for logit in (-largest, -1e38, 1e38, largest):
+            loss = build(name, observed, reduction=reduction)
+            assert_finite(loss, torch.full((items, 7), logit), observed, epoch=2, epochs=8)
+
+
+def test_the_largest_logits_keep_their_slope() -> None:
+    logits, observed = torch.tensor([[-1e38, 1e38, 1e38]]), torch.tensor([[1, 0, 1]])
+    value, slope = value_and_gradient(losses.create("an"), logits, observed)
+    assert value.item() == pytest.approx(2e38 / 3)
+    torch.testing.assert_close(slope, torch.tensor([[-1.0, 1.0, 0.0]]) / 3)
+
+
 @pytest.mark.parametrize("name", EPS_NAMES)
 @pytest.mark.parametrize("eps", [1e-5, 1e-7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

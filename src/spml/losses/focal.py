@@ -7,7 +7,7 @@ from typing import Any, Literal
 from spml.losses.components import Constant, Step
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
 from spml.losses.metadata import Citation, method, published, searched
-from spml.losses.terms import Absent, AsymmetricNegative, Focal, Hill, Log
+from spml.losses.terms import Absent, AsymmetricNegative, Focal, Hill, Log, Term
 
 ZHANG = Citation(
     "Zhang et al.",
@@ -141,7 +141,9 @@ def asl(
         detach: stop the gradient in the focusing weight, as the published training script does.
         reduction: mean, sum (as published), sum_classes or none.
     """
-    l3 = AsymmetricNegative(gamma_neg, clip, detach)
+    l3: Term = AsymmetricNegative(gamma_neg, clip, detach)
+    if clip == 0:
+        l3 = Absent(Focal(gamma_neg, detach=detach))
     return assume_negative(Focal(gamma_pos, detach=detach), l3, reduction=reduction)
 
 

@@ -13,6 +13,9 @@ from spml.losses.components import Constant, Context, Value
 Part = Callable[[Tensor, Context], Value]
 TermLike = Callable[[Tensor, Context], Tensor]
 Reduction = Literal["mean", "sum", "sum_classes", "none"]
+# Factor of the entries of a mean, so that the sum of up to 2^24 does not overflow. Multiplying by a
+# power of two changes no bit of entries above 1e-30.
+SMALL = 2.0**-24
 
 
 class Method(nn.Module):
@@ -217,8 +220,10 @@ def prepared(logits: Tensor, observed: Tensor) -> Tensor:
 def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
     """Reduce the loss of each (item, class) to one number; "none" returns the entries."""
     if reduction == "mean":
+        small = entries * SMALL
         # Two steps compile to faster kernels for GR; without compilation, one step is faster.
-        return entries.mean(dim=-1).mean() if torch.compiler.is_compiling() else entries.mean()
+        mean = small.mean(dim=-1).mean() if torch.compiler.is_compiling() else small.mean()
+        return mean / SMALL
     if reduction == "sum":
         return entries.sum()
     return entries.sum(dim=-1).mean() if reduction == "sum_classes" else entries

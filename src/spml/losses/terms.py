@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from spml.losses.components import Context, Ramp, RampLike
 
+CERTAIN = 1e4  # a logit whose sigmoid is 1 in every precision
+
 
 class Term(nn.Module):
     """A loss of one label."""
@@ -115,7 +117,8 @@ class Focal(Term):
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry."""
         lowered = logits - self.margin if self.margin else logits
-        weight = torch.exp(self.gamma * F.logsigmoid(-lowered))
+        # Beyond CERTAIN the weight is 1 and its gradient 0, which a product with infinity is not.
+        weight = torch.exp(self.gamma * F.logsigmoid((-lowered).clamp(max=CERTAIN)))
         return (weight.detach() if self.detach else weight) * F.softplus(-lowered)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
@@ -139,9 +142,6 @@ class AsymmetricNegative(Term):
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry."""
-        if self.clip == 0:
-            weight = torch.exp(self.gamma * F.logsigmoid(logits))
-            return (weight.detach() if self.detach else weight) * F.softplus(logits)
         most = 1 - torch.finfo(logits.dtype).eps  # if p is 1, rounding may lose a small clip
         shifted = (logits.sigmoid() - self.clip).clamp(0, most)
         weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, 0.0)
