@@ -1,10 +1,6 @@
 """Build any loss by name with the inputs it needs, so that every test covers every method."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from spml import losses
 
@@ -12,7 +8,7 @@ NAMES = losses.names()
 EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losses.options(name)}]
 
 
-def features_of(name: str, items: int, classes: int) -> Tensor:
+def features_of(name, items, classes):
     """Features of a batch from the method's head: embeddings of a query head, else class maps."""
     head = losses.head(name) or "linear"
     rows = 2 * items if "views" in losses.needs(name) else items
@@ -21,7 +17,7 @@ def features_of(name: str, items: int, classes: int) -> Tensor:
     return torch.linspace(-9, 9, rows * classes * 6).view(rows, classes, 3, 2)
 
 
-def embeddings(items: int, classes: int, size: int) -> Tensor:
+def embeddings(items, classes, size):
     """Label embeddings, exact in every precision; the last value, a deviation, is above 0."""
     drawn = (
         torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1))
@@ -31,7 +27,7 @@ def embeddings(items: int, classes: int, size: int) -> Tensor:
     return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
 
 
-def build(name: str, observed: Tensor, **options: Any) -> Any:
+def build(name, observed, **options):
     """Build a loss that is called as loss(logits, observed, epoch=, epochs=).
 
     Its index and tables are supplied; attribute `method` is the method itself.
@@ -41,21 +37,19 @@ def build(name: str, observed: Tensor, **options: Any) -> Any:
     torch.manual_seed(0)  # for random initial values
     loss = losses.create(name, **(supply if "items" in losses.needs(name) else {}), **options)
 
-    def call(logits: Tensor, labels: Tensor, **arguments: Any) -> Tensor:
+    def call(logits, labels, **arguments):
         extra = {"index": torch.arange(len(logits))} if losses.needs(name) else {}
         if "features" in loss.needs:
             extra["features"] = features_of(name, *logits.shape).to(logits.dtype)
         if "views" in loss.needs:
             extra["views"] = logits.detach().roll(1, dims=0)
-        return loss(logits, labels, **extra, **arguments)  # type: ignore[no-any-return]
+        return loss(logits, labels, **extra, **arguments)
 
     call.method = loss
     return call
 
 
-def value_and_gradient(
-    loss: Callable[..., Tensor], logits: Tensor, observed: Tensor, **call: Any
-) -> tuple[Tensor, Tensor]:
+def value_and_gradient(loss, logits, observed, **call):
     """Loss and its gradient with respect to the logits."""
     z = logits.detach().clone().requires_grad_()
     value = loss(z, observed, **call)
@@ -63,7 +57,7 @@ def value_and_gradient(
     return value.detach(), gradient
 
 
-def random_batch(items: int = 5, classes: int = 7, seed: int = 0) -> tuple[Tensor, Tensor]:
+def random_batch(items=5, classes=7, seed=0):
     """Float64 logits and labels of all kinds: one row has none known, one several positives."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(items, classes, generator=generator, dtype=torch.float64) * 3

@@ -14,7 +14,7 @@ from .common import NAMES
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_every_method_has_settings_for_every_benchmark(name: str, dataset: str) -> None:
+def test_every_method_has_settings_for_every_benchmark(name, dataset):
     preset = losses.preset(name, dataset)
     options, settings = (
         {option.name for option in losses.options(name)},
@@ -32,7 +32,7 @@ def test_every_method_has_settings_for_every_benchmark(name: str, dataset: str) 
         losses.create(name, **preset.options)
 
 
-def test_every_method_has_its_own_published_values() -> None:
+def test_every_method_has_its_own_published_values():
     for name in NAMES:
         sources = [
             source
@@ -51,9 +51,7 @@ def test_every_method_has_its_own_published_values() -> None:
         ("cub", 8, 5e-5, 10, 1.5, 10, -8),
     ],
 )
-def test_gr_has_the_papers_table(
-    dataset: str, batch_size: int, lr: float, epochs: int, q3: float, w: float, b: float
-) -> None:
+def test_gr_has_the_papers_table(dataset, batch_size, lr, epochs, q3, w, b):
     preset = losses.preset("gr", dataset)
     options = {"q2": 0.01, "q3": q3, "w": (0, w), "b": (-2, b), "mu": (0.5, 0.8), "sigma": (2, 0.5)}
     assert preset.options == options
@@ -105,7 +103,7 @@ def test_gr_has_the_papers_table(
         ("taylor_ce", "order", (2,) * 4),
     ],
 )
-def test_published_values_of_the_others(name: str, option: str, values: tuple[float, ...]) -> None:
+def test_published_values_of_the_others(name, option, values):
     assert tuple(losses.preset(name, dataset).options[option] for dataset in DATASETS) == values
 
 
@@ -130,11 +128,11 @@ def test_published_values_of_the_others(name: str, option: str, values: tuple[fl
         ("crisp", "epochs", (10,) * 4),
     ],
 )
-def test_published_training(name: str, setting: str, values: tuple[float | str, ...]) -> None:
+def test_published_training(name, setting, values):
     assert tuple(losses.preset(name, dataset).training[setting] for dataset in DATASETS) == values
 
 
-def test_training_settings_of_em_and_large_loss() -> None:
+def test_training_settings_of_em_and_large_loss():
     cub = {"batch_size": 8, "lr": 1e-4, "epochs": 10, "head_lr": 1}
     assert losses.preset("em", "cub").training == {**cub, "patience_drop": 0}
     assert losses.preset("em_apl", "cub").training == cub
@@ -152,7 +150,7 @@ def test_training_settings_of_em_and_large_loss() -> None:
 
 
 @pytest.mark.parametrize("name", ["an", "an_ls", "wan", "epr", "role", "full"])
-def test_the_first_methods_were_searched_over_rates_and_batches(name: str) -> None:
+def test_the_first_methods_were_searched_over_rates_and_batches(name):
     preset = losses.preset(name, "coco")
     assert preset.search == {"lr": (1e-2, 1e-3, 1e-4, 1e-5), "batch_size": (8, 16)}
     assert preset.training["epochs"] == 10
@@ -161,7 +159,7 @@ def test_the_first_methods_were_searched_over_rates_and_batches(name: str) -> No
 @pytest.mark.parametrize(
     ("name", "lr", "batch_sizes"), [("an_ls", 1e-4, (8, 8, 16, 8)), ("role", 1e-3, (16, 16, 16, 8))]
 )
-def test_settings_of_linear_init(name: str, lr: float, batch_sizes: tuple[int, ...]) -> None:
+def test_settings_of_linear_init(name, lr, batch_sizes):
     training = [losses.preset(name, dataset).training for dataset in DATASETS]
     assert {each["linear_lr"] for each in training} == {lr}
     assert tuple(each["linear_batch_size"] for each in training) == batch_sizes
@@ -169,7 +167,7 @@ def test_settings_of_linear_init(name: str, lr: float, batch_sizes: tuple[int, .
 
 
 @pytest.mark.parametrize(("name", "epochs"), [("asl", 40), ("hill", 31), ("splc", 31)])
-def test_the_recipe_for_coco_comes_with_its_sum(name: str, epochs: int) -> None:
+def test_the_recipe_for_coco_comes_with_its_sum(name, epochs):
     coco = losses.preset(name, "coco")
     recipe = {
         "batch_size": 128,
@@ -183,7 +181,7 @@ def test_the_recipe_for_coco_comes_with_its_sum(name: str, epochs: int) -> None:
     assert "reduction" not in voc.options and voc.training == losses.preset("focal", "voc").training
 
 
-def test_settings_of_mime() -> None:
+def test_settings_of_mime():
     common = {"lr": 1e-4, "epochs": 10, "head_lr": 10, "optimizer": "adamax", "frozen_norm": True}
     for dataset, batch_size, warmup in zip(DATASETS, (32, 32, 16, 16), (2, 2, 2, 5), strict=True):
         preset = losses.preset("mime", dataset)
@@ -192,7 +190,7 @@ def test_settings_of_mime() -> None:
         Settings(method="mime", **preset.training)  # all of them are settings of a run
 
 
-def test_learned_gr_starts_where_its_code_does() -> None:
+def test_learned_gr_starts_where_its_code_does():
     coco = losses.preset("gr_learnable", "coco")
     gr = {
         name: value
@@ -204,7 +202,7 @@ def test_learned_gr_starts_where_its_code_does() -> None:
     assert coco.training == losses.preset("gr", "coco").training
 
 
-def test_unknown_names_are_refused() -> None:
+def test_unknown_names_are_refused():
     with pytest.raises(
         ValueError, match="presets exist for voc, coco, nuswide, cub, not 'imagenet'"
     ):

@@ -5,12 +5,11 @@ import math
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spml import losses
 from spml.losses.registry import CallableLoss, summary
@@ -53,7 +52,7 @@ number = 3
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def own(tmp_path, monkeypatch):
     (tmp_path / "own_losses.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_losses", raising=False)
@@ -65,13 +64,13 @@ CALL = {"epoch": 3, "epochs": 8, "index": torch.arange(5)}
 MEAN = LOGITS.mean().item()
 
 
-def test_the_losses_of_the_framework_exist() -> None:
+def test_the_losses_of_the_framework_exist():
     expected = "an an_ls wan epr focal asl hill splc ll_r ll_ct em gce sce taylor_ce gr full"
     assert set(expected.split()) <= set(losses.names())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_option_has_a_default_or_is_a_need_and_is_explained(name: str) -> None:
+def test_every_option_has_a_default_or_is_a_need_and_is_explained(name):
     for option in losses.options(name):
         assert option.help, f"{name}.{option.name} is not explained"
     assert summary(name).endswith(".")
@@ -79,7 +78,7 @@ def test_every_option_has_a_default_or_is_a_need_and_is_explained(name: str) -> 
     assert losses.needs(name) <= {"items", "index", "features", "views", "pass"}
 
 
-def test_options_come_from_the_signature() -> None:
+def test_options_come_from_the_signature():
     options = {option.name: option for option in losses.options("gr")}
     assert list(options)[:4] == ["variant", "q1", "q2", "q3"]
     assert options["w"].default == (0.0, 2.0)
@@ -162,7 +161,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_defaults_are_those_published(name: str) -> None:
+def test_defaults_are_those_published(name):
     defaults = {option.name: option.default for option in losses.options(name)}
     assert {option: defaults[option] for option in PUBLISHED[name]} == PUBLISHED[name]
 
@@ -179,9 +178,7 @@ def test_defaults_are_those_published(name: str) -> None:
         ("math:pi", {}, "'math:pi' is not a function or class"),
     ],
 )
-def test_errors_name_the_mistake_and_the_remedy(
-    name: str, options: dict[str, object], message: str
-) -> None:
+def test_errors_name_the_mistake_and_the_remedy(name, options, message):
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
@@ -205,9 +202,7 @@ def test_errors_name_the_mistake_and_the_remedy(
         ("em_apl", {"base": 3}, "base is text, not 3"),
     ],
 )
-def test_values_of_another_kind_are_refused(
-    name: str, options: dict[str, object], message: str
-) -> None:
+def test_values_of_another_kind_are_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
         losses.check_options(name, options)
 
@@ -232,14 +227,12 @@ def test_values_of_another_kind_are_refused(
         ),
     ],
 )
-def test_numbers_without_meaning_are_refused(
-    name: str, options: dict[str, object], message: str
-) -> None:
+def test_numbers_without_meaning_are_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
         losses.create(name, **options)
 
 
-def test_values_of_the_right_kind_are_accepted() -> None:
+def test_values_of_the_right_kind_are_accepted():
     losses.check_options("focal", {"gamma": 2})
     losses.check_options(
         "splc", {"negative": None, "margin_on_pseudo": False, "tau": 0.5, "from_epoch": 3}
@@ -262,12 +255,12 @@ def test_values_of_the_right_kind_are_accepted() -> None:
         ("taylor_ce", {"order": 0}),
     ],
 )
-def test_invalid_values_are_refused(name: str, options: dict[str, object]) -> None:
+def test_invalid_values_are_refused(name, options):
     with pytest.raises(ValueError, match=str(next(iter(options)))):
         losses.create(name, **options)
 
 
-def test_a_custom_function_gets_only_the_arguments_it_names(own: str) -> None:
+def test_a_custom_function_gets_only_the_arguments_it_names(own):
     assert losses.create(f"{own}:plain")(LOGITS, OBSERVED, **CALL).item() == pytest.approx(
         (LOGITS * OBSERVED).mean().item()
     )
@@ -281,7 +274,7 @@ def test_a_custom_function_gets_only_the_arguments_it_names(own: str) -> None:
         losses.create(f"{own}:scaled", scal=1)
 
 
-def test_custom_factories_and_classes_are_accepted(own: str) -> None:
+def test_custom_factories_and_classes_are_accepted(own):
     with pytest.raises(ValueError, match="factory needs power"):
         losses.create(f"{own}:factory")
     loss = losses.create(f"{own}:factory", power=2)
@@ -293,17 +286,17 @@ def test_custom_factories_and_classes_are_accepted(own: str) -> None:
     assert losses.needs(f"{own}:Whole") == {"index"}
 
 
-def cross_entropy(logits: Tensor, observed: Tensor) -> Tensor:
+def cross_entropy(logits, observed):
     return nn.functional.binary_cross_entropy_with_logits(logits, observed)
 
 
-def test_a_custom_module_survives_pickling() -> None:
+def test_a_custom_module_survives_pickling():
     loss = pickle.loads(pickle.dumps(CallableLoss(cross_entropy, {})))
     assert loss(LOGITS, OBSERVED.double().clamp(min=0), epoch=1).isfinite()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not losses.needs(name)])
-def test_copies_pickles_and_states_give_the_same_loss(name: str) -> None:
+def test_copies_pickles_and_states_give_the_same_loss(name):
     loss = losses.create(name)
     expected = loss(LOGITS, OBSERVED, epoch=3, epochs=8)
     for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
@@ -313,19 +306,19 @@ def test_copies_pickles_and_states_give_the_same_loss(name: str) -> None:
     assert "lambda" not in repr(loss) and "0x" not in repr(loss)
 
 
-def test_per_class_parameters_are_settings_not_state_and_move_with_the_module() -> None:
+def test_per_class_parameters_are_settings_not_state_and_move_with_the_module():
     loss = losses.create("gr", w=[0.0, 1.0, 2.0])
     assert loss.state_dict() == {}
     assert [buffer.shape for buffer in loss.buffers()] == [torch.Size([3])] * 2
 
 
-def test_repr_shows_the_formulas_that_run() -> None:
+def test_repr_shows_the_formulas_that_run():
     text = repr(losses.create("gr", w=(0, 10), q3=1.5))
     for part in ("w = 0→10", "q = 1.5", "reduction=mean", "μ = 0.5→0.8", "lag=1"):
         assert part in text
 
 
-def test_only_full_trains_on_complete_labels() -> None:
+def test_only_full_trains_on_complete_labels():
     complete = [
         name
         for name in NAMES
@@ -334,7 +327,7 @@ def test_only_full_trains_on_complete_labels() -> None:
     assert complete == ["full"]
 
 
-def test_losses_import_no_other_package() -> None:
+def test_losses_import_no_other_package():
     code = (
         "import sys, spml.losses as l; l.create('gr'); "
         "print(*(m for m in sys.modules if m.startswith('spml')))"
@@ -346,7 +339,7 @@ def test_losses_import_no_other_package() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not losses.needs(name)])
-def test_value_and_gradient_equal_those_of_backward(name: str) -> None:
+def test_value_and_gradient_equal_those_of_backward(name):
     logits, observed = random_batch()
     expected, slope = value_and_gradient(build(name, observed), logits, observed, epoch=3, epochs=4)
     value, gradient = losses.value_and_gradient(build(name, observed))(

@@ -1,7 +1,5 @@
 """Every loss at logits of any size, in any precision, with labels of any kind, type and number."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -13,7 +11,7 @@ EXTREME = [-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]
 EPOCHS = [(1, 1), (2, 8), (8, 8)]
 
 
-def assert_finite(loss: Any, logits: torch.Tensor, observed: torch.Tensor, **call: int) -> None:
+def assert_finite(loss, logits, observed, **call):
     value, gradient = value_and_gradient(loss, logits, observed, **call)
     assert value.isfinite().all() and gradient.isfinite().all()
     assert value.dtype == torch.promote_types(logits.dtype, torch.float32)
@@ -23,9 +21,7 @@ def assert_finite(loss: Any, logits: torch.Tensor, observed: torch.Tensor, **cal
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
-def test_value_and_gradient_are_finite_at_any_logit(
-    name: str, dtype: torch.dtype, epoch: int, epochs: int
-) -> None:
+def test_value_and_gradient_are_finite_at_any_logit(name, dtype, epoch, epochs):
     logits = torch.tensor([EXTREME] * 3, dtype=dtype)
     for observed in (
         torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
@@ -40,7 +36,7 @@ TWICE = {"role", "lagc"}  # losses that add the loss of a label twice, so twice 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in TWICE])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 @pytest.mark.parametrize("items", [1, 3])
-def test_finite_up_to_the_largest_logit_of_float32(name: str, reduction: str, items: int) -> None:
+def test_finite_up_to_the_largest_logit_of_float32(name, reduction, items):
     largest = torch.finfo(torch.float32).max
     for label in (1, 0, -1):
         observed = torch.full((items, 7), label)
@@ -49,7 +45,7 @@ def test_finite_up_to_the_largest_logit_of_float32(name: str, reduction: str, it
             assert_finite(loss, torch.full((items, 7), logit), observed, epoch=2, epochs=8)
 
 
-def test_the_largest_logits_keep_their_slope() -> None:
+def test_the_largest_logits_keep_their_slope():
     logits, observed = torch.tensor([[-1e38, 1e38, 1e38]]), torch.tensor([[1, 0, 1]])
     value, slope = value_and_gradient(losses.create("an"), logits, observed)
     assert value.item() == pytest.approx(2e38 / 3)
@@ -59,9 +55,7 @@ def test_the_largest_logits_keep_their_slope() -> None:
 @pytest.mark.parametrize("name", EPS_NAMES)
 @pytest.mark.parametrize("eps", [1e-5, 1e-7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_finite_at_any_logit_with_the_published_eps(
-    name: str, eps: float, dtype: torch.dtype
-) -> None:
+def test_finite_at_any_logit_with_the_published_eps(name, eps, dtype):
     logits = torch.tensor([EXTREME] * 3, dtype=dtype)
     observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
     assert_finite(build(name, observed, eps=eps), logits, observed, epoch=2, epochs=8)
@@ -94,7 +88,7 @@ def test_finite_at_any_logit_with_the_published_eps(
         ("en", {"cl": 1.0, "scl": 1.0, "grid": 4, "power": 1.0, "start": "first"}),
     ],
 )
-def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, Any]) -> None:
+def test_finite_at_any_logit_with_other_options(name, options):
     observed = torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7)
     for epoch, epochs in EPOCHS:
         assert_finite(
@@ -107,7 +101,7 @@ def test_finite_at_any_logit_with_other_options(name: str, options: dict[str, An
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_do_not_vanish_for_hopeless_positives(name: str) -> None:
+def test_gradients_do_not_vanish_for_hopeless_positives(name):
     """Without eps the log keeps its slope; only losses of a probability give positives up."""
     observed = torch.ones(1, 1)
     _, gradient = value_and_gradient(
@@ -130,20 +124,20 @@ def test_gradients_do_not_vanish_for_hopeless_positives(name: str) -> None:
         [[-1], [0], [1]],
     ],
 )
-def test_every_set_of_labels_is_legal(name: str, rows: list[list[int]]) -> None:
+def test_every_set_of_labels_is_legal(name, rows):
     observed = torch.tensor(rows, dtype=torch.int8)
     logits = torch.linspace(-3, 3, observed.numel()).view(observed.shape)
     for epoch, epochs in EPOCHS:
         assert_finite(build(name, observed), logits, observed, epoch=epoch, epochs=epochs)
 
 
-def test_with_one_class_an_unknown_label_counts_as_much_as_a_positive() -> None:
+def test_with_one_class_an_unknown_label_counts_as_much_as_a_positive():
     logits, observed = torch.tensor([[1.0], [2.0]]), torch.tensor([[1], [0]])
     assert losses.create("wan")(logits, observed) == losses.create("an")(logits, observed)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_labels_of_any_type_give_the_same_value(name: str) -> None:
+def test_labels_of_any_type_give_the_same_value(name):
     logits, observed = random_batch()
     expected = build(name, observed)(logits, observed, epoch=3, epochs=8)
     for dtype in (torch.int16, torch.int64, torch.float16, torch.float32, torch.float64):
@@ -156,7 +150,7 @@ def test_labels_of_any_type_give_the_same_value(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_half_precision_is_computed_in_float32(name: str) -> None:
+def test_half_precision_is_computed_in_float32(name):
     logits, observed = random_batch()
     half = logits.to(torch.bfloat16)
     values = [build(name, observed)(z, observed, epoch=2, epochs=8) for z in (half, half.float())]
@@ -165,7 +159,7 @@ def test_half_precision_is_computed_in_float32(name: str) -> None:
 
 
 @pytest.fixture
-def default_dtype() -> Any:
+def default_dtype():
     yield torch.set_default_dtype
     torch.set_default_dtype(torch.float32)
 
@@ -180,9 +174,7 @@ def default_dtype() -> Any:
         ("smile", {"x": torch.arange(10.0).view(5, 2)}),
     ],
 )
-def test_a_program_may_have_another_default_dtype(
-    name: str, options: dict[str, Any], dtype: torch.dtype, default_dtype: Any
-) -> None:
+def test_a_program_may_have_another_default_dtype(name, options, dtype, default_dtype):
     default_dtype(dtype)
     logits, observed = random_batch()
     loss = build(name, observed, **options)
@@ -201,9 +193,7 @@ def test_a_program_may_have_another_default_dtype(
         *(("gr_learnable", {"constraint": how}) for how in ("batch", "none")),
     ],
 )
-def test_a_method_may_have_a_wider_dtype_than_the_logits(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_a_method_may_have_a_wider_dtype_than_the_logits(name, options):
     logits, observed = random_batch()
     loss = build(name, observed, **options)
     loss.method.double()
@@ -215,7 +205,7 @@ def test_a_method_may_have_a_wider_dtype_than_the_logits(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("epoch", "epochs"), EPOCHS)
-def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:
+def test_reductions_agree(name, epoch, epochs):
     logits, observed = random_batch()
     value = {
         reduction: build(name, observed, reduction=reduction)(
@@ -233,7 +223,7 @@ def test_reductions_agree(name: str, epoch: int, epochs: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_known_negative_is_never_encouraged(name: str) -> None:
+def test_a_known_negative_is_never_encouraged(name):
     """Its gradient is 0 or more in every epoch, whatever the model predicts."""
     observed = torch.tensor([[-1, -1, -1, 0, 0, 1]] * 2)
     logits = torch.tensor([[5.0, 0.0, -5.0, 1.0, 0.0, 2.0]] * 2, dtype=torch.float64)
@@ -250,7 +240,7 @@ def test_a_known_negative_is_never_encouraged(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_evaluation_mode_changes_no_state(name: str) -> None:
+def test_evaluation_mode_changes_no_state(name):
     logits, observed = random_batch()
     loss = build(name, observed)
     loss(
@@ -264,13 +254,13 @@ def test_evaluation_mode_changes_no_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_shapes_that_differ_are_refused(name: str) -> None:
+def test_shapes_that_differ_are_refused(name):
     logits, observed = random_batch()
     with pytest.raises(ValueError, match=r"logits \(5, 7\) and observed \(5, 6\) differ in shape"):
         build(name, observed)(logits, observed[:, :6])
 
 
-def test_a_loss_without_l2_refuses_a_k_hat_above_0() -> None:
+def test_a_loss_without_l2_refuses_a_k_hat_above_0():
     from spml.losses.components import Constant
     from spml.losses.terms import Absent, Log
 

@@ -1,13 +1,10 @@
 """Hyper-parameters that move over training, differ between classes, or both."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from spml import losses
-from spml.losses import UnifiedLoss
 from spml.losses.components import Context, Gaussian, Logistic, Ramp
 
 from .common import random_batch, value_and_gradient
@@ -16,11 +13,11 @@ ENDS = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
 COCO = {"w": (0, 10), "b": (-2, -8), "mu": (0.5, 0.8), "sigma": (2, 0.5)}
 
 
-def at(epoch: int, epochs: int) -> Context:
+def at(epoch, epochs):
     return Context(ENDS, torch.zeros(1, 2), epoch, epochs)
 
 
-def parameters(loss: UnifiedLoss, epoch: int, epochs: int) -> tuple[float, ...]:
+def parameters(loss, epoch, epochs):
     assert isinstance(loss.khat, Logistic) and isinstance(loss.weight, Gaussian)
     ramps = (loss.khat.w, loss.khat.b, loss.weight.mu, loss.weight.sigma)
     return tuple(float(ramp.at(at(epoch, epochs))) for ramp in ramps)
@@ -35,27 +32,21 @@ def parameters(loss: UnifiedLoss, epoch: int, epochs: int) -> tuple[float, ...]:
         (10, 10, (9, -7.4, 0.8, 0.5), (0.001, 0.832), (0.278, 0.923)),
     ],
 )
-def test_official_schedule(
-    epoch: int,
-    epochs: int,
-    expected: tuple[float, ...],
-    khat: tuple[float, float],
-    v: tuple[float, float],
-) -> None:
+def test_official_schedule(epoch, epochs, expected, khat, v):
     loss = losses.create("gr", **COCO)
     assert parameters(loss, epoch, epochs) == pytest.approx(expected)
     assert loss.khat(ENDS, at(epoch, epochs)).tolist()[0] == pytest.approx(khat, abs=5e-4)
     assert loss.weight(ENDS, at(epoch, epochs)).tolist()[0] == pytest.approx(v, abs=5e-4)
 
 
-def test_official_schedule_on_voc_never_reaches_its_end() -> None:
+def test_official_schedule_on_voc_never_reaches_its_end():
     loss = losses.create("gr", **losses.preset("gr", "voc").options)
     assert parameters(loss, 8, 8)[0] == 1.75
     assert loss.khat(ENDS, at(8, 8))[0, 1].item() == pytest.approx(0.438, abs=5e-4)
 
 
 @pytest.mark.parametrize(("epoch", "fraction"), [(1, 0.125), (4, 0.5), (8, 1)])
-def test_paper_schedule_is_one_fraction_for_all(epoch: int, fraction: float) -> None:
+def test_paper_schedule_is_one_fraction_for_all(epoch, fraction):
     expected = (10 * fraction, -2 - 6 * fraction, 0.5 + 0.3 * fraction, 2 - 1.5 * fraction)
     for loss in (
         losses.create("gr", variant="paper", **COCO),
@@ -64,7 +55,7 @@ def test_paper_schedule_is_one_fraction_for_all(epoch: int, fraction: float) -> 
         assert parameters(loss, epoch, 8) == pytest.approx(expected)
 
 
-def test_variant_only_sets_defaults() -> None:
+def test_variant_only_sets_defaults():
     logits, observed = random_batch()
     call = {"epoch": 3, "epochs": 8}
     paper = losses.create("gr", variant="paper", **COCO)
@@ -79,14 +70,14 @@ def test_variant_only_sets_defaults() -> None:
     assert paper(logits, observed, **call) != losses.create("gr", **COCO)(logits, observed, **call)
 
 
-def test_a_ramp_stays_within_its_ends() -> None:
+def test_a_ramp_stays_within_its_ends():
     assert Ramp((1, 3)).at(at(9, 8)) == 3
     assert Ramp((1, 3), lag=1).at(at(1, 8)) == 1
     assert Ramp((1, 3), lag=2).at(at(1, 8)) == 1
     assert Ramp(2).at(at(1, 8)) == 2
 
 
-def test_q_moves_like_the_other_parameters() -> None:
+def test_q_moves_like_the_other_parameters():
     logits, observed = random_batch()
     for option in ("q1", "q2", "q3"):
         moving = losses.create("gr", **{option: (0.2, 1.0)})
@@ -100,7 +91,7 @@ def test_q_moves_like_the_other_parameters() -> None:
     ).item() == pytest.approx(losses.create("gce", q=1)(logits, observed).item())
 
 
-PER_CLASS: list[tuple[str, str, Any]] = [
+PER_CLASS = [
     ("gr", "w", np.array([0.0, 5.0, 10.0])),
     ("gr", "b", (np.array([-2.0, -2.0, -4.0]), np.array([-2.0, -8.0, -6.0]))),
     ("gr", "mu", torch.tensor([0.5, 0.6, 0.9])),
@@ -116,7 +107,7 @@ PER_CLASS: list[tuple[str, str, Any]] = [
 @pytest.mark.parametrize(
     ("name", "option", "value"), PER_CLASS, ids=[f"{n}-{o}" for n, o, _ in PER_CLASS]
 )
-def test_per_class_parameters_equal_separate_losses(name: str, option: str, value: Any) -> None:
+def test_per_class_parameters_equal_separate_losses(name, option, value):
     logits, observed = random_batch(items=6, classes=3)
     call = {"epoch": 3, "epochs": 8}
     joint = value_and_gradient(
@@ -140,7 +131,7 @@ def test_per_class_parameters_equal_separate_losses(name: str, option: str, valu
 
 
 @pytest.mark.parametrize("value", [np.zeros((3, 4)), np.zeros((2, 3, 4))])
-def test_a_parameter_of_another_shape_is_refused(value: Any) -> None:
+def test_a_parameter_of_another_shape_is_refused(value):
     with pytest.raises(ValueError, match="per class"):
         losses.create("gr", w=value)
 
@@ -161,6 +152,6 @@ def test_a_parameter_of_another_shape_is_refused(value: Any) -> None:
         ({"reduction": "avg"}, "reduction is one of mean, sum, sum_classes, none"),
     ],
 )
-def test_values_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+def test_values_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         losses.create("gr", **options)

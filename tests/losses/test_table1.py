@@ -1,7 +1,5 @@
 """The paper's Table 1: assembled methods equal the named ones, and equivalent losses coincide."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -16,7 +14,7 @@ LOGITS, OBSERVED = random_batch(items=6, classes=9)
 FOCAL_MARGIN = Focal(2, margin=1)
 
 
-def same(first: UnifiedLoss, second: UnifiedLoss, tolerance: float = 1e-12, **call: int) -> None:
+def same(first, second, tolerance=1e-12, **call):
     """Assert equal values and gradients, known negatives included."""
     for a, b in zip(
         value_and_gradient(first, LOGITS, OBSERVED, **call),
@@ -26,7 +24,7 @@ def same(first: UnifiedLoss, second: UnifiedLoss, tolerance: float = 1e-12, **ca
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
 
-COLUMNS: dict[str, tuple[UnifiedLoss, tuple[str, dict[str, Any]]]] = {
+COLUMNS = {
     "em": (
         UnifiedLoss(Constant(1), Constant(0.1), Log(), NegativeEntropy(), Absent(Log())),
         ("em", {"alpha": 0.1}),
@@ -77,16 +75,16 @@ COLUMNS: dict[str, tuple[UnifiedLoss, tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_a_loss_assembled_from_components_equals_the_named_method(column: str) -> None:
+def test_a_loss_assembled_from_components_equals_the_named_method(column):
     assembled, (name, options) = COLUMNS[column]
     same(assembled, losses.create(name, **options), epoch=2, epochs=8)
 
 
-def constant_k(k: float, q: float = 0) -> UnifiedLoss:
+def constant_k(k, q=0):
     return UnifiedLoss(Constant(k), Constant(1), GCE(q), GCE(q), Absent(GCE(q)))
 
 
-PAIRS: dict[str, tuple[UnifiedLoss, UnifiedLoss]] = {
+PAIRS = {
     "an is the framework with k 0": (losses.create("an"), constant_k(0)),
     "an is gr with k 0, v 1, q 0": (
         losses.create("an"),
@@ -126,17 +124,17 @@ PAIRS: dict[str, tuple[UnifiedLoss, UnifiedLoss]] = {
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_losses_that_coincide(pair: str) -> None:
+def test_losses_that_coincide(pair):
     same(*PAIRS[pair])
 
 
-def test_taylor_of_high_order_is_cross_entropy() -> None:
+def test_taylor_of_high_order_is_cross_entropy():
     middle = LOGITS.clamp(-2, 2)
     taylor, an = losses.create("taylor_ce", order=400), losses.create("an")
     assert taylor(middle, OBSERVED).item() == pytest.approx(an(middle, OBSERVED).item(), abs=1e-9)
 
 
-def test_detached_focusing_changes_the_gradient_only() -> None:
+def test_detached_focusing_changes_the_gradient_only():
     detached = value_and_gradient(losses.create("asl"), LOGITS, OBSERVED)
     attached = value_and_gradient(losses.create("asl", detach=False), LOGITS, OBSERVED)
     assert detached[0] == attached[0]
@@ -146,14 +144,14 @@ def test_detached_focusing_changes_the_gradient_only() -> None:
     assert not torch.allclose(detached[1][known], attached[1][known])
 
 
-def test_an_ls_smooths_unknown_labels_and_positives_but_no_known_negative() -> None:
+def test_an_ls_smooths_unknown_labels_and_positives_but_no_known_negative():
     entries = losses.create("an_ls", smoothing=0.2, reduction="none")(LOGITS, OBSERVED)
     plain = losses.create("an", reduction="none")(LOGITS, OBSERVED)
     assert torch.equal(entries[OBSERVED == -1], plain[OBSERVED == -1])
     assert (entries != plain)[OBSERVED != -1].all()
 
 
-def test_en_is_a_negative_pseudo_label_below_its_threshold_and_nothing_above() -> None:
+def test_en_is_a_negative_pseudo_label_below_its_threshold_and_nothing_above():
     en = UnifiedLoss(Constant(0), OutsideGap(2, 0.3), Log(), Log(), Absent(Log()), reduction="none")
     entries, p = en(LOGITS, OBSERVED), LOGITS.sigmoid()
     unknown = OBSERVED == 0
