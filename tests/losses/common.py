@@ -1,11 +1,24 @@
 """Build any loss by name with the inputs it needs, so that every test covers every method."""
 
+import copy
+
 import torch
 
 from spml import losses
 
 NAMES = losses.names()
 EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losses.options(name)}]
+FORMS = [  # all methods, and forms of them that compute something else
+    *((name, {}) for name in NAMES),
+    ("crisp", {"warmup": 0, "priors": [0.5, 0.25, 0.75, 0.125, float("nan"), 1.0, 0.5]}),
+    ("en", {"cl": 1.0, "scl": 1.0, "grid": 4}),
+    ("en", {"cl": 1.0, "scl": 1.0, "grid": 4, "power": 1.0, "start": "first"}),
+    ("gr_learnable", {"constraint": "batch"}),
+    ("gr_learnable", {"constraint": "none"}),
+    ("mime", {"rule": "ignore", "mean_inverse_positives": 0.5, "warmup": 1}),
+    ("smile", {"x": lambda items: torch.arange(2.0 * items).view(items, 2)}),
+]
+FORM_IDS = ["-".join([name, *options]) for name, options in FORMS]
 
 
 def features_of(name, items, classes):
@@ -19,34 +32,44 @@ def features_of(name, items, classes):
 
 def embeddings(items, classes, size):
     """Label embeddings, exact in every precision; the last value, a deviation, is above 0."""
-    drawn = (
-        torch.randn(items, classes, size, generator=torch.Generator().manual_seed(1))
-        .bfloat16()
-        .float()
-    )
+    generator = torch.Generator().manual_seed(1)
+    drawn = torch.randn(items, classes, size, generator=generator).bfloat16().float()
     return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
 
 
-def build(name, observed, **options):
-    """Build a loss that is called as loss(logits, observed, epoch=, epochs=).
+class build:  # noqa: N801  (used like a function)
+    """A loss that is called as loss(logits, observed, epoch=, epochs=).
 
-    Its index and tables are supplied; attribute `method` is the method itself.
+    Its index and tables are supplied; attribute `method` is the method itself, `inputs` are the
+    features and views of the last call.
     """
-    items, classes = observed.shape
-    supply = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
-    torch.manual_seed(0)  # for random initial values
-    loss = losses.create(name, **(supply if "items" in losses.needs(name) else {}), **options)
 
-    def call(logits, labels, **arguments):
-        extra = {"index": torch.arange(len(logits))} if losses.needs(name) else {}
-        if "features" in loss.needs:
-            extra["features"] = features_of(name, *logits.shape).to(logits.dtype)
-        if "views" in loss.needs:
-            extra["views"] = logits.detach().roll(1, dims=0)
-        return loss(logits, labels, **extra, **arguments)
+    def __init__(self, name, observed, **options):
+        items, classes = observed.shape
+        supply = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
+        supply = supply if "items" in losses.needs(name) else {}
+        options = {key: v(items) if callable(v) else v for key, v in options.items()}
+        torch.manual_seed(0)  # for random initial values
+        self.name, self.method = name, losses.create(name, **supply, **options)
+        if "features" in self.method.needs:
+            self.method.prepare(features_of(name, 1, classes))
 
-    call.method = loss
-    return call
+    def __call__(self, logits, labels, **arguments):
+        needs, self.inputs = self.method.needs, {}
+        if "features" in needs:
+            self.inputs["features"] = features_of(self.name, *logits.shape).to(logits.dtype)
+        if "views" in needs:
+            self.inputs["views"] = logits.detach().roll(1, dims=0)
+        for value in self.inputs.values():
+            value.requires_grad_()
+        index = {"index": torch.arange(len(logits))} if losses.needs(self.name) else {}
+        return self.method(logits, labels, **index, **self.inputs, **arguments)
+
+    def of(self, method):
+        """The same calls of another method."""
+        other = copy.copy(self)
+        other.method = method
+        return other
 
 
 def value_and_gradient(loss, logits, observed, **call):
@@ -66,3 +89,9 @@ def random_batch(items=5, classes=7, seed=0):
     observed[1, :2] = 1
     observed[2, :3] = torch.tensor([1, 0, -1])
     return logits, observed
+
+
+def every_label(items=3, classes=7):
+    """Tables of labels: known positive, unknown and known negative rows, then each alone."""
+    rows = torch.arange(items)[:, None].remainder(3).expand(items, classes)
+    return [1 - rows, *(torch.full((items, classes), label) for label in (1, 0, -1))]

@@ -157,14 +157,6 @@ def test_ties_at_random_fill_the_places_and_follow_the_seed():
     assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(range(20, 80))
 
 
-def test_evaluation_changes_nothing():
-    logits, table = random_batch(6, 4)
-    loss = method(table, scl=1.0, grid=3).eval()
-    before = {name: value.clone() for name, value in loss.state_dict().items()}
-    loss(logits, table, **CALL, index=torch.arange(6), features=torch.randn(6, 4, 2, 2))
-    assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
-
-
 def test_each_consistency_term_counts_and_no_known_negative_is_raised():
     logits, table = random_batch(6, 4)
     features = torch.randn(6, 4, 3, 3, dtype=torch.float64)

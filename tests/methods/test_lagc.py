@@ -194,40 +194,6 @@ def test_the_second_part_starts_after_the_first_share_of_epochs(first, epochs, s
     assert before.index(False) + 1 == second if second else all(before)
 
 
-@pytest.mark.parametrize("call", [FIRST, SECOND])
-def test_reductions_agree(call):
-    inputs = batch()
-    entries_, mean, total, by_item = (
-        called(method(reduction=reduction), inputs, **call)
-        for reduction in ("none", "mean", "sum", "sum_classes")
-    )
-    assert entries_.shape == (5, 7)
-    torch.testing.assert_close(mean, entries_.mean())
-    torch.testing.assert_close(total, entries_.sum())
-    torch.testing.assert_close(by_item, entries_.sum(dim=1).mean())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_value_and_gradients_are_finite_at_any_logit_of_either_view(dtype):
-    extreme = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-    for labels in (
-        torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
-        *(torch.full((3, 7), s) for s in (1, 0, -1)),
-    ):
-        for call in (FIRST, SECOND):
-            loss = losses.create("lagc", size=3)
-            leaves = [extreme.clone(), extreme.flip(1).clone(), torch.randn(6, 7, WIDTH).to(dtype)]
-            logits, views, features = (leaf.requires_grad_() for leaf in leaves)
-            for _ in range(2):
-                value = called(loss, (logits, labels, views, features), **call)
-                value.backward()
-                assert value.isfinite() and value.dtype == torch.float32
-            assert all(
-                leaf.grad is None or leaf.grad.isfinite().all()
-                for leaf in (logits, views, features)
-            )
-
-
 def test_the_queue_and_the_projection_are_in_the_state():
     loss = method()
     called(loss, batch(), **SECOND)
@@ -240,12 +206,6 @@ def test_the_queue_and_the_projection_are_in_the_state():
         other.load_state_dict(loss.state_dict())
     value = called(loss.eval(), batch(seed=1), **SECOND)
     assert all(called(other, batch(seed=1), **SECOND) == value for other in (*copies, lazy))
-
-
-def test_evaluation_changes_no_state():
-    loss = method().eval()
-    called(loss, batch(), **SECOND)
-    assert (loss.queue.classes == -1).all()
 
 
 def test_the_projection_is_trained_by_the_loops_optimiser():

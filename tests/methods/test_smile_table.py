@@ -213,16 +213,6 @@ class TestOnFeatureVectors:
             method(logits, labels, index=torch.arange(3)).backward()
             assert all(parameter.grad.isfinite().all() for parameter in method.parameters())
 
-    def test_reductions_agree(self):
-        entry, mean, total, classes = (
-            table_form(reduction=reduction)(self.logits, self.observed, index=INDEX)
-            for reduction in ("none", "mean", "sum", "sum_classes")
-        )
-        assert entry.shape == self.logits.shape
-        torch.testing.assert_close(mean, entry.mean())
-        torch.testing.assert_close(total, entry.sum())
-        torch.testing.assert_close(classes, entry.sum(dim=1).mean())
-
     def test_a_table_with_feature_vectors_makes_this_form(self):
         named = LabelTable(
             [str(i) for i in range(ITEMS)],

@@ -149,7 +149,7 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(
                 "lagc compares embeddings of labels, which this head lacks; give --head query"
             )
-        self.projection(features[:1, :1])
+        self.projection(features[:1, :1].to(self.projection.weight.dtype))
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; features are the embeddings of both views."""
