@@ -281,16 +281,3 @@ def test_linear_init_sees_whole_pictures(scenes, quick, tmp_path):
     assert result["options"]["scl"] == 1.0
     state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["method"]
     assert state["heat.seen"].all() and state["seen"].all()
-
-
-def test_presets_name_their_source_or_that_there_is_none():
-    for dataset, k in {"voc": 1.5, "coco": 2.9, "nuswide": 1.9, "cub": 31.4}.items():
-        preset = losses.preset("en", dataset)
-        assert (
-            preset.options["expected_positives"] == k
-            and "Cole" in preset.sources["expected_positives"]
-        )
-        assert all(
-            "not published" in preset.sources[name]
-            for name in ("momentum", "count", "start", "power")
-        )

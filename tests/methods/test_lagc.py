@@ -324,29 +324,6 @@ class TestRun:
         assert (loss.projection.weight.grad is not None) == (epoch == 3)
 
 
-def test_published_training_settings():
-    for data in ("voc", "coco", "nuswide", "cub"):
-        preset = losses.preset("lagc", data)
-        assert preset.options == {
-            "tau": 0.6,
-            "tau_second": 0.9,
-            "temperature": 0.5,
-            "queue": 512,
-            "size": 128,
-        }
-        assert preset.training == {
-            "optimizer": "adamw",
-            "schedule": "one-cycle",
-            "lr": 1e-4,
-            "head_lr": 1,
-            "weight_decay": 1e-2,
-            "batch_size": 32,
-            "epochs": 80,
-            "frozen_norm": True,
-            "head": "query",
-        }
-
-
 def test_the_published_head_has_151_million_parameters():
     """For 80 classes on ResNet-50, counted on the meta device."""
     with torch.device("meta"):

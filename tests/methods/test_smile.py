@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spml import losses
 from spml.cli import main
 from spml.data import load
-from spml.data.benchmarks import NAMES as DATASETS
 from spml.errors import UserError
 from spml.train import fit
 from tests.conftest import assert_resumes, outcome
@@ -44,23 +42,3 @@ class TestTraining:
     def test_a_linear_head_is_refused_on_pictures(self, scenes, quick, tmp_path):
         with pytest.raises(UserError, match="give --head query-normal:128"):
             fit(scenes, replace(quick, method="smile", head="linear"), tmp_path / "run", quiet=True)
-
-
-def test_published_settings():
-    presets = [losses.preset("smile", dataset) for dataset in DATASETS]
-    assert [preset.options["lam"] for preset in presets] == [0.1, 0.01, 0.1, 0.001]
-    assert [preset.training["head"] for preset in presets] == [
-        f"query-normal:{n}" for n in (128, 64, 128, 128)
-    ]
-    assert [preset.training["batch_size"] for preset in presets] == [8, 16, 16, 8]
-    assert [preset.training["epochs"] for preset in presets] == [10, 10, 10, 20]
-    assert {preset.training["lr"] for preset in presets} == {1e-5}
-    common = {
-        "alpha": 0.1,
-        "beta": 0.01,
-        "theta": 0.01,
-        "kl_embedding": 1e-5,
-        "kl_beta": 1e-5,
-        "warmup": 2,
-    }
-    assert all(preset.options | common == preset.options for preset in presets)
