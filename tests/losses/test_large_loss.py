@@ -94,9 +94,3 @@ def test_rejected_entries_stay_in_the_denominator():
     assert loss(logits, observed, epoch=2, epochs=8).item() == pytest.approx(
         entries.sum().item() / 24
     )
-
-
-@pytest.mark.parametrize("delta", [-0.1, 20])
-def test_a_delta_given_in_percent_is_refused(delta):
-    with pytest.raises(ValueError, match="delta is the share"):
-        losses.create("ll_r", delta=delta)

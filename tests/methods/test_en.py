@@ -12,7 +12,6 @@ from spml import losses
 from spml.data import load
 from spml.errors import UserError
 from spml.methods.en import EXPECTED
-from spml.methods.parts.heatmaps import whole
 from spml.train import Settings, fit
 from tests.losses.common import random_batch, value_and_gradient
 
@@ -193,34 +192,6 @@ def test_state_and_copies_give_the_same_values():
     assert len(values) == 1
     assert losses.needs("en") == {"items", "index"} == method(table).needs
     assert loss.needs == {"items", "index", "features"}
-
-
-def test_invalid_options_and_inputs_are_refused():
-    table = torch.zeros(4, 3)
-    for options, message in (
-        ({"momentum": 1.1}, "momentum is the weight"),
-        ({"momentum": -0.1}, "momentum is the weight"),
-        ({"power": 0.5}, "power is 1 or more"),
-        ({"power": math.inf}, "power is 1 or more"),
-        ({"cl": -1.0}, "cl is 0 or more"),
-        ({"scl": math.inf}, "scl is 0 or more"),
-        ({"expected_positives": -1}, "expected_positives is 0 or more"),
-        ({"scl": 1.0, "grid": 0}, "grid is a number of cells"),
-        ({"start": "x"}, "start is one of observed, first"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            method(table, **options)
-    loss, call = method(table, scl=1.0, grid=2), {**CALL, "index": torch.arange(4)}
-    with pytest.raises(ValueError, match="en needs features"):
-        loss(table, table, **call)
-    for shape in ((4, 64), (4, 3, 64), (4, 5, 2, 2)):
-        with pytest.raises(
-            ValueError, match=r"give --head linear with a picture backbone, or scl=0"
-        ):
-            loss.prepare(torch.zeros(shape))
-    loss.see(whole(3, torch.device("cpu")))
-    with pytest.raises(ValueError, match="visible parts of 3 pictures for 4 items"):
-        loss(table, table, **call, features=torch.zeros(4, 3, 2, 2))
 
 
 def test_memory_equals_the_size_of_the_state():

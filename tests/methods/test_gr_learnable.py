@@ -32,28 +32,6 @@ def gce(p, q):
     return -math.log(p) if q == 0 else (1 - p**q) / q
 
 
-def test_it_needs_the_number_of_classes():
-    with pytest.raises(ValueError, match="gr_learnable needs classes of the training split"):
-        losses.create("gr_learnable")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"constraint": "x"}, "constraint is one of class, batch, none"),
-        ({"variant": "x"}, "variant is one of official, paper"),
-        ({"sigma": 0.1}, "above sigma_min"),
-        ({"sigma_min": -0.1}, "≥ 0"),
-        ({"w": [1.0, 2.0]}, "the start of w is a number, or one for each of 7 classes"),
-        ({"w": None}, "the start of w is a number, or one for each of 7 classes, not None"),
-        ({"b": "low"}, "the start of b is a number, or one for each of 7 classes, not 'low'"),
-    ],
-)
-def test_invalid_values_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        method(**options)
-
-
 def weights(p, s, mu, sigma, constraint):
     """v of each entry by plain loops."""
     items = range(len(p))

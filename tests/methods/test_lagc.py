@@ -213,39 +213,6 @@ def test_the_projection_is_trained_by_the_loops_optimiser():
     assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(3, WIDTH), (3,)]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"first": 1.5}, "first is a share"),
-        ({"tau": 0.4}, "tau is a prob"),
-        ({"tau_second": 2.0}, "tau_second is a"),
-    ],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        losses.create("lagc", **options)
-
-
-def test_missing_inputs_are_named():
-    logits, observed, views, features = batch()
-    for more in (
-        {},
-        {"views": views},
-        {"features": features},
-        {"views": views, "features": features[:5]},
-    ):
-        with pytest.raises(ValueError, match="lagc needs views and features"):
-            method()(logits, observed, **more)
-    with pytest.raises(ValueError, match=r"logits \(4, 7\) and observed \(5, 7\) differ"):
-        method()(logits, observed, views=views[:4], features=features)
-
-
-@pytest.mark.parametrize("shape", [(1, 7, 4, 4), (1, 64)])
-def test_class_maps_and_vectors_are_refused(shape):
-    with pytest.raises(ValueError, match="give --head query"):
-        losses.create("lagc").prepare(torch.zeros(shape))
-
-
 class TestRun:
     def test_it_needs_the_query_head(self, scenes, quick, tmp_path):
         assert resolve(replace(quick, method="lagc"), scenes).head == "query"

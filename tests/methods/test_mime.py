@@ -281,47 +281,6 @@ def test_memory_equals_the_size_of_the_buffers():
     assert sum(buffer.numel() * buffer.element_size() for buffer in loss.buffers()) == 2000
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"theta": 1.5}, "theta is a probability, not 1.5"),
-        ({"theta": -0.1}, "theta is a probability, not -0.1"),
-        ({"warmup": 0}, "warmup is an epoch, counted from 1, not 0"),
-        ({"mean_inverse_positives": 0.0}, "mean_inverse_positives is above 0 and up to 1, not 0.0"),
-        ({"mean_inverse_positives": 2.0}, "mean_inverse_positives is above 0 and up to 1, not 2.0"),
-        ({"rule": "replace"}, "rule is one of add, ignore, not 'replace'"),
-    ],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        method(torch.zeros(3, 2), **options)
-
-
-def test_missing_inputs_are_named():
-    with pytest.raises(ValueError, match="mime needs items, classes, observed"):
-        losses.create("mime")
-    logits, observed, features = batch()
-    with pytest.raises(ValueError, match="mime needs features: an embedding of each label"):
-        method(observed)(logits, observed, index=torch.arange(5))
-    with pytest.raises(ValueError, match="mime needs index"):
-        method(torch.zeros(9, 7))(logits, observed, features=features)
-
-
-@pytest.mark.parametrize("shape", [(1, 8), (1, 3, 4, 4), (1, 3, 8), (1, 4, 9), (1, 3, 1)])
-def test_features_of_another_kind_are_refused(shape):
-    loss = method(torch.zeros(4, 3))
-    loss.prepare(torch.zeros(1, 3, 9))
-    with pytest.raises(ValueError, match=r"not features of \(1, .*give --head query-normal"):
-        loss.prepare(torch.zeros(shape))
-    with pytest.raises(ValueError, match="give --head query-normal"):
-        loss(
-            torch.zeros(1, 3),
-            torch.zeros(1, 3),
-            index=torch.tensor([0]),
-            features=torch.zeros(shape),
-        )
-
-
 @pytest.fixture(scope="module")
 def settings(quick):
     return replace(quick, method="mime", lr=1e-3, head_lr=1)

@@ -154,20 +154,6 @@ class TestOnPictures:
         (slope,) = torch.autograd.grad(value, features)
         assert value.isfinite() and slope.isfinite().all()
 
-    @pytest.mark.parametrize("shape", [(1, 4, 8, 8), (1, 64), (1, 4, 6), (1, 4, 1)])
-    def test_features_of_another_head_are_refused(self, shape):
-        method = losses.create("smile", items=3, classes=4, observed=torch.zeros(3, 4))
-        with pytest.raises(ValueError, match="give --head query-normal:128"):
-            method.prepare(torch.zeros(shape))
-
-    def test_missing_inputs_are_named(self):
-        with pytest.raises(ValueError, match="smile needs features"):
-            image_form()(self.logits, self.observed, index=INDEX)
-        with pytest.raises(ValueError, match="smile needs index"):
-            image_form()(self.logits, self.observed, features=SHOWN)
-        with pytest.raises(ValueError, match="temperature must be above 0"):
-            image_form(queue_temperature=0.0)
-
     def test_a_state_restores_layers_before_the_first_batch(self):
         first = image_form()
         first(self.logits, self.observed, epoch=3, **CALL)

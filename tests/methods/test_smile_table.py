@@ -242,28 +242,3 @@ class TestOnFeatureVectors:
         assert (
             losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
         )
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"x": features(11)}, r"one row for each of the 12 items; it has shape \(11, 5\)"),
-            ({"x": torch.zeros(ITEMS)}, r"it has shape \(12,\)"),
-            ({"x": torch.full((ITEMS, 2), math.nan)}, "not finite"),
-            ({"mu": 1.5}, "mu must be from 0 to 1"),
-            ({"pi0": -0.1}, "pi0 must be from 0 to 1"),
-            ({"k": 0}, "k must be at least 1"),
-            ({"temperature": 0.0}, "temperature above 0"),
-            ({"own_lr": -1e-3}, "own_lr is a learning rate, above 0, not -0.001"),
-            ({"kl": "right"}, "correct, released"),
-            ({"reduction": "median"}, "median"),
-        ],
-    )
-    def test_invalid_options_are_refused(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            table_form(**options)
-
-    def test_missing_inputs_are_named(self):
-        with pytest.raises(ValueError, match="smile needs items, classes, observed"):
-            losses.create("smile")
-        with pytest.raises(ValueError, match="smile needs index"):
-            table_form()(self.logits, self.observed)

@@ -1,7 +1,6 @@
 """Methods with a state for every item, against plain loops."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -15,76 +14,6 @@ CALL = {"epoch": 2, "epochs": 10}
 
 def data_of(observed):
     return {"items": len(observed), "classes": observed.shape[1], "observed": observed}
-
-
-@pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl", "en"])
-def test_missing_inputs_are_named(name):
-    with pytest.raises(ValueError, match=f"{name} needs items"):
-        losses.create(name)
-    observed = torch.zeros(4, 3, dtype=torch.int8)
-    with pytest.raises(ValueError, match=f"{name} needs index"):
-        losses.create(name, **data_of(observed))(torch.zeros(2, 3), observed[:2], **CALL)
-
-
-@pytest.mark.parametrize(
-    "index", [torch.arange(3)[:, None], torch.tensor([2]), torch.arange(4)], ids=str
-)
-@pytest.mark.parametrize("name", ["role", "ll_cp", "em_apl", "en", "mime", "smile"])
-def test_an_index_of_another_shape_is_refused(name, index):
-    observed = torch.zeros(4, 2, dtype=torch.int8)
-    options = {"x": torch.arange(8.0).view(4, 2)} if name == "smile" else {}
-    features = {"features": torch.zeros(3, 2, 5)} if name == "mime" else {}
-    method = losses.create(name, **options, **data_of(observed))
-    with pytest.raises(ValueError, match=f"{name} needs index with a row number for each item"):
-        method(torch.zeros(3, 2), observed[:3], index=index, **features, **CALL)
-
-
-@pytest.mark.parametrize("missing", ["items", "classes", "observed"])
-@pytest.mark.parametrize(
-    "name", ["role", "em_apl", "en", "mime", "crisp", "smile", "ll_cp", "gr_learnable"]
-)
-def test_items_classes_and_observed_are_each_needed(name, missing):
-    spared = {"ll_cp": ("observed",), "gr_learnable": ("items", "observed")}.get(name, ())
-    data = {
-        key: value
-        for key, value in data_of(torch.zeros(4, 3, dtype=torch.int8)).items()
-        if key != missing
-    }
-    if missing in spared:
-        losses.create(name, **data)
-    else:
-        with pytest.raises(ValueError, match=f"{name} needs .*{missing}"):
-            losses.create(name, **data)
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (1, 3), (4, 1), (4, 2), (3, 4)], ids=str)
-@pytest.mark.parametrize("name", ["role", "em_apl", "en", "mime", "crisp"])
-def test_labels_of_another_split_are_refused(name, shape):
-    labels = torch.zeros(shape, dtype=torch.int8)
-    table = LabelTable(
-        [str(i) for i in range(shape[0])], [str(i) for i in range(shape[1])], labels.numpy()
-    )
-    options = {"role": "estimated", "em_apl": "table"}
-    for observed in (labels, labels.tolist(), table):
-        with pytest.raises(
-            ValueError, match=re.escape(f"observed is {shape}, the training split (4, 3)")
-        ):
-            losses.create(name, items=4, classes=3, observed=observed)
-    if name in options:
-        with pytest.raises(
-            ValueError, match=re.escape(f"{options[name]} is {shape}, the training split")
-        ):
-            losses.create(name, **{options[name]: labels.float()}, **data_of(torch.zeros(4, 3)))
-
-
-@pytest.mark.parametrize(("name", "option"), [("ll_cp", "delta"), ("em_apl", "theta")])
-def test_values_outside_0_to_1_are_refused(name, option):
-    table = data_of(torch.zeros(4, 3, dtype=torch.int8))
-    for share in (0.0, 1.0):
-        losses.create(name, **{option: share}, **table)
-    for wrong in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match=f"{option} is (a number, not nan|(a|the) share of)"):
-            losses.create(name, **{option: wrong}, **table)
 
 
 @pytest.mark.parametrize("name", ["role", "em_apl", "en"])
@@ -274,13 +203,6 @@ class TestEmApl:
                 method.take_scores(scores, torch.arange(20))
                 method.end_epoch(epoch, 4)
                 assert (method.targets >= 0).sum() == count
-
-    def test_the_warm_up_is_an_epoch(self):
-        for warmup in (0, -1):
-            with pytest.raises(
-                ValueError, match=f"warmup is an epoch, counted from 1, not {warmup}"
-            ):
-                self.method(torch.zeros(4, 1), warmup=warmup)
 
     def test_a_score_of_zero_is_a_pseudo_label_too(self):
         observed = torch.zeros(4, 1, dtype=torch.int8)
