@@ -37,6 +37,16 @@ def embeddings(items, classes, size):
     return torch.cat([drawn[..., :-1], drawn[..., -1:].abs()], dim=-1)
 
 
+def create(name, observed, **options):
+    """A method with the tables that it needs; callable options get the number of items."""
+    items, classes = observed.shape
+    data = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
+    data = data if "items" in losses.needs(name) else {}
+    options = {key: v(items) if callable(v) else v for key, v in options.items()}
+    torch.manual_seed(0)  # for random initial values
+    return losses.create(name, **data, **options)
+
+
 class build:  # noqa: N801  (used like a function)
     """A loss that is called as loss(logits, observed, epoch=, epochs=).
 
@@ -45,14 +55,9 @@ class build:  # noqa: N801  (used like a function)
     """
 
     def __init__(self, name, observed, **options):
-        items, classes = observed.shape
-        supply = {"items": items, "classes": classes, "observed": observed.to(torch.int8)}
-        supply = supply if "items" in losses.needs(name) else {}
-        options = {key: v(items) if callable(v) else v for key, v in options.items()}
-        torch.manual_seed(0)  # for random initial values
-        self.name, self.method = name, losses.create(name, **supply, **options)
+        self.name, self.method = name, create(name, observed, **options)
         if "features" in self.method.needs:
-            self.method.prepare(features_of(name, 1, classes))
+            self.method.prepare(features_of(name, 1, observed.shape[1]))
 
     def __call__(self, logits, labels, **arguments):
         needs, self.inputs = self.method.needs, {}

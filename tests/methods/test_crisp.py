@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from spml import losses
-from spml.data import LabelTable
 from spml.methods.parts.priors import estimate_priors
 from tests.losses.common import random_batch, value_and_gradient
 
@@ -225,19 +224,3 @@ def test_priors_are_estimated_after_the_warm_up_and_stored():
     before = loss.running.clone()
     loss.eval()(logits + 1, table, epoch=3, epochs=5)
     assert torch.equal(loss.running, before)
-
-
-def test_a_label_table_is_accepted_like_an_array():
-    logits, table = random_batch(6, 3)
-    named = LabelTable([str(i) for i in range(6)], list("abc"), table.numpy())
-    states = []
-    for source in (named, table):
-        loss = losses.create("crisp", items=6, classes=3, observed=source, warmup=1)
-        loss.take_scores(logits, torch.arange(6))
-        loss.end_epoch(1, 3)
-        states.append((loss.priors, loss.per_positive))
-    for pair in zip(*states, strict=True):
-        torch.testing.assert_close(*pair, equal_nan=True)
-    assert not losses.create(
-        "crisp", items=6, classes=3, observed=table, priors=[0.1] * 3
-    ).wants_pass(1, 3)

@@ -1,7 +1,6 @@
 """Expected negatives and their consistency terms, against plain loops."""
 
 import math
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -175,39 +174,6 @@ def test_each_consistency_term_counts_and_no_known_negative_is_raised():
         assert (gradients[name][table == -1] >= 0).all()
     assert values["cl"] > values["none"] + 0.1 and values["scl"] > values["none"] + 0.1
     assert (gradients["cl"] - gradients["none"]).abs().max() > 0.01
-
-
-def test_state_and_copies_give_the_same_values():
-    logits, table = random_batch(8, 4)
-    call = {**CALL, "index": torch.arange(8), "features": torch.randn(8, 4, 2, 3)}
-    options = {"cl": 0.5, "scl": 0.5, "grid": 3, "start": "first", "expected_positives": 1.2}
-    loss = method(table, **options)
-    loss(logits, table, **call)
-    loss.begin_epoch(2, 10)
-    assert set(loss.state_dict()) == {"mean", "labels", "seen", "heat.maps", "heat.seen"}
-    other = method(table, **options)
-    other.load_state_dict(loss.state_dict())
-    copied = pickle.loads(pickle.dumps(loss))
-    values = {each(logits + 1, table, **call).item() for each in (loss, other, copied)}
-    assert len(values) == 1
-    assert losses.needs("en") == {"items", "index"} == method(table).needs
-    assert loss.needs == {"items", "index", "features"}
-
-
-def test_memory_equals_the_size_of_the_state():
-    coco = losses.memory("en", 65665, 80, scl=1.0)
-    assert coco / 1e9 == pytest.approx(8.2, abs=0.15)
-    assert losses.memory("en", 65665, 80, scl=1.0, grid=14) < coco / 3.8
-    assert losses.memory("en", 65665, 80) == 65665 * 401
-    table = torch.zeros(6, 4, dtype=torch.int8)
-    for options in ({}, {"scl": 1.0, "grid": 3}):
-        size = sum(
-            value.numel() * value.element_size()
-            for value in method(table, **options).state_dict().values()
-        )
-        assert losses.memory("en", 6, 4, **options) == size
-    with pytest.raises(ValueError, match="grid is a whole number"):
-        losses.memory("en", 6, 4, scl=1.0, grid="x")
 
 
 def test_training_reports_its_memory_and_refuses_more_than_is_free(

@@ -1,8 +1,6 @@
 """LAGC against plain loops, in both parts of its training, and through a run."""
 
-import copy
 import math
-import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -192,25 +190,6 @@ def test_the_second_part_starts_after_the_first_share_of_epochs(first, epochs, s
         called(loss, inputs, epoch=epoch, epochs=epochs)
         before.append(bool((loss.queue.classes == -1).all()))
     assert before.index(False) + 1 == second if second else all(before)
-
-
-def test_the_queue_and_the_projection_are_in_the_state():
-    loss = method()
-    called(loss, batch(), **SECOND)
-    assert {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"} == set(
-        loss.state_dict()
-    )
-    copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), method(seed=9)]
-    lazy = losses.create("lagc", size=3, queue=9).double()  # has not seen any features
-    for other in (copies[2], lazy):
-        other.load_state_dict(loss.state_dict())
-    value = called(loss.eval(), batch(seed=1), **SECOND)
-    assert all(called(other, batch(seed=1), **SECOND) == value for other in (*copies, lazy))
-
-
-def test_the_projection_is_trained_by_the_loops_optimiser():
-    (group,) = method().parameter_groups(0.25)
-    assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(3, WIDTH), (3,)]
 
 
 class TestRun:

@@ -9,7 +9,6 @@ import torch
 from scipy import stats
 
 from spml import losses
-from spml.data import LabelTable
 from spml.errors import UserError
 from spml.keyed import normal
 from spml.model.classifier import build_head
@@ -17,7 +16,7 @@ from spml.model.scoring import predict_logits
 from spml.train import fit
 from tests.conftest import assert_resumes
 from tests.losses.common import embeddings, random_batch
-from tests.methods.mime import CALL, IGNORE, live, method
+from tests.methods.mime import CALL, IGNORE, method
 
 
 def batch(items=5, classes=7, size=4):
@@ -246,39 +245,6 @@ class TestDraws:
             loss.begin_epoch(2, 10)
             states.append(loss.salt)
         assert states[0] == states[1]
-
-
-def test_a_label_table_is_accepted_like_an_array():
-    observed = random_batch(6, 3)[1]
-    table = LabelTable([str(i) for i in range(6)], list("abc"), observed.numpy())
-    methods = [
-        losses.create("mime", items=6, classes=3, observed=source)
-        for source in (table, observed, observed.numpy())
-    ]
-    for one in methods:
-        assert torch.equal(one.unknown, observed == 0)
-
-
-def test_marked_labels_are_in_the_state():
-    logits, observed, features = batch()
-    loss = method(observed, theta=0.3, warmup=1)
-    live(loss, logits, 1)
-    assert set(loss.state_dict()) == {"marked", "_extra_state"} and loss.marked.any()
-    other = method(observed)
-    other.load_state_dict(loss.state_dict())
-    call = {**CALL, "index": torch.arange(5), "features": features}
-    assert (
-        other(logits, observed, **call)
-        == loss(logits, observed, **call)
-        != method(observed)(logits, observed, **call)
-    )
-
-
-def test_memory_equals_the_size_of_the_buffers():
-    assert losses.memory("mime", 100, 10) == 2000
-    assert losses.memory("mime", 100, 10, rule="ignore", mean_inverse_positives=0.5) == 6000
-    loss = method(torch.zeros(100, 10))
-    assert sum(buffer.numel() * buffer.element_size() for buffer in loss.buffers()) == 2000
 
 
 @pytest.fixture(scope="module")

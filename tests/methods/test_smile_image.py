@@ -1,8 +1,6 @@
 """SMILE's form for pictures against plain loops, term by term."""
 
-import copy
 import math
-import pickle
 
 import pytest
 import torch
@@ -14,7 +12,6 @@ from tests.methods.smile import (
     CLASSES,
     IMAGE,
     INDEX,
-    ITEMS,
     an,
     image_form,
     kl,
@@ -153,32 +150,6 @@ class TestOnPictures:
         value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": features})
         (slope,) = torch.autograd.grad(value, features)
         assert value.isfinite() and slope.isfinite().all()
-
-    def test_a_state_restores_layers_before_the_first_batch(self):
-        first = image_form()
-        first(self.logits, self.observed, epoch=3, **CALL)
-        other = losses.create(
-            "smile", items=ITEMS, classes=CLASSES, observed=torch.zeros(ITEMS, CLASSES)
-        )
-        other.load_state_dict(first.state_dict())
-        expected = copy.deepcopy(first)(self.logits, self.observed, epoch=3, **CALL)
-        for again in (other, pickle.loads(pickle.dumps(first))):
-            assert again(self.logits, self.observed, epoch=3, **CALL) == expected
-        names = {
-            "_extra_state",
-            "form.weight",
-            "form.bias",
-            "form.queue.embeddings",
-            "form.queue.classes",
-        }
-        assert set(first.state_dict()) == names
-
-    def test_its_layers_learn_as_fast_as_the_head(self):
-        (group,) = image_form().parameter_groups(0.25)
-        assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [
-            (2, 4, 3),
-            (2, 4),
-        ]
 
     def test_its_layers_are_initialised_like_linear_layers(self):
         for values in image_form(classes=50, size=16).form.parameters():

@@ -181,11 +181,6 @@ class TestOnFeatureVectors:
             and one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
         )
 
-    def test_its_parts_learn_at_their_own_rate(self):
-        (group,) = table_form(own_lr=0.02).parameter_groups(0.5)
-        assert group["lr"] == 0.02 and len(group["params"]) == 14
-        assert table_form().parameter_groups(0.5)[0]["lr"] == 1e-3
-
     def test_an_items_part_of_the_loss_is_the_same_in_any_batch(self):
         method = table_form(gamma=0.0, reduction="none")
         whole = method(self.logits, self.observed, index=INDEX)
@@ -236,9 +231,3 @@ class TestOnFeatureVectors:
         pictures = named.with_labels(named.sparse)
         object.__setattr__(pictures, "x", np.zeros((ITEMS, 3, 4, 4), np.uint8))
         assert "features" in losses.create("smile", items=ITEMS, classes=4, observed=pictures).needs
-
-    def test_memory_counts_the_graph_and_features_passed_as_an_option(self):
-        assert losses.memory("smile", 100, 7) == 100 * 4 * 8
-        assert (
-            losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
-        )

@@ -2,29 +2,16 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from spml import losses
-from spml.data import LabelTable
 
 CALL = {"epoch": 2, "epochs": 10}
 
 
 def data_of(observed):
     return {"items": len(observed), "classes": observed.shape[1], "observed": observed}
-
-
-@pytest.mark.parametrize("name", ["role", "em_apl", "en"])
-def test_a_label_table_is_accepted_like_an_array(name):
-    observed = np.array([[1, 0, -1], [0, 1, 0], [0, 0, 1]], np.int8)
-    table = LabelTable(["a", "b", "c"], ["x", "y", "z"], observed)
-    states = []
-    for source in (table, torch.from_numpy(observed)):
-        torch.manual_seed(0)
-        states.append(losses.create(name, items=3, classes=3, observed=source).state_dict())
-    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
 
 class TestLLCp:
@@ -148,10 +135,6 @@ class TestRole:
         for wrong in (sure * 2, sure - 1, sure * math.nan):
             with pytest.raises(ValueError, match="not probabilities"):
                 losses.create("role", estimated=wrong)
-
-    def test_its_labels_are_trained_as_fast_as_the_head(self):
-        groups = losses.create("role", **data_of(torch.zeros(3, 2))).parameter_groups(0.25)
-        assert [(len(group["params"]), group["lr"]) for group in groups] == [(1, 0.25)]
 
 
 class TestEmApl:
