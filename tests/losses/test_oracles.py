@@ -191,6 +191,8 @@ CASES = [
         {"epoch": 6, "epochs": 8},
         gr(7.5, -6.5, 0.725, 0.875, 0.01, 0.01, 1),
     ),
+    ("gr", {"khat": False}, {"epoch": 5, "epochs": 8}, gr(0, -700, 0.6875, 1.0625, 0, 0.01, 1)),
+    ("gr", {"v": False}, {"epoch": 5, "epochs": 8}, gr(1.0, -2, 0.5, 1e9, 0, 0.01, 1)),
     ("full", {}, {}, entrywise(log_p, lambda z: 0.0, log_rest)),
 ]
 

@@ -78,9 +78,12 @@ def test_focusing_of_absent_labels_carries_gradient_unless_detached():
     slope = logits.sigmoid() * (1 - logits.sigmoid())
     through_log = m**4 / (1 - m) * slope
     through_weight = -4 * m**3 * torch.log(1 - m) * slope
+    positive = -((1 - logits.sigmoid()) ** 2)
     for detach, expected in ((True, through_log), (False, through_log + through_weight)):
         loss = losses.create("asl", detach=detach, reduction="sum")
         torch.testing.assert_close(value_and_gradient(loss, logits, torch.zeros(1, 9))[1], expected)
+        present = value_and_gradient(loss, logits, torch.ones(1, 9))[1]
+        assert torch.allclose(present, positive) == detach
 
 
 def test_focusing_and_clipping_can_be_turned_off():

@@ -63,21 +63,3 @@ def test_choices_are_options_of_that_name_or_sets_of_options():
     assert space.dimensions == {"a": ({"a": 1}, {"a": 2}), "both": ({"a": 1, "b": (0, 1)},)}
     assert space.alternative({"a": 1}) == {"a": 2} and space.alternative({"a": 5}) == {"a": 1}
     assert Space(alternatives=({"w": (0, 2)},)).alternative({"w": [0.0, 2.0]}) is None
-
-
-@pytest.mark.parametrize(("khat", "v"), [(False, True), (True, False), (False, False)])
-def test_the_parts_of_gr_can_be_removed(khat, v):
-    logits, observed = random_batch()
-    p, unknown = logits.sigmoid(), observed == 0
-    w, b, mu, sigma = 2 * 2 / 8, -2.0, 0.5 + 0.3 * 3 / 8, 2 - 1.5 * 3 / 8
-    k = torch.sigmoid(w * p + b) if khat else torch.zeros_like(p)
-    weight = torch.exp(-((p - mu) ** 2) / (2 * sigma**2)) if v else torch.ones_like(p)
-    q = 0.01
-    present, absent = (1 - p**q) / q, (1 - (1 - p) ** q) / q
-    entries = torch.where(
-        unknown,
-        weight * (k * present + (1 - k) * absent),
-        torch.where(observed == 1, present, absent),
-    )
-    loss = losses.create("gr", khat=khat, v=v, q1=q, q2=q, q3=q)
-    torch.testing.assert_close(loss(logits, observed, epoch=3, epochs=8), entries.mean())

@@ -134,23 +134,6 @@ def test_taylor_of_high_order_is_cross_entropy():
     assert taylor(middle, OBSERVED).item() == pytest.approx(an(middle, OBSERVED).item(), abs=1e-9)
 
 
-def test_detached_focusing_changes_the_gradient_only():
-    detached = value_and_gradient(losses.create("asl"), LOGITS, OBSERVED)
-    attached = value_and_gradient(losses.create("asl", detach=False), LOGITS, OBSERVED)
-    assert detached[0] == attached[0]
-    p = LOGITS.sigmoid()
-    known = OBSERVED == 1
-    torch.testing.assert_close(detached[1][known], (-((1 - p) ** 2) / LOGITS.numel())[known])
-    assert not torch.allclose(detached[1][known], attached[1][known])
-
-
-def test_an_ls_smooths_unknown_labels_and_positives_but_no_known_negative():
-    entries = losses.create("an_ls", smoothing=0.2, reduction="none")(LOGITS, OBSERVED)
-    plain = losses.create("an", reduction="none")(LOGITS, OBSERVED)
-    assert torch.equal(entries[OBSERVED == -1], plain[OBSERVED == -1])
-    assert (entries != plain)[OBSERVED != -1].all()
-
-
 def test_en_is_a_negative_pseudo_label_below_its_threshold_and_nothing_above():
     en = UnifiedLoss(Constant(0), OutsideGap(2, 0.3), Log(), Log(), Absent(Log()), reduction="none")
     entries, p = en(LOGITS, OBSERVED), LOGITS.sigmoid()

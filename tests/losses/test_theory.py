@@ -123,10 +123,6 @@ def test_conclusion_2_early_training_raises_small_p_late_training_raises_p_near_
     assert (late[(P > 0.1) & (P < 0.6)] > 0).all()
 
 
-def test_an_pushes_every_unknown_label_down():
-    assert (gradient(losses.create("an")) > 0).all()
-
-
 def test_k_hat_turns_into_a_threshold_as_w_grows():
     tau = 0.75  # so that w tau is exact
     p = torch.tensor([0.0, 0.7, 0.7499, 0.75, 0.7501, 0.8, 1.0], dtype=torch.float64)
