@@ -40,11 +40,8 @@ NOT_RUN = tuple(
 
     **Differences.** The original is a softmax loss; this two-class form is ours, as in `sce` and
     `taylor_ce`. The gradient stays finite even if $p$ rounds to 0.
-
-    ```
-    spml train digits --method gce --set q=0.3
-    ```
     """,
+    examples=["digits --method gce --set q=0.3"],
 )
 @searched({"q": 0.3}, q=(0.1, 0.3, 0.5, 0.7, 0.9))
 def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
@@ -83,11 +80,8 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
     **State and cost.** None.
 
     **Differences.** Two-class form, as `gce`. $A$ is −4 here; common code has log 1e-4 = −9.21.
-
-    ```
-    spml train digits --method sce --set A=-9.21
-    ```
     """,
+    examples=["digits --method sce --set A=-9.21"],
 )
 @searched({"A": -9.21}, alpha=(0.01, 0.1, 1.0), beta=(0.1, 1.0), A=(-4.0, -9.21))
 def sce(
@@ -121,11 +115,8 @@ def sce(
     **State and cost.** None.
 
     **Differences.** Two-class form, as `gce`.
-
-    ```
-    spml train digits --method taylor_ce --set order=6
-    ```
     """,
+    examples=["digits --method taylor_ce --set order=6"],
 )
 @searched({"order": 4}, order=(1, 2, 4, 6))
 def taylor_ce(order: int = 2, reduction: Reduction = "mean") -> UnifiedLoss:

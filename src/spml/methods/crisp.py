@@ -60,11 +60,8 @@ from spml.methods.parts.priors import estimate_priors
     are ignored, classes without observed positives have no such term, and π is at most 1. The
     estimate assumes that every positive of a class is equally likely to be the observed one;
     drawing one of an item's positives violates that slightly.
-
-    ```
-    spml train digits --method crisp --set warmup=5
-    ```
     """,
+    examples=["digits --method crisp --set warmup=5"],
 )
 @searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
 class crisp(Method):  # noqa: N801  (methods are called by their names)

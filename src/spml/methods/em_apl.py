@@ -53,12 +53,8 @@ NONE = -1.0  # target of a label without pseudo-label
     and leaves a label whose score is exactly 0 unknown. It stops at the first epoch without
     improvement, which may be before the first pseudo-labels; the preset omits that. The GR Loss
     paper describes the target as the current $p$ and the lowest θ % as taken in every epoch.
-
-    ```
-    spml train digits --method em_apl
-    spml train digits --method em_apl --set base=gr
-    ```
     """,
+    examples=["digits --method em_apl", "digits --method em_apl --set base=gr"],
 )
 @searched(
     {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)

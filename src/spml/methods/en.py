@@ -73,12 +73,11 @@ Ties = Literal["all", "random"]
     them; momentum, $N_c$, $r$, the weights and the first epoch are not described there and are
     options. In the first epoch all averages are tied: with `ties=all` every unknown label is then a
     negative, with `ties=random` only the expected number of them.
-
-    ```
-    spml train digits --method en --set expected_positives=1.46
-    spml train digits --method en --set scl=1 --set grid=8 --crop 0.5
-    ```
     """,
+    examples=[
+        "digits --method en --set expected_positives=1.46",
+        "digits --method en --set scl=1 --set grid=8 --crop 0.5",
+    ],
 )
 @searched(
     {"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0)

@@ -46,11 +46,8 @@ Constraint = Literal["class", "batch", "none"]
     (`learn_alpha=false`), and that code path stops with an error before training. Learned by
     descent, $\hat k$ falls for low $p$ and rises for high $p$, and so sharpens into a threshold
     where $L_2=L_3$.
-
-    ```
-    spml train digits --method gr_learnable --set learn_alpha=false
-    ```
     """,
+    examples=["digits --method gr_learnable --set learn_alpha=false"],
 )
 @searched(
     {"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3)

@@ -78,11 +78,8 @@ LAGC_CODE = "xiemk/SPML-LAC"
     RandAugment's number and magnitude (2 and 9) and the grey of the cut-out square are our choice.
     An empty mask gives 0, the queue keeps the last of too many positives, and a batch without
     positives gives 0: the released code fails in each case.
-
-    ```
-    spml train digits --method lagc --lr 1e-3 --head-lr 1
-    ```
     """,
+    examples=["digits --method lagc --lr 1e-3 --head-lr 1"],
 )
 @searched({"tau": 0.8}, tau=(0.6, 0.7, 0.8, 0.9), lam=(0.5, 1.0), lac=(0.1, 1.0))
 class lagc(Method):  # noqa: N801  (methods are called by their names)

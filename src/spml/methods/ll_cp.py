@@ -44,10 +44,6 @@ from spml.methods.parts.labels import rows_of
     `variant="released"` repeats the upload. When it does store (BoostLU's copy fixes the
     comparison), the original omits the entry at the boundary; here every correction is stored. The
     method stores the labels and does not change the data.
-
-    ```
-    spml train digits --method ll_cp
-    ```
     """,
 )
 @searched({"variant": "released"}, delta=(0.0005, 0.001, 0.002, 0.003))

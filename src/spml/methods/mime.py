@@ -81,11 +81,8 @@ Rule = Literal["add", "ignore"]
 
     Its head on pictures is a transformer, which fails at high learning rates: [results on
     VOC2012](reproduction.md#query-heads).
-
-    ```
-    spml train digits --method mime --lr 1e-3 --head-lr 1
-    ```
     """,
+    examples=["digits --method mime --lr 1e-3 --head-lr 1"],
 )
 @searched({"theta": 0.8}, theta=(0.8, 0.9, 0.95, 0.99), warmup=(1, 2, 3), beta=(1e-5, 1e-4, 1e-3))
 class mime(EpochDraws):  # noqa: N801  (methods are called by their names)

@@ -65,11 +65,8 @@ LEAST = 1e-5  # initial and carried-over probabilities are clamped to LEAST..1 -
     $\theta$ ten times as fast; here $\theta$ learns like the head, `--head-lr` (10) times as fast
     as the backbone. The GR Loss paper's row is `role` after LinearInit on VOC and COCO, but plain
     `role` on NUS-WIDE and CUB.
-
-    ```
-    spml train voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16
-    ```
     """,
+    examples=["voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16"],
 )
 @searched(AS_PUBLISHED)
 class role(Method):  # noqa: N801  (methods are called by their names)

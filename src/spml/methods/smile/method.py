@@ -91,12 +91,11 @@ ON_PICTURES = (
 
     Its head on pictures is a transformer, which fails at high learning rates: [results on
     VOC2012](reproduction.md#query-heads).
-
-    ```
-    spml train digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0
-    spml train features.npz --method smile --set mu=0.5
-    ```
     """,
+    examples=[
+        "digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0",
+        "features.npz --method smile --set mu=0.5",
+    ],
 )
 @searched(
     {"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1)
