@@ -52,7 +52,7 @@ OPTIONS = [
     ("gr", {"w": (0, 1, "x")}, NO_NUMBER),
     ("gr", {"w": math.nan}, "nan is not a number, "),
     ("gr", {"w": (0, math.nan)}, "nan is not a number, "),
-    ("gr", {"q3": [1.0, math.nan, 1.0]}, "holds nan, which is not a number"),
+    ("gr", {"q3": [1.0, math.nan, 1.0]}, "nan, 1.0. is not a number"),
     ("gr_learnable", {"w": [1.0, 2.0]}, "the start of w is a number, or one for each of 7 classes"),
     ("gr_learnable", {"w": None}, "start of w is a number, or one for each of 7 classes, not None"),
     ("gr_learnable", {"b": "low"}, "is a number, or one for each of 7 classes, not 'low'"),
