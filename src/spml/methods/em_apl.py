@@ -62,10 +62,6 @@ NONE = -1.0  # target of a label without pseudo-label
 class em_apl(Method):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
 
-    After each epoch from `warmup` on, the unknown labels of each class with the lowest scores
-    become negatives with their score as the soft target, in equal numbers per epoch. Unlike the
-    published code, scoring does not mirror pictures.
-
     Args:
         alpha: weight of the entropy, if the base is em.
         beta: weight of the pseudo-labels.

@@ -85,20 +85,10 @@ Ties = Literal["all", "random"]
 class en(Method):  # noqa: N801  (methods are called by their names)
     """Expected negatives, with consistency terms as options (Verelst et al., 2023).
 
-    Each visit of an item updates the mean prediction: mean <- momentum mean + (1 - momentum) p. At
-    the start of an epoch, the N - N_c labels of each class with the lowest mean are expected
-    negatives; N is the number of items, N_c the expected number of positives. Known positives rank
-    highest, known negatives lowest. Known labels and expected negatives have the loss -log p or
-    -log(1 - p); other unknown labels do not count.
-
-    In the first epoch all means of unknown labels are 0. With ties="all" a class's threshold is
-    then 0, and no label is above it: all unknown labels are negatives, as in `an`. The paper's
-    first epoch, its momentum, N_c, power and weights of the consistency terms could not be read.
-
-    The consistency terms penalise the distance of a prediction from its mean: |p - mean|^power for
-    each label, and the same for each position of its class map against a heat map of the whole
-    picture, averaged over the positions seen before. Known negatives are excluded, because a mean
-    above p would raise it.
+    At the start of an epoch, the labels of each class with the lowest mean prediction are expected
+    negatives; known positives rank highest, known negatives lowest. In the first epoch all means of
+    unknown labels are 0: with ties="all", all unknown labels are then negatives, as in `an`. Known
+    negatives have no consistency term, because a mean above p would raise p.
 
     Args:
         expected_positives: mean number of positive labels per item, from another source.

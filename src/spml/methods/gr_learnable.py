@@ -55,15 +55,10 @@ Constraint = Literal["class", "batch", "none"]
 class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their names)
     """Generalized Robust loss with learned k_hat and v, a paper ablation (Chen et al., 2024).
 
-    k_hat = sigmoid(w p + b) and, with learn_alpha, v have their own parameters for each class,
-    trained by the loss itself; p is detached in both. The paper learns both; its code learns w and
-    b only (learn_alpha=False), and v then follows gr's schedule: mu and sigma have covered epoch /
-    epochs of their range.
-
-    Gradient descent makes an unconstrained v vanish, because less weight means less loss; the paper
-    does not explain what prevents it. Here v is divided by its mean over the batch's unknown
-    entries of the class: it shifts weight between the entries of a class without reducing the
-    class's total. And sigma stays above sigma_min, so the weight cannot concentrate on one entry.
+    Without learn_alpha, v follows gr's schedule: mu and sigma have covered epoch / epochs of their
+    range. A learned v is divided by its mean over the batch's unknown entries of the class: it
+    shifts weight between the entries of a class without reducing the class's total. And sigma stays
+    above sigma_min, so the weight cannot concentrate on one entry.
 
     Args:
         learn_alpha: whether mu and sigma are learned too, as in the paper.

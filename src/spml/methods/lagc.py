@@ -85,18 +85,8 @@ LAGC_CODE = "xiemk/SPML-LAC"
 class lagc(Method):  # noqa: N801  (methods are called by their names)
     """Label-aware global consistency: two views agree, embeddings cluster (Xie et al., 2022).
 
-    With logits z of the plain view, z' of the strong view and q = p + [observed positive], it is
-
-        AN(z)  +  lam  mean of BCE(z', [q >= tau]) over entries with q >= tau or q < 1 - tau,
-
-    where q is detached. The second part of training has another tau and adds `lac` times the
-    contrastive loss of the embeddings, in both views, of the labels with q >= tau (`LabelQueue`). A
-    known negative is negative in both views and never enters the contrastive loss. The terms added
-    to AN are one number per batch, added to each entry before the reduction.
-
-    The authors train twice for up to 40 epochs, the second time from the best epoch of the first;
-    here one training has both parts and continues from its last epoch. The weights are not
-    published; they are 1.
+    A known negative is negative in both views and never enters the contrastive loss. The terms
+    added to assume-negative are one number per batch, added to each entry before the reduction.
 
     Args:
         lam: weight of the consistency of two views.

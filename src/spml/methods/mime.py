@@ -88,20 +88,10 @@ Rule = Literal["add", "ignore"]
 class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Pseudo-positives with an information bottleneck on label embeddings (Liu et al., ICML 2023).
 
-    With normal embeddings of the labels, with means mu and deviations sigma (head query-normal), it
-    is
-
-        BCE(z, labels) + beta mean over the embedding of (mu^2 + sigma^2 - 1 - 2 ln sigma) / 2,
-
-    where z is the logit of the mean of ten sampled embeddings, and labels are the observed and the
-    added ones. Such a logit is normal, so one number is sampled for it instead of ten embeddings:
-    values have the same distribution, and gradients the same mean with less noise.
-
-    Three versions were released; it is unknown which one produced the published figures. The last
-    is the default. The first added labels from theta=0.8 on, and was trained with Adam at 1e-5. The
-    second is rule="ignore", which needs a number from complete labels. All of them also sample in
-    evaluation, and drop the last, incomplete batch of their passes over the training split; here
-    evaluation uses the mean, and a pass covers all items.
+    The published logit is that of the mean of ten sampled embeddings. It is normal, so one number
+    is sampled for it: values have the same distribution, and gradients the same mean with less
+    noise. Three versions were released; it is unknown which one produced the published figures. The
+    last is the default. The first added labels from theta=0.8 on, trained with Adam at 1e-5.
 
     Args:
         rule: treatment of unknown labels after an epoch: "add" makes those with p above theta

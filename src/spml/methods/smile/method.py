@@ -103,14 +103,9 @@ ON_PICTURES = (
 class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Label enhancement: learn how much each label describes an item (Xu et al., 2022).
 
-    There are two forms. On feature vectors it is the published code's: a graph of neighbouring
-    items gives d, the degree to which each label describes an item; d must reconstruct labels,
-    features and graph; and the classifier's targets are mu d + (1 - mu) s, with s = 1 for observed
-    labels and pi0 for unknown ones. On pictures, which the published code does not support, it is
-    that of MIME's authors: a query head's embeddings give d ~ Beta(a, b), and a contrastive loss
-    pulls embeddings of the same label together.
-
-    A known negative has 0 as its target.
+    There are two forms: on feature vectors that of the published code, where a graph of
+    neighbouring items gives the degrees d; on pictures that of MIME's authors, where the embeddings
+    of a query head do.
 
     Args:
         mu: feature vectors: share of d in the classifier's target; published: 0.01 to 0.9, mostly
