@@ -14,7 +14,7 @@ from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.heatmaps import HeatMaps, whole
-from spml.methods.parts.labels import label_parts, rows_of
+from spml.methods.parts.labels import label_parts, row_numbers, rows_of
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
 AT_ONCE = 16  # classes ranked together
@@ -206,7 +206,7 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         """Loss of each entry; in training mode it updates the means with the predictions."""
         observed, index = context.observed, context.index
         past = rows_of(self.mean, index, logits, "en")
-        rows = torch.arange(len(logits), device=logits.device) if index is None else index
+        rows = row_numbers(index, logits)
         negative = (observed == -1) | (self.labels[rows] == EXPECTED)
         entries = torch.where(negative, self.log.absent(logits, context), 0.0)
         entries = torch.where(observed == 1, self.log(logits, context), entries)

@@ -13,7 +13,7 @@ from spml.losses.cross_entropy import an
 from spml.losses.framework import Method, Reduction
 from spml.losses.large_loss import LARGE_LOSS, LARGE_LOSS_ISSUE, LARGE_LOSS_TRAINING, ll_ct
 from spml.losses.metadata import method, published, searched
-from spml.methods.parts.labels import rows_of
+from spml.methods.parts.labels import row_numbers, rows_of
 
 
 @method(
@@ -87,14 +87,10 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; training stores corrections from the second epoch on."""
-        observed, index = context.observed, context.index
+        observed, index = context.observed, row_numbers(context.index, logits)
         if self.variant == "released":
             return self.loss.entries(logits, context)
-        if index is None:
-            raise ValueError(
-                "ll_cp needs index: the rows of the training split that the batch holds"
-            )
-        before = rows_of(self.corrected, index, logits, "ll_cp") > 0
+        before = rows_of(self.corrected, context.index, logits, "ll_cp") > 0
         labels = observed.masked_fill(before & (observed == 0), 1)
         later = context.epoch > 1
         selected = largest_unknown(context.logits, labels, self.delta) if later else None

@@ -15,7 +15,7 @@ from spml.losses.cross_entropy import an
 from spml.losses.framework import Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.draws import EpochDraws
-from spml.methods.parts.labels import label_parts, rows_of
+from spml.methods.parts.labels import label_parts, row_numbers, rows_of
 
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
 Rule = Literal["add", "ignore"]
@@ -182,17 +182,14 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         marked = (rows_of(self.marked, index, logits, "mime") > 0) & (observed == 0)
         mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         if self.sample:
-            logits = logits + deviation * self._noise(logits, index)
+            noise = normal(row_numbers(index, logits), self.salt, logits.shape[1])
+            logits = logits + deviation * noise.to(logits.dtype)
         if self.rule == "add":
             labels = replace(context, observed=observed.masked_fill(marked, 1))
             entries = self.loss.entries(logits, labels)
         else:
             entries = self.loss.entries(logits, context).masked_fill(marked, 0)
         return entries + self.beta * normal_divergence(mean, log_deviation)
-
-    def _noise(self, logits: Tensor, index: Tensor | None) -> Tensor:
-        rows = torch.arange(len(logits), device=logits.device) if index is None else index
-        return normal(rows, self.salt, logits.shape[1]).to(logits.dtype)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
         """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""
