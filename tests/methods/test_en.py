@@ -1,26 +1,19 @@
 """Expected negatives and their consistency terms, against plain loops."""
 
 import math
-from dataclasses import replace
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
 from spml import losses
-from spml.data import load
-from spml.errors import UserError
 from spml.methods.en import EXPECTED
-from spml.train import Settings, fit
-from tests.losses.common import random_batch, value_and_gradient
+from tests.losses.common import create, random_batch, value_and_gradient
 
 CALL = {"epoch": 2, "epochs": 10}
 
 
-def method(observed, **options):
-    return losses.create(
-        "en", items=len(observed), classes=observed.shape[1], observed=observed, **options
-    )
+method = partial(create, "en")
 
 
 def marked(loss):
@@ -30,17 +23,9 @@ def marked(loss):
 class Loops:
     """The method by plain loops, as its docstring defines it."""
 
-    def __init__(
-        self, observed, k, momentum, start="observed", count="observed", cl=0.0, power=2.0
-    ):
-        self.s, self.k, self.momentum, self.start, self.count = (
-            observed.tolist(),
-            k,
-            momentum,
-            start,
-            count,
-        )
-        self.cl, self.power = cl, power
+    def __init__(self, observed, k, momentum, start, count, cl, power):
+        self.s, self.k, self.momentum = observed.tolist(), k, momentum
+        self.start, self.count, self.cl, self.power = start, count, cl, power
         self.items, self.classes = range(len(self.s)), range(len(self.s[0]))
         self.mean = [[float(s == 1) for s in row] for row in self.s]
         self.visited, self.negatives = set(), set()
@@ -51,16 +36,11 @@ class Loops:
             positives = sum(row[c] == 1 for row in self.s)
             share = positives if self.count == "observed" else len(self.items) / len(self.classes)
             places = max(len(self.items) - round(self.k * share), 0)
-            value = {
-                i: {1: math.inf, -1: -math.inf, 0: self.mean[i][c]}[self.s[i][c]]
-                for i in self.items
-            }
-            lowest = sorted(value.values())[:places]
-            self.negatives |= {
-                (i, c)
-                for i in self.items
-                if self.s[i][c] == 0 and lowest and value[i] <= lowest[-1]
-            }
+            known = {1: math.inf, -1: -math.inf}
+            value = [known.get(row[c], self.mean[i][c]) for i, row in enumerate(self.s)]
+            last = [-math.inf, *sorted(value)][places]
+            unknown = [i for i in self.items if self.s[i][c] == 0]
+            self.negatives |= {(i, c) for i in unknown if places and value[i] <= last}
 
     def loss(self, logits, index):
         total = 0.0
@@ -174,47 +154,3 @@ def test_each_consistency_term_counts_and_no_known_negative_is_raised():
         assert (gradients[name][table == -1] >= 0).all()
     assert values["cl"] > values["none"] + 0.1 and values["scl"] > values["none"] + 0.1
     assert (gradients["cl"] - gradients["none"]).abs().max() > 0.01
-
-
-def test_training_reports_its_memory_and_refuses_more_than_is_free(
-    scenes, quick, tmp_path, monkeypatch, capsys
-):
-    settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
-    monkeypatch.setattr("spml.train.resolve.LARGE", 10**6)
-    fit(scenes, settings, tmp_path / "run", options=options)
-    assert "en keeps 1 MB for 128 items of 10 classes" in capsys.readouterr().out.splitlines()[0]
-    fit(scenes, settings, tmp_path / "small")
-    assert "en keeps" not in capsys.readouterr().out
-    monkeypatch.setattr("spml.train.resolve.free_memory", lambda device: 10**6)
-    with pytest.raises(
-        UserError,
-        match=r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or",
-    ):
-        fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
-    assert not (tmp_path / "big").exists()
-
-
-def test_heat_maps_are_refused_without_a_class_map(scenes, quick, tmp_path):
-    labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
-    np.savez(
-        tmp_path / "f.npz",
-        x=np.ones((40, 3), np.float32),
-        labels=labels,
-        classes=np.array(["a", "b"]),
-    )
-    vectors = load(tmp_path / "f.npz")
-    for data, settings in (
-        (vectors, Settings(method="en", accelerator="cpu")),
-        (scenes, replace(quick, method="en", head="query")),
-    ):
-        with pytest.raises(UserError, match=r"en with scl needs a class map .* give --head linear"):
-            fit(data, settings, tmp_path / "run", options={"scl": 1.0, "grid": 2}, quiet=True)
-    fit(vectors, Settings(method="en", accelerator="cpu", epochs=2), tmp_path / "run", quiet=True)
-
-
-def test_linear_init_sees_whole_pictures(scenes, quick, tmp_path):
-    settings = replace(quick, method="en", epochs=1, linear_init=1, crop=0.5, flip=True)
-    result = fit(scenes, settings, tmp_path / "run", options={"scl": 1.0, "grid": 4}, quiet=True)
-    assert result["options"]["scl"] == 1.0
-    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["method"]
-    assert state["heat.seen"].all() and state["seen"].all()

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from spml import losses
-from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import fit
 from spml.train.device import Processes
 from spml.train.resolve import resolve
 from spml.train.step import Step
@@ -185,31 +183,6 @@ def eight(scenes):
 
 
 class TestRun:
-    def test_it_needs_the_query_head(self, scenes, quick, tmp_path):
-        assert resolve(replace(quick, method="lagc"), scenes).head == "query"
-        with pytest.raises(
-            UserError, match=r"lagc compares embeddings of labels.*give --head query"
-        ):
-            fit(scenes, replace(quick, method="lagc", head="linear"), tmp_path / "run", quiet=True)
-        assert not (tmp_path / "run").exists()
-
-    def test_feature_vectors_have_no_second_view(self, quick, tmp_path):
-        from spml.data import load
-
-        rng = np.random.default_rng(0)
-        table = tmp_path / "table.npz"
-        labels = np.where(rng.random((40, 3)) < 0.4, 1, -1).astype(np.int8)
-        np.savez(
-            table,
-            x=rng.normal(size=(40, 8)).astype(np.float32),
-            labels=labels,
-            classes=np.array(list("abc")),
-        )
-        settings = replace(quick, method="lagc", backbone="linear")
-        with pytest.raises(UserError, match="lagc needs views: two augmentations of a picture"):
-            fit(load(table, labels="complete"), settings, tmp_path / "run", quiet=True)
-        assert not (tmp_path / "run").exists()
-
     def test_a_step_does_not_depend_on_how_the_batch_is_ordered(self, scenes, quick):
         settings = resolve(replace(quick, method="lagc", flip=True), scenes)
         x, observed = eight(scenes)

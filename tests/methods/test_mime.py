@@ -1,22 +1,16 @@
 """MIME: loss, draws and pseudo-labels against plain loops."""
 
 import math
-from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from spml import losses
-from spml.errors import UserError
 from spml.keyed import normal
 from spml.model.classifier import build_head
-from spml.model.scoring import predict_logits
-from spml.train import fit
-from tests.conftest import assert_resumes
 from tests.losses.common import embeddings, random_batch
-from tests.methods.mime import CALL, IGNORE, method
+from tests.methods.mime import CALL, method
 
 
 def batch(items=5, classes=7, size=4):
@@ -164,46 +158,3 @@ def test_draws_depend_on_the_item_and_the_epoch():
     torch.manual_seed(3)
     loss.begin_epoch(2, 10)
     assert loss.salt == salt
-
-
-@pytest.fixture(scope="module")
-def settings(quick):
-    return replace(quick, method="mime", lr=1e-3, head_lr=1)
-
-
-@pytest.mark.parametrize("head", ["linear", "query", "boostlu"])
-def test_a_run_with_another_head_is_refused_before_it_begins(scenes, settings, tmp_path, head):
-    with pytest.raises(UserError, match="give --head query-normal"):
-        fit(scenes, replace(settings, head=head), tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("options", [{"theta": 0.2, "warmup": 1}, {**IGNORE, "warmup": 1}])
-def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_path, options):
-    marked = assert_resumes(scenes, settings, tmp_path, options)["marked"]
-    assert marked.any() and not marked.all()
-
-
-def test_evaluation_is_deterministic(scenes, settings, tmp_path):
-    from spml.data.images.loader import Feed
-    from spml.model import load_model
-
-    result = fit(scenes, replace(settings, epochs=1), tmp_path / "run", quiet=True)
-    assert result["head"] == "query-normal"
-    model, _ = load_model(tmp_path / "run")
-    first, second = (predict_logits(model, Feed(scenes.test, None), 16) for _ in range(2))
-    assert (first == second).all()
-    with np.load(tmp_path / "run" / "scores" / "test.npz") as file:
-        assert np.allclose(file["logits"], first, atol=2e-3)
-
-
-def test_its_head_works_on_feature_vectors_too(tmp_path):
-    from spml.data import load
-    from spml.train import Settings
-    from tests.model.test_query import vectors
-
-    settings = Settings(
-        method="mime", lr=1e-3, head_lr=1, batch_size=16, epochs=3, accelerator="cpu"
-    )
-    result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
-    assert result["head"] == "query-normal" and result["backbone"] == "linear"

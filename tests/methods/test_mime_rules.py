@@ -1,13 +1,9 @@
 """MIME's pseudo-labels, added or ignored, against plain loops."""
 
-import json
 import math
-from dataclasses import replace
 
-import pytest
 import torch
 
-from spml.train import fit
 from tests.losses.common import random_batch
 from tests.methods.mime import CALL, IGNORE, live, method
 
@@ -111,16 +107,3 @@ class TestIgnore:
         value = loss(logits, observed, **CALL, index=torch.arange(3), features=features)
         (slope,) = torch.autograd.grad(value, logits)
         assert (slope.sign().to(torch.int8) == -observed).all()
-
-    def test_the_figure_from_complete_labels_must_be_given_and_is_recorded(
-        self, scenes, quick, tmp_path
-    ):
-        with pytest.raises(ValueError, match="rule='ignore' needs mean_inverse_positives"):
-            method(torch.zeros(3, 2), rule="ignore")
-        settings = replace(quick, method="mime", head_lr=0.3, epochs=1)
-        with pytest.raises(ValueError, match="needs mean_inverse_positives"):
-            fit(scenes, settings, tmp_path / "no", options={"rule": "ignore"}, quiet=True)
-        assert not (tmp_path / "no").exists()
-        fit(scenes, settings, tmp_path / "run", options=IGNORE, quiet=True)
-        side = json.loads((tmp_path / "run" / "config.json").read_text())["side_information"]
-        assert side["mean_inverse_positives"] == 0.4
