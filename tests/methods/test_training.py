@@ -88,7 +88,7 @@ def test_a_run_is_refused_before_it_begins(
     on_vectors = changes.get("backbone") == "linear"
     data = load(vectors(tmp_path), labels="complete") if on_vectors else scenes
     settings = replace(quick, method=name, **changes)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(ValueError, match=message):
         fit(data, settings, tmp_path / "run", options=options, quiet=True)
     assert not (tmp_path / "run").exists()
 
