@@ -1,53 +1,29 @@
 """SMILE's form for pictures against plain loops, term by term."""
 
-import math
-
 import pytest
 import torch
+import torch.nn.functional as F
 
 from spml import losses
 from spml.methods.smile import image as smile_image
 from tests.losses.common import embeddings, random_batch
-from tests.methods.smile import (
-    CLASSES,
-    IMAGE,
-    INDEX,
-    an,
-    image_form,
-    kl,
-    sigmoid,
-    soft,
-    softplus,
-)
+from tests.methods.smile import CLASSES, IMAGE, INDEX, an, image_form, kl, soft
 from tests.methods.test_contrastive import by_loops, entries
 
 
-def image_by_loops(
-    method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta
-):
+def formula(method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta):
     """The loss on pictures after the warm-up; z and d are logits, as drawn or not."""
-    size, s = (shown.shape[2] - 1) // 2, observed.tolist()
-    weight, bias = method.form.weight.tolist(), method.form.bias.tolist()
-    total = 0.0
-    for i, row in enumerate(shown.tolist()):
-        for c, entry in enumerate(row):
-            mean, log_deviation = entry[:size], entry[size : 2 * size]
-            a, b = (
-                softplus(sum(w * m for w, m in zip(weight[k][c], mean, strict=True)) + bias[k][c])
-                + 1e-6
-                for k in (0, 1)
-            )
-            level = math.log(a / b) if d is None else d[i][c].item()
-            target = 0.0 if s[i][c] == -1 else sigmoid(level)
-            normal = [
-                (m * m + math.exp(t) ** 2 - 1 - 2 * t) / 2
-                for m, t in zip(mean, log_deviation, strict=True)
-            ]
-            total += theta * soft(z[i][c].item(), target)
-            total += alpha * an(z[i][c].item(), s[i][c]) + beta * an(level, s[i][c])
-            total += kl_embedding * sum(normal) / size + kl_beta * kl(a, b)
-    batch = entries(shown[..., :size], observed == 1)
-    return total / observed.numel() + lam * by_loops(batch, past, 0.5), batch
+    size = shown.shape[2] // 2
+    mean, log_deviation, _ = shown.split([size, size, 1], dim=2)
+    layers = zip(method.form.weight, method.form.bias, strict=True)
+    a, b = (F.softplus((w * mean).sum(dim=2) + bias) + 1e-6 for w, bias in layers)
+    level = (a / b).log() if d is None else d
+    target = torch.where(observed == -1, 0.0, level.sigmoid())
+    normal = (mean**2 + log_deviation.exp() ** 2 - 1 - 2 * log_deviation) / 2
+    total = theta * soft(z, target) + alpha * an(z, observed) + beta * an(level, observed)
+    total = total + kl_embedding * normal.mean(dim=2) + kl_beta * kl(a, b)
+    batch = entries(mean, observed == 1)
+    return total.mean().item() + lam * by_loops(batch, past, 0.5), batch
 
 
 SHOWN = embeddings(len(INDEX), CLASSES, 7).double()
@@ -72,7 +48,7 @@ class TestOnPictures:
             value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": shown})
             drawn = d if sample else None
             given = z, drawn, self.observed, shown, past
-            expected, batch = image_by_loops(method, *given, **options)
+            expected, batch = formula(method, *given, **options)
             past = past + batch
             assert value.item() == pytest.approx(expected, rel=1e-6)
             if changed and step == 0:

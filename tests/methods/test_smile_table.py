@@ -10,85 +10,29 @@ from spml import losses
 from spml.data import LabelTable
 from spml.methods.smile import table as smile_table
 from tests.losses.common import every_label, random_batch, value_and_gradient
-from tests.methods.smile import (
-    CLASSES,
-    FEATURES,
-    INDEX,
-    ITEMS,
-    TABLE,
-    an,
-    features,
-    kl,
-    layer,
-    relu,
-    sigmoid,
-    soft,
-    table_form,
-)
+from tests.methods.smile import CLASSES, INDEX, ITEMS, TABLE, an, features, kl, soft, table_form
 
 
-class WholeGraph:
-    """d of every item by plain loops over the normalised adjacency matrix and two layers."""
+def formula(method, x, z, s, drawn=None, *, mu, pi0, rate, gamma, delta, temperature, k=3):
+    """The loss on feature vectors; `drawn` are logits of the sampled labels.
 
-    def __init__(self, method, x, k=3):
-        self.part, self.x = method.form.enhancement, x.tolist()
-        n = len(self.x)
-        self.adjacency = [[0] * n for _ in range(n)]
-        for i in range(n):
-            others = sorted((math.dist(self.x[i], self.x[j]), j) for j in range(n) if j != i)
-            for _, j in others[:k]:
-                self.adjacency[i][j] = 1
-        self.weights = [
-            [(self.adjacency[i][j] + (i == j)) / (k + 1) for j in range(n)] for i in range(n)
-        ]
-
-    def spread(self, rows):
-        width = range(len(rows[0]))
-        return [
-            [sum(w * row[c] for w, row in zip(weights, rows, strict=True)) for c in width]
-            for weights in self.weights
-        ]
-
-    def level(self):
-        once = self.spread([layer(self.part.first, row) for row in self.x])
-        twice = self.spread([layer(self.part.second, relu(row)) for row in once])
-        return [layer(self.part.last, relu(row)) for row in twice]
-
-    def restored(self, i, d):
-        h = layer(self.part.encode[2], relu(layer(self.part.encode[0], self.x[i] + d)))
-        return layer(self.part.decode[2], relu(layer(self.part.decode[0], d + h)))
-
-
-def table_by_loops(
-    method, x, logits, observed, drawn=None, *, mu, pi0, rate, gamma, delta, temperature
-):
-    """The loss on feature vectors, term by term; `drawn` are logits of the sampled labels."""
-    graph, z, s, index = WholeGraph(method, x), logits.tolist(), observed.tolist(), INDEX.tolist()
-    level = [[value / temperature for value in row] for row in graph.level()]
-    batch, classes = range(len(index)), range(CLASSES)
-    total_classifier = total_d = total_y = total_kl = total_x = total_graph = 0.0
-    y = []
-    for b in batch:
-        d = [sigmoid(value) for value in level[index[b]]]
-        means = [math.log((value + 1e-5) / (1 - value + 1e-5)) for value in d]
-        out = means if drawn is None else drawn[b].tolist()
-        y.append([sigmoid(value) for value in out])
-        for c in classes:
-            label = s[b][c]
-            target = {1: mu * d[c] + (1 - mu), 0: mu * d[c] + (1 - mu) * pi0, -1: 0.0}[label]
-            total_classifier += (rate if label == 0 else 1.0) * soft(z[b][c], target)
-            total_d += an(level[index[b]][c], label)
-            total_y += an(out[c], label)
-            total_kl += kl(d[c] + 1e-5, 1 - d[c] + 1e-5)
-        for value, wanted in zip(graph.restored(index[b], d), graph.x[index[b]], strict=True):
-            total_x += (value - wanted) ** 2
-    for b in batch:
-        for other in batch:
-            product = sum(y[b][c] * y[other][c] for c in classes)
-            total_graph += (product - graph.adjacency[index[b]][index[other]]) ** 2
-    n = len(index) * CLASSES
-    again = total_x / (len(index) * FEATURES) + total_y / n + total_graph / len(index) ** 2
-    return total_classifier / n + total_d / n + gamma * again + delta * total_kl / n
+    d comes from two layers on the normalised adjacency matrix of all items.
+    """
+    part = method.form.enhancement
+    near = torch.cdist(x, x).fill_diagonal_(math.inf).argsort(dim=1)[:, :k]
+    adjacency = torch.zeros(len(x), len(x), dtype=x.dtype).scatter_(1, near, 1.0)
+    weights = (adjacency + torch.eye(len(x))) / (k + 1)
+    hidden = (weights @ part.second((weights @ part.first(x)).relu())).relu()
+    level = part.last(hidden)[INDEX] / temperature
+    d, rows, one = level.sigmoid(), x[INDEX], torch.ones_like(level)
+    out = ((d + 1e-5) / (1 - d + 1e-5)).log() if drawn is None else drawn
+    target = mu * d + (1 - mu) * torch.where(s == 1, one, pi0)
+    classifier = torch.where(s == 0, rate, one) * soft(z, torch.where(s == -1, 0.0, target))
+    restored = part.decode(torch.cat([d, part.encode(torch.cat([rows, d], dim=1))], dim=1))
+    graph = out.sigmoid() @ out.sigmoid().T - adjacency[INDEX][:, INDEX]
+    again = (restored - rows).square().mean() + an(out, s).mean() + graph.square().mean()
+    divergence = kl(d + 1e-5, 1 - d + 1e-5).mean()
+    return classifier.mean() + an(level, s).mean() + gamma * again + delta * divergence
 
 
 class TestOnFeatureVectors:
@@ -105,10 +49,9 @@ class TestOnFeatureVectors:
         method = table_form(sample=sample, standardise=False, x=self.x, **options)
         monkeypatch.setattr(smile_table, "draw", lambda a, b, index, salt: drawn)
         value = method(self.logits, self.observed, index=INDEX, epoch=1, epochs=3)
-        expected = table_by_loops(
-            method, self.x.float().double(), self.logits, self.observed, drawn, **options
-        )
-        assert value.item() == pytest.approx(expected, rel=1e-9)
+        x = self.x.float().double()
+        expected = formula(method, x, self.logits, self.observed, drawn, **options)
+        assert value.item() == pytest.approx(expected.item(), rel=1e-9)
         method = table_form(sample=sample, standardise=False, x=self.x, **TABLE)
         whole = method(self.logits, self.observed, index=INDEX)
         assert not changed or (whole - value).abs() > 1e-4
@@ -154,9 +97,8 @@ class TestOnFeatureVectors:
         z = self.logits.clone().requires_grad_()
         d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid().detach()
         method.form.classifier_loss(z, self.observed, d).mean().backward()
-        torch.testing.assert_close(
-            z.grad, value_and_gradient(method, self.logits, self.observed, index=INDEX)[1]
-        )
+        whole = value_and_gradient(method, self.logits, self.observed, index=INDEX)[1]
+        torch.testing.assert_close(z.grad, whole)
 
     def test_a_known_negative_has_target_0(self):
         method = table_form(mu=0.9, pi0=0.9, rate=0.01, reduction="sum")
@@ -165,24 +107,19 @@ class TestOnFeatureVectors:
         torch.testing.assert_close(slope, self.logits.sigmoid())
 
     def test_the_default_rate_is_one_over_the_number_of_other_classes(self):
-        options = {**TABLE, "rate": None}
-        value = table_form(**options)(self.logits, self.observed, index=INDEX)
-        assert value == table_form(**{**TABLE, "rate": 1 / 3})(
-            self.logits, self.observed, index=INDEX
-        )
+        forms = (table_form(**{**TABLE, "rate": rate}) for rate in (None, 1 / 3))
+        first, second = (form(self.logits, self.observed, index=INDEX) for form in forms)
+        assert first == second
         one = table_form(classes=1, rate=None)
-        assert (
-            one.form.rate == 1
-            and one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
-        )
+        assert one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
+        assert one.form.rate == 1
 
     def test_an_items_part_of_the_loss_is_the_same_in_any_batch(self):
         method = table_form(gamma=0.0, reduction="none")
         whole = method(self.logits, self.observed, index=INDEX)
         part = torch.tensor([4, 1])
-        torch.testing.assert_close(
-            method(self.logits[part], self.observed[part], index=INDEX[part]), whole[part]
-        )
+        some = method(self.logits[part], self.observed[part], index=INDEX[part])
+        torch.testing.assert_close(some, whole[part])
         drawn = table_form(gamma=1.0)
         torch.manual_seed(3)
         first = drawn(self.logits, self.observed, index=INDEX)
@@ -201,23 +138,14 @@ class TestOnFeatureVectors:
             assert all(parameter.grad.isfinite().all() for parameter in method.parameters())
 
     def test_a_table_with_feature_vectors_makes_this_form(self):
-        named = LabelTable(
-            [str(i) for i in range(ITEMS)],
-            list("abcd"),
-            np.zeros((ITEMS, 4), np.int8),
-            x=self.x.numpy(),
-        )
+        names = [str(i) for i in range(ITEMS)]
+        named = LabelTable(names, list("abcd"), np.zeros((ITEMS, 4), np.int8), x=self.x.numpy())
         torch.manual_seed(0)
         method = losses.create("smile", items=ITEMS, classes=4, observed=named, **TABLE)
-        assert method.needs == {"items", "index"} and losses.needs("smile") == {
-            "items",
-            "index",
-            "features",
-        }
-        assert (losses.head("smile"), losses.head("smile", pictures=False)) == (
-            "query-normal:128",
-            None,
-        )
+        assert method.needs == {"items", "index"}
+        assert losses.needs("smile") == {"items", "index", "features"}
+        heads = losses.head("smile"), losses.head("smile", pictures=False)
+        assert heads == ("query-normal:128", None)
         value = method.double()(self.logits, self.observed, index=INDEX)
         assert value == table_form(**TABLE)(self.logits, self.observed, index=INDEX)
         pictures = named.with_labels(named.sparse)
