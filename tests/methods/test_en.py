@@ -1,4 +1,4 @@
-"""Expected negatives and their consistency terms, against plain loops."""
+"""Expected negatives and their consistency terms, against their definition."""
 
 import math
 from functools import partial
@@ -20,43 +20,40 @@ def marked(loss):
     return loss.labels == EXPECTED
 
 
-class Loops:
-    """The method by plain loops, as its docstring defines it."""
+class Definition:
+    """The method on whole tables, as its notes define it."""
 
     def __init__(self, observed, k, momentum, start, count, cl, power):
-        self.s, self.k, self.momentum = observed.tolist(), k, momentum
-        self.start, self.count, self.cl, self.power = start, count, cl, power
-        self.items, self.classes = range(len(self.s)), range(len(self.s[0]))
-        self.mean = [[float(s == 1) for s in row] for row in self.s]
-        self.visited, self.negatives = set(), set()
+        self.s, self.momentum, self.start, self.cl, self.power = (
+            observed,
+            momentum,
+            start,
+            cl,
+            power,
+        )
+        items, classes = observed.shape
+        positives = (observed == 1).sum(dim=0).tolist()
+        shares = positives if count == "observed" else [items / classes] * classes
+        self.places = [max(items - round(k * share), 0) for share in shares]
+        self.mean = (observed == 1).double()
+        self.visited = torch.zeros(items, 1, dtype=torch.bool)
 
     def begin_epoch(self):
-        self.negatives = set()
-        for c in self.classes:
-            positives = sum(row[c] == 1 for row in self.s)
-            share = positives if self.count == "observed" else len(self.items) / len(self.classes)
-            places = max(len(self.items) - round(self.k * share), 0)
-            known = {1: math.inf, -1: -math.inf}
-            value = [known.get(row[c], self.mean[i][c]) for i, row in enumerate(self.s)]
-            last = [-math.inf, *sorted(value)][places]
-            unknown = [i for i in self.items if self.s[i][c] == 0]
-            self.negatives |= {(i, c) for i in unknown if places and value[i] <= last}
+        value = self.mean.masked_fill(self.s == 1, math.inf).masked_fill(self.s == -1, -math.inf)
+        ranked = [[-math.inf, *sorted(column)] for column in value.T.tolist()]
+        last = [column[places] for column, places in zip(ranked, self.places, strict=True)]
+        self.negative = (self.s == 0) & (value <= torch.tensor(last, dtype=torch.float64))
 
     def loss(self, logits, index):
-        total = 0.0
-        for row, i in zip(logits.tolist(), index.tolist(), strict=True):
-            for c, z in enumerate(row):
-                p, s = 1 / (1 + math.exp(-z)), self.s[i][c]
-                if s == 1:
-                    total -= math.log(p)
-                elif s == -1 or (i, c) in self.negatives:
-                    total -= math.log(1 - p)
-                past = p if self.start == "first" and i not in self.visited else self.mean[i][c]
-                if s != -1:
-                    total += self.cl * abs(p - past) ** self.power
-                self.mean[i][c] = self.momentum * past + (1 - self.momentum) * p
-            self.visited.add(i)
-        return total / logits.numel()
+        p, s, past = logits.sigmoid(), self.s[index], self.mean[index]
+        if self.start == "first":
+            past = torch.where(self.visited[index], past, p)
+        absent = torch.where((s == -1) | self.negative[index], -(1 - p).log(), 0.0)
+        consistency = self.cl * (p - past).abs() ** self.power
+        entries = torch.where(s == 1, -p.log(), absent) + torch.where(s == -1, 0.0, consistency)
+        self.mean[index] = self.momentum * past + (1 - self.momentum) * p
+        self.visited[index] = True
+        return entries.mean().item()
 
 
 @pytest.mark.parametrize("start", ["observed", "first"])
@@ -67,18 +64,18 @@ def test_three_epochs_are_the_definition(start, count, cl, power):
     table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
     options = {"momentum": 0.6, "start": start, "count": count}
     loss = method(table, expected_positives=1.3, cl=cl, power=power, **options)
-    loops = Loops(table, 1.3, cl=cl, power=power, **options)
+    wanted = Definition(table, 1.3, cl=cl, power=power, **options)
     generator, shown = torch.Generator().manual_seed(0), set()
     for epoch in range(1, 4):
         loss.begin_epoch(epoch, 3)
-        loops.begin_epoch()
-        assert {tuple(pair) for pair in marked(loss).nonzero().tolist()} == loops.negatives
-        shown.add(len(loops.negatives))
+        wanted.begin_epoch()
+        assert torch.equal(marked(loss), wanted.negative)
+        shown.add(int(wanted.negative.sum()))
         for index in torch.randperm(23, generator=generator).split(7):
             logits = torch.randn(len(index), 18, generator=generator, dtype=torch.float64) * 3
             value = loss(logits, table[index], epoch=epoch, epochs=3, index=index)
-            assert value.item() == pytest.approx(loops.loss(logits, index), rel=1e-6)
-        torch.testing.assert_close(loss.mean, torch.tensor(loops.mean), rtol=1e-5, atol=1e-6)
+            assert value.item() == pytest.approx(wanted.loss(logits, index), rel=1e-6)
+        torch.testing.assert_close(loss.mean, wanted.mean.float(), rtol=1e-5, atol=1e-6)
     assert len(shown) > 1  # the first epoch is not like the others
 
 
