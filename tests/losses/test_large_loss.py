@@ -12,17 +12,10 @@ from spml.losses.components import Context, Largest
 def picked(logits, observed, delta, epoch):
     """Entries that the method treats differently from assume-negative."""
     plain = losses.create("an", reduction="none")(logits, observed)
-    rejected = (
-        losses.create("ll_r", delta=delta, reduction="none")(
-            logits, observed, epoch=epoch, epochs=10
-        )
-        != plain
-    )
-    corrected = (
-        losses.create("ll_ct", delta=delta, reduction="none")(
-            logits, observed, epoch=epoch, epochs=10
-        )
-        != plain
+    call = {"epoch": epoch, "epochs": 10}
+    rejected, corrected = (
+        losses.create(name, delta=delta, reduction="none")(logits, observed, **call) != plain
+        for name in ("ll_r", "ll_ct")
     )
     assert torch.equal(rejected, corrected)
     return rejected
@@ -86,11 +79,9 @@ def test_ranking_sees_differences_that_the_loss_in_float32_does_not():
 
 def test_rejected_entries_stay_in_the_denominator():
     logits, observed = batch(4, 6)
-    loss = losses.create("ll_r", delta=0.25)
-    entries = losses.create("ll_r", delta=0.25, reduction="none")(
-        logits, observed, epoch=2, epochs=8
+    mean, entries = (
+        losses.create("ll_r", delta=0.25, reduction=reduction)(logits, observed, epoch=2, epochs=8)
+        for reduction in ("mean", "none")
     )
     assert (entries == 0).sum() == 6
-    assert loss(logits, observed, epoch=2, epochs=8).item() == pytest.approx(
-        entries.sum().item() / 24
-    )
+    assert mean.item() == pytest.approx(entries.sum().item() / 24)

@@ -48,26 +48,19 @@ def test_official_schedule_on_voc_never_reaches_its_end():
 @pytest.mark.parametrize(("epoch", "fraction"), [(1, 0.125), (4, 0.5), (8, 1)])
 def test_paper_schedule_is_one_fraction_for_all(epoch, fraction):
     expected = (10 * fraction, -2 - 6 * fraction, 0.5 + 0.3 * fraction, 2 - 1.5 * fraction)
-    for loss in (
-        losses.create("gr", variant="paper", **COCO),
-        losses.create("gr", schedule="paper", **COCO),
-    ):
+    for options in ({"variant": "paper"}, {"schedule": "paper"}):
+        loss = losses.create("gr", **options, **COCO)
         assert parameters(loss, epoch, 8) == pytest.approx(expected)
 
 
 def test_variant_only_sets_defaults():
-    logits, observed = random_batch()
-    call = {"epoch": 3, "epochs": 8}
-    paper = losses.create("gr", variant="paper", **COCO)
-    spelled = losses.create("gr", q1=0.01, schedule="paper", reduction="sum_classes", **COCO)
-    official = losses.create(
-        "gr", variant="paper", q1=0, schedule="official", reduction="mean", **COCO
-    )
-    assert paper(logits, observed, **call) == spelled(logits, observed, **call)
-    assert official(logits, observed, **call) == losses.create("gr", **COCO)(
-        logits, observed, **call
-    )
-    assert paper(logits, observed, **call) != losses.create("gr", **COCO)(logits, observed, **call)
+    def value(**options):
+        return losses.create("gr", **COCO, **options)(*random_batch(), epoch=3, epochs=8)
+
+    paper, official = value(variant="paper"), value()
+    assert paper == value(q1=0.01, schedule="paper", reduction="sum_classes")
+    assert official == value(variant="paper", q1=0, schedule="official", reduction="mean")
+    assert paper != official
 
 
 def test_a_ramp_stays_within_its_ends():
@@ -78,17 +71,10 @@ def test_a_ramp_stays_within_its_ends():
 
 
 def test_q_moves_like_the_other_parameters():
-    logits, observed = random_batch()
-    for option in ("q1", "q2", "q3"):
-        moving = losses.create("gr", **{option: (0.2, 1.0)})
-        still = losses.create("gr", **{option: 0.5})
-        call = {"epoch": 3, "epochs": 8}
-        assert moving(logits, observed, **call).item() == pytest.approx(
-            still(logits, observed, **call).item()
-        )
-    assert losses.create("gce", q=(0, 1))(
-        logits, observed, epoch=8, epochs=8
-    ).item() == pytest.approx(losses.create("gce", q=1)(logits, observed).item())
+    for name, option in (("gr", "q1"), ("gr", "q2"), ("gr", "q3"), ("gce", "q")):
+        moving, still = (losses.create(name, **{option: q}) for q in ((0.2, 1.0), 0.5))
+        values = [loss(*random_batch(), epoch=3, epochs=8).item() for loss in (moving, still)]
+        assert values[0] == pytest.approx(values[1])
 
 
 PER_CLASS = [
@@ -110,21 +96,16 @@ PER_CLASS = [
 def test_per_class_parameters_equal_separate_losses(name, option, value):
     logits, observed = random_batch(items=6, classes=3)
     call = {"epoch": 3, "epochs": 8}
-    joint = value_and_gradient(
-        losses.create(name, reduction="sum", **{option: value}), logits, observed, **call
-    )
+    joint = losses.create(name, reduction="sum", **{option: value})
+    whole, slopes = value_and_gradient(joint, logits, observed, **call)
 
-    pair = len(value) == 2
+    pair = value if len(value) == 2 else (value, value)
     total = 0.0
     for c in range(3):
-        ends = [
-            float(np.asarray(end)[c]) if np.ndim(end) else float(end)
-            for end in (value if pair else (value, value))
-        ]
-        alone = losses.create(name, reduction="sum", **{option: tuple(ends)})
-        loss, gradient = value_and_gradient(
-            alone, logits[:, c : c + 1], observed[:, c : c + 1], **call
-        )
-        torch.testing.assert_close(joint[1][:, c : c + 1], gradient)
+        ends = tuple(float(np.broadcast_to(end, 3)[c]) for end in pair)
+        alone = losses.create(name, reduction="sum", **{option: ends})
+        batch = logits[:, c : c + 1], observed[:, c : c + 1]
+        loss, gradient = value_and_gradient(alone, *batch, **call)
+        torch.testing.assert_close(slopes[:, c : c + 1], gradient)
         total += loss.item()
-    assert joint[0].item() == pytest.approx(total)
+    assert whole.item() == pytest.approx(total)
