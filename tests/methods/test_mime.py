@@ -113,22 +113,3 @@ def test_a_drawn_logit_is_that_of_ten_drawn_embeddings():
     assert ((slope.mean(dim=0) - literal.mean(dim=0)).abs() < 4.5 * error).all()
     assert (slope.var(dim=0) < literal.var(dim=0)).all()
     assert (slope.mean(dim=0).abs() > 5 * error).any()
-
-
-def test_draws_depend_on_the_item_and_the_epoch():
-    logits, observed, features = batch()
-    loss = method(torch.zeros(9, 7), reduction="none")
-    torch.manual_seed(3)
-    loss.begin_epoch(1, 10)
-    index, some = torch.tensor([8, 2, 5, 0, 3]), torch.tensor([3, 1])
-    whole = loss(logits, observed, **CALL, index=index, features=features)
-    call = {"index": index[some], "features": features[some]}
-    # The last bit of a logarithm may depend on the batch.
-    part = loss(logits[some], observed[some], **CALL, **call)
-    torch.testing.assert_close(part, whole[some], rtol=1e-5, atol=0)
-    salt = loss.salt
-    loss.begin_epoch(2, 10)
-    assert (loss(logits, observed, **CALL, index=index, features=features) != whole).all()
-    torch.manual_seed(3)
-    loss.begin_epoch(2, 10)
-    assert loss.salt == salt

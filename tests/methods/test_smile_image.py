@@ -76,22 +76,6 @@ class TestOnPictures:
             slopes.append((z.grad, method.form.weight.grad))
         assert (slopes[0][0] != slopes[1][0]).all() and torch.equal(slopes[0][1], slopes[1][1])
 
-    def test_noise_depends_on_the_item_and_the_epoch(self):
-        method = image_form(lam=0.0, reduction="none")
-        whole = method(self.logits, self.observed, epoch=3, **CALL)
-        part = torch.tensor([5, 2])
-        call = {"index": INDEX[part], "features": SHOWN[part], "epoch": 3, "epochs": 9}
-        torch.testing.assert_close(
-            method(self.logits[part], self.observed[part], **call), whole[part]
-        )
-        torch.manual_seed(3)
-        method.begin_epoch(3, 9)
-        assert (method(self.logits, self.observed, epoch=3, **CALL) != whole).all()
-        still = image_form(sample=False, lam=0.0)
-        before = still(self.logits, self.observed, epoch=3, **CALL)
-        still.begin_epoch(3, 9)
-        assert still(self.logits, self.observed, epoch=3, **CALL) == before
-
     def test_logit_and_d_use_different_random_numbers(self, monkeypatch):
         asked = {}
         monkeypatch.setattr(

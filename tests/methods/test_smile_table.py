@@ -114,18 +114,6 @@ class TestOnFeatureVectors:
         assert one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
         assert one.form.rate == 1
 
-    def test_an_items_part_of_the_loss_is_the_same_in_any_batch(self):
-        method = table_form(gamma=0.0, reduction="none")
-        whole = method(self.logits, self.observed, index=INDEX)
-        part = torch.tensor([4, 1])
-        some = method(self.logits[part], self.observed[part], index=INDEX[part])
-        torch.testing.assert_close(some, whole[part])
-        drawn = table_form(gamma=1.0)
-        torch.manual_seed(3)
-        first = drawn(self.logits, self.observed, index=INDEX)
-        drawn.begin_epoch(1, 3)
-        assert drawn.salt and drawn(self.logits, self.observed, index=INDEX) != first
-
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
     @pytest.mark.parametrize("scale", [1.0, 1e4])
     def test_value_and_gradients_are_finite_at_any_logit_and_feature(self, dtype, scale):

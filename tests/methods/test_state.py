@@ -8,7 +8,7 @@ import torch
 
 from spml import losses
 from spml.data import LabelTable
-from tests.losses.common import FORM_IDS, FORMS, NAMES, build, create, random_batch
+from tests.losses.common import FORM_IDS, FORMS, NAMES, build, create, features_of, random_batch
 
 ITEMS, CLASSES = 37, 5
 WITH_DATA = [name for name in NAMES if "items" in losses.needs(name)]
@@ -73,6 +73,38 @@ def test_random_numbers_of_an_epoch_are_in_the_state(form):
         loss.method.load_state_dict(each)
         assert loss(logits, observed, **call) == value
     assert "_extra_state" not in older
+
+
+X = torch.arange(10.0).view(5, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "random"),
+    [
+        ("mime", {}, True),
+        ("mime", {"sample": False}, False),
+        ("smile", {"lam": 0.0, "warmup": 0}, True),
+        ("smile", {"lam": 0.0, "warmup": 0, "sample": False}, False),
+        ("smile", {"x": X, "gamma": 0.0}, False),
+        ("smile", {"x": X, "gamma": 1.0}, True),
+    ],
+)
+def test_random_numbers_depend_on_the_item_and_the_epoch(name, options, random):
+    logits, observed = random_batch()
+    method = build(name, observed, reduction="none", **options).method
+    features = features_of(name, 5, 7) if "features" in method.needs else None
+
+    def entries(rows):
+        shown = None if features is None else features[rows].double()
+        return method(logits[rows], observed[rows], epoch=2, index=rows, features=shown)
+
+    whole, some = entries(torch.arange(5)), torch.tensor([3, 1])
+    if options.get("gamma") != 1.0:  # its graph term is a number of the batch
+        # The last bit of a logarithm may depend on the batch.
+        torch.testing.assert_close(entries(some), whole[some], rtol=1e-5, atol=0)
+    method.begin_epoch(2, 10)
+    assert bool((entries(torch.arange(5)) != whole).all()) == random
+    assert torch.equal(entries(torch.arange(5)), whole) != random
 
 
 @pytest.mark.parametrize("name", WITH_DATA)
