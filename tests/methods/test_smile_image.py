@@ -47,8 +47,8 @@ class TestOnPictures:
             z = self.logits + shown[..., -1] * noise if sample else self.logits
             value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": shown})
             drawn = d if sample else None
-            given = z, drawn, self.observed, shown, past
-            expected, batch = formula(method, *given, **options)
+            inputs = z, drawn, self.observed, shown, past
+            expected, batch = formula(method, *inputs, **options)
             past = past + batch
             assert value.item() == pytest.approx(expected, rel=1e-6)
             if changed and step == 0:
