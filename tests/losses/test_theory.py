@@ -71,35 +71,31 @@ def test_posterior_is_k_when_positives_are_observed_with_probability_a():
     assert (expected.diff() > 0).all()
 
 
-@pytest.mark.parametrize(("q2", "q3"), [(0.01, 1), (0.3, 0.7), (1, 1.5)])
-def test_gradient_on_an_unknown_label_is_equation_18(q2, q3):
+def equation_18(q2, q3, v=1.0):
+    """Gradient on an unknown label; k_hat and v scale it and carry none."""
     k = torch.sigmoid(10 * P - 8)
-    expected = (1 - k) * (1 - P) ** q3 * P - k * P**q2 * (1 - P)
-    torch.testing.assert_close(gradient(gr(q2=q2, q3=q3, w=10, b=-8)), expected, rtol=0, atol=1e-12)
+    return v * ((1 - k) * (1 - P) ** q3 * P - k * P**q2 * (1 - P))
 
 
-def test_k_and_v_scale_the_gradient_but_carry_none():
-    k, v = torch.sigmoid(10 * P - 8), torch.exp(-((P - 0.8) ** 2) / (2 * 0.5**2))
-    expected = v * ((1 - k) * (1 - P) ** 1.5 * P - k * P**0.01 * (1 - P))
-    torch.testing.assert_close(
-        gradient(gr(q3=1.5, w=10, b=-8, mu=0.8, sigma=0.5)), expected, rtol=0, atol=1e-12
-    )
+LATE = {"w": 10, "b": -8}
+V = torch.exp(-((P - 0.8) ** 2) / (2 * 0.5**2))
+EM = 0.3 * torch.log(P / (1 - P)) * P * (1 - P)
+GRADIENTS = {
+    "gr": (gr(q2=0.01, q3=1, **LATE), equation_18(0.01, 1)),
+    "gr with q below 1": (gr(q2=0.3, q3=0.7, **LATE), equation_18(0.3, 0.7)),
+    "gr with q above 1": (gr(q2=1, q3=1.5, **LATE), equation_18(1, 1.5)),
+    "gr with v": (gr(q3=1.5, mu=0.8, sigma=0.5, **LATE), equation_18(0.01, 1.5, V)),
+    "em": (losses.create("em", alpha=0.3, reduction="sum"), EM),
+    "em with eps": (losses.create("em", alpha=0.3, eps=1e-12, reduction="sum"), EM),
+    "hill": (losses.create("hill", reduction="sum"), 3 * P**2 * (1 - P) ** 2),
+    "hill 1.2": (losses.create("hill", lam=1.2, reduction="sum"), P**2 * (2.4 - 3 * P) * (1 - P)),
+}
 
 
-@pytest.mark.parametrize("eps", [None, 1e-12])
-def test_gradient_of_em_is_that_of_appendix_c(eps):
-    loss = losses.create("em", alpha=0.3, eps=eps, reduction="sum")
-    torch.testing.assert_close(
-        gradient(loss), 0.3 * torch.log(P / (1 - P)) * P * (1 - P), rtol=1e-8, atol=1e-11
-    )
-
-
-@pytest.mark.parametrize("lam", [1.5, 1.2])
-def test_gradient_of_hill_is_that_of_appendix_c(lam):
-    slope = gradient(losses.create("hill", lam=lam, reduction="sum"))
-    torch.testing.assert_close(slope, P**2 * (2 * lam - 3 * P) * (1 - P))
-    if lam == 1.5:
-        torch.testing.assert_close(slope, 3 * P**2 * (1 - P) ** 2)
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients_on_unknown_labels_are_those_of_appendix_c(case):
+    loss, expected = GRADIENTS[case]
+    torch.testing.assert_close(gradient(loss), expected, rtol=1e-8, atol=1e-11)
 
 
 def test_conclusion_1_a_larger_q3_shrinks_the_gradient_of_the_negative_part_at_every_p():

@@ -77,14 +77,10 @@ def test_k_hat_falls_at_small_p_and_rises_at_large_p(p, slope):
 def test_before_learning_it_equals_gr_in_the_first_epoch():
     """With a scheduled alpha, and before w and b have moved."""
     logits, observed = random_batch()
-    ours = method(learn_alpha=False)(logits, observed, epoch=1, epochs=8)
-    assert ours.item() == pytest.approx(
-        losses.create("gr")(logits, observed, epoch=1, epochs=8).item()
-    )
-    moved_mu = method(learn_alpha=False)(logits, observed, epoch=5, epochs=8)
-    assert moved_mu.item() == pytest.approx(
-        losses.create("gr", w=0)(logits, observed, epoch=5, epochs=8).item()
-    )
+    for epoch, options in ((1, {}), (5, {"w": 0})):
+        pair = method(learn_alpha=False), losses.create("gr", **options)
+        ours, theirs = (loss(logits, observed, epoch=epoch, epochs=8).item() for loss in pair)
+        assert ours == pytest.approx(theirs)
 
 
 def descended(**options):
