@@ -65,7 +65,8 @@ def method_sections() -> str:
 def section(name: str) -> str:
     """Markdown section of one method."""
     about = losses.about(name)
-    parts = [f"## `{name}`\n", f"{about.notes}\n"]
+    commands = "\n".join(f"spml train {example}" for example in about.examples)
+    parts = [f"## `{name}`\n", f"{about.notes}\n", f"```\n{commands}\n```\n"]
     if about.citation is not None:
         parts.append(f"**Source.** {_cited(about.citation)}\n")
     return "\n".join([*parts, options_table(name)])

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ BATCHES = json.loads((Path(__file__).parent / "golden.json").read_text())
 CASES = [(number, case) for number, batch in enumerate(BATCHES) for case in batch["cases"]]
 
 
-def test_no_case_is_lost() -> None:
+def test_no_case_is_lost():
     assert len(CASES) == 42
     assert {case["method"] for _, case in CASES} <= set(losses.names())
 
@@ -23,7 +22,7 @@ def test_no_case_is_lost() -> None:
 @pytest.mark.parametrize(
     ("number", "case"), CASES, ids=[f"{number}-{case['case']}" for number, case in CASES]
 )
-def test_golden_value_and_gradient(number: int, case: dict[str, Any]) -> None:
+def test_golden_value_and_gradient(number, case):
     logits = torch.tensor(BATCHES[number]["logits"], dtype=torch.float64)
     observed = torch.tensor(BATCHES[number]["observed"])
     options = dict(case["options"])

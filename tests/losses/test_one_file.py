@@ -70,7 +70,7 @@ test_oracles.test_loss_is_its_formula(*case, 0)
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(tmp_path_factory):
     """A copy of the package with one new file."""
     source = tmp_path_factory.mktemp("one_file") / "src"
     shutil.copytree(
@@ -80,7 +80,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source
 
 
-def run(package: Path, *arguments: str) -> str:
+def run(package, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package), str(ROOT)])}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
@@ -90,12 +90,12 @@ def run(package: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("script", [LIBRARY, BENCH, PAGES, FORMULA])
-def test_the_library_the_bench_and_the_pages_know_the_method(package: Path, script: str) -> None:
+def test_the_library_the_bench_and_the_pages_know_the_method(package, script):
     run(package, "-c", script)
 
 
 @pytest.mark.slow
-def test_the_tests_of_all_methods_cover_it(package: Path) -> None:
+def test_the_tests_of_all_methods_cover_it(package):
     files = [f"tests/losses/test_{name}.py" for name in ("robustness", "registry", "presets")]
     printed = run(
         package, "-m", "pytest", *files, "-k", "my_hill", "-p", "no:cacheprovider", "-p", "no:xdist"
@@ -104,7 +104,7 @@ def test_the_tests_of_all_methods_cover_it(package: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_trains_it(package: Path, tmp_path: Path) -> None:
+def test_the_command_line_trains_it(package, tmp_path):
     words = (
         f"train digits --method my_hill --epochs 1 --set lam=1.2 --quiet --out {tmp_path / 'run'}"
     )

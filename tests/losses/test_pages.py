@@ -3,7 +3,6 @@
 import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,7 +13,7 @@ DOCS = ROOT / "docs"
 PAGE = DOCS / "framework.md"
 
 
-def load_tool(name: str) -> ModuleType:
+def load_tool(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -30,24 +29,24 @@ framework_table, needs_table, options_table = (
 )
 
 
-def row(name: str) -> list[str]:
+def row(name):
     lines = [line for line in framework_table().splitlines() if line.startswith(f"| `{name}` |")]
     assert len(lines) == 1
     return [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
 
 
 @pytest.mark.parametrize("page", ["framework.md", "methods.md"])
-def test_the_page_is_current(page: str) -> None:
+def test_the_page_is_current(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     assert pages.rewritten(text) == text, "run: make docs"
 
 
-def test_every_method_is_on_the_page() -> None:
+def test_every_method_is_on_the_page():
     for name in losses.names():
         assert f"`{name}`" in framework_table() and f"[`{name}`](#{name})" in needs_table()
 
 
-def test_the_table_shows_the_formulas_that_run() -> None:
+def test_the_table_shows_the_formulas_that_run():
     assert row("an") == ["0", "1", "−log p", "–", "−log (1 − p)", "mean"]
     assert row("em")[:4] == ["1", "0.2", "−log p", "p log p + (1 − p) log (1 − p)"]
     assert row("em")[4].endswith("¹")
@@ -61,9 +60,7 @@ def test_the_table_shows_the_formulas_that_run() -> None:
     assert row("epr")[5] == "mean, plus (Σp/B − 1.5)²/C²"
 
 
-def test_rewriting_replaces_only_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rewriting_replaces_only_the_table(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- generated: framework_table -->\nold\n<!-- end -->\nafter\n")
     pages.main([str(page)])
@@ -77,7 +74,7 @@ def test_rewriting_replaces_only_the_table(
             pages.rewritten(text)
 
 
-def test_a_page_may_have_several_parts_and_those_of_other_generators() -> None:
+def test_a_page_may_have_several_parts_and_those_of_other_generators():
     other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
     own = [
         f"<!-- generated: {name} -->\n<!-- end -->\n" for name in ("needs_table", "method_sections")
@@ -91,14 +88,14 @@ def test_a_page_may_have_several_parts_and_those_of_other_generators() -> None:
 
 
 @pytest.mark.parametrize("name", losses.names())
-def test_every_section_has_notes_a_source_and_options(name: str) -> None:
+def test_every_section_has_notes_a_source_and_options(name):
     text, about = pages.section(name), losses.about(name)
     assert text.startswith(f"## `{name}`\n") and about.notes in text
     assert options_table(name) in text
     assert about.citation is None or f"*{about.citation.title}*" in text or about.citation.link
 
 
-def test_a_citation_has_its_links() -> None:
+def test_a_citation_has_its_links():
     assert (
         "**Source.** Cole et al., *Multi-Label Learning from Single Positive Labels*, CVPR 2021. "
         "Code: [elijahcole/single-positive-multi-label]"
@@ -108,7 +105,7 @@ def test_a_citation_has_its_links() -> None:
     assert "**Source.**" not in pages.section("full")
 
 
-def test_options_are_those_of_the_signature_with_published_values_and_sources() -> None:
+def test_options_are_those_of_the_signature_with_published_values_and_sources():
     lines = options_table("em_apl").splitlines()
     assert (
         "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label "
@@ -122,7 +119,7 @@ def test_options_are_those_of_the_signature_with_published_values_and_sources() 
     assert "| [`role`](#role) | index | linear | 1.1 MB | 63 MB | 117 MB |" in needs_table()
 
 
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(example, str(PAGE), "exec"), {})
     assert capsys.readouterr().out.startswith("tensor(")

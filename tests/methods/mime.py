@@ -1,16 +1,16 @@
 """Helpers of the tests of MIME."""
 
+from functools import partial
+
 import torch
 
-from spml import losses
+from tests.losses.common import create
 
 CALL = {"epoch": 2, "epochs": 10}
 IGNORE = {"rule": "ignore", "mean_inverse_positives": 0.4, "warmup": 2}
 
 
-def method(observed, **options):
-    data = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
-    return losses.create("mime", **data, **options)
+method = partial(create, "mime")
 
 
 def live(loss, scores, epoch, epochs=6):

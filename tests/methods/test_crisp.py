@@ -1,15 +1,15 @@
 """CRISP: class priors and the risk that holds predictions to them, against plain loops."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from spml import losses
-from spml.data import LabelTable
 from spml.methods.parts.priors import estimate_priors
-from tests.losses.common import random_batch, value_and_gradient
+from tests.losses.common import create, random_batch, value_and_gradient
 
 CALL = {"epoch": 2, "epochs": 10}
 
@@ -39,10 +39,8 @@ class TestPriors:
         labels[labels[:, 1] == 1, 1] = 0
         labels[:, 2] = 1
         priors = estimate_priors(scores, labels, 0.2, 0.05)
-        expected = [
-            prior_by_loops(scores[:, c].tolist(), labels[:, c].tolist(), 0.2, 0.05)
-            for c in range(6)
-        ]
+        columns = zip(scores.T.tolist(), labels.T.tolist(), strict=True)
+        expected = [prior_by_loops(*column, 0.2, 0.05) for column in columns]
         assert priors.dtype == torch.float64
         np.testing.assert_allclose(priors.numpy(), expected, rtol=1e-12)
         assert math.isnan(priors[1]) and priors[2] == 1
@@ -51,11 +49,8 @@ class TestPriors:
 
     def test_only_the_order_of_scores_matters(self):
         logits, observed = random_batch(50, 4)
-        torch.testing.assert_close(
-            estimate_priors(logits, observed),
-            estimate_priors(logits.exp(), observed),
-            equal_nan=True,
-        )
+        priors, same = (estimate_priors(scores, observed) for scores in (logits, logits.exp()))
+        torch.testing.assert_close(priors, same, equal_nan=True)
 
     @pytest.mark.parametrize("prior", [0.05, 0.2, 0.5])
     def test_a_prior_is_a_close_upper_bound_if_positives_are_observed_at_random(self, prior):
@@ -72,10 +67,8 @@ class TestPriors:
         scores = rng.normal(truth * 0.3, 1.0)  # weak evidence
         observed = (truth & (rng.random(truth.shape) < 0.4)).astype(np.int8)
         with_known = np.where(~truth & (rng.random(truth.shape) < 0.5), -1, observed)
-        without, with_negatives = (
-            estimate_priors(scores, observed).item(),
-            estimate_priors(scores, with_known).item(),
-        )
+        without = estimate_priors(scores, observed).item()
+        with_negatives = estimate_priors(scores, with_known).item()
         assert 0.28 < with_negatives < without - 0.1
 
     def test_scores_without_information_leave_the_prior_open(self):
@@ -101,74 +94,38 @@ class TestPriors:
 PRIORS = [0.5, 0.25, 0.75, 0.125, math.nan, 1.0, 0.5]
 
 
-def method(observed, **options):
-    data = {"items": len(observed), "classes": observed.shape[1], "observed": observed}
-    return losses.create("crisp", **data, **options)
+ready = partial(create, "crisp", priors=PRIORS, warmup=1, reduction="sum_classes")
 
 
-def ready(observed, **options):
-    """A method that has its priors."""
-    return method(observed, priors=PRIORS, warmup=1, **options)
-
-
-def risk(p, s, mean, counts, items, priors=PRIORS, weights=(2.0, 1.0)):
-    """Eq. 7 of a batch, known negatives added, by plain loops."""
-    total = 0.0
-    for c, prior in enumerate(priors):
-        known = counts[c] > 0 and not math.isnan(prior)
-        for row, label in zip(p, s, strict=True):
-            if label[c] == 1 and known:
-                total += weights[0] * prior * items / counts[c] * (1 - row[c]) / len(p)
-            if label[c] == -1:
-                total += row[c] / len(p)
-        total += weights[1] * abs(mean[c] - prior) if known else 0.0
-    return total
-
-
-def test_missing_and_invalid_options_are_refused():
-    with pytest.raises(ValueError, match="crisp needs items, classes and observed"):
-        losses.create("crisp")
-    observed = torch.zeros(2, 7)
-    for options, message in (
-        ({"warmup": 0}, "warmup must be at least 1"),
-        ({"momentum": 1.0}, "momentum is the weight"),
-        ({"priors": [0.1]}, "priors are 7 shares"),
-        ({"momentum": -0.1}, "momentum is the weight"),
-        ({"priors": [0.0] * 7}, "priors are 7 shares"),
-        ({"priors": [1.1] * 7}, "priors are 7 shares"),
-        ({"priors": "few"}, "priors are 7 shares above 0 and up to 1, not few"),
-        ({"priors": [None] * 7}, "priors are 7 shares"),
-        ({"priors": [0.5] * 7, "warmup": -1}, "warmup must be at least"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            method(observed, **options)
+def risk(p, s, mean, counts, items, weights):
+    """Eq. 7 of a batch, known negatives added."""
+    priors = torch.tensor(PRIORS, dtype=p.dtype)
+    known = (counts > 0) & ~priors.isnan()
+    positive = weights[0] * priors * items / counts * ((1 - p) * (s == 1)).mean(dim=0)
+    total = positive + weights[1] * (mean - priors).abs()
+    return total[known].sum() + (p * (s == -1)).mean(dim=0).sum()
 
 
 @pytest.mark.parametrize("weights", [(2.0, 1.0), (3.0, 0.5)])
 def test_the_loss_is_its_formula_over_two_steps(weights):
     table = random_batch(40, 7, seed=3)[1]
     table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
-    counts = [(table[:, c] == 1).sum().item() for c in range(7)]
     options = {"positive_weight": weights[0], "prior_weight": weights[1], "momentum": 0.8}
-    loss, mean = ready(table, reduction="sum_classes", **options), None
+    loss, mean = ready(table, **options), None
     for step in range(2):
-        logits = random_batch(10, 7, seed=step)[0]
-        s = table[step * 10 : step * 10 + 10]
-        p = logits.sigmoid().tolist()
-        now = [sum(row[c] for row in p) / 10 for c in range(7)]
-        mean = now if mean is None else [0.8 * a + 0.2 * b for a, b in zip(mean, now, strict=True)]
-        value = loss(logits, s, **CALL)
-        assert value.item() == pytest.approx(
-            risk(p, s.tolist(), mean, counts, 40, weights=weights), rel=1e-6
-        )
-        assert loss.running.tolist() == pytest.approx(mean)
+        p, s = random_batch(10, 7, seed=step)[0].sigmoid(), table[step * 10 : step * 10 + 10]
+        now = p.mean(dim=0)
+        mean = now if mean is None else 0.8 * mean + 0.2 * now
+        expected = risk(p, s, mean, (table == 1).sum(dim=0), 40, weights)
+        assert loss(p.logit(), s, **CALL).item() == pytest.approx(expected.item(), rel=1e-6)
+        torch.testing.assert_close(loss.running, mean.float())
 
 
 def test_over_the_whole_split_it_is_equation_7():
     logits, table = random_batch(30, 7)
     table = table.clamp(min=0)
     counts = table.sum(dim=0).tolist()
-    value = ready(table, reduction="sum_classes")(logits, table, **CALL)
+    value = ready(table)(logits, table, **CALL)
     p = logits.sigmoid()
     expected = sum(
         2 * prior / counts[c] * (1 - p[table[:, c] == 1, c]).sum().item()
@@ -179,30 +136,10 @@ def test_over_the_whole_split_it_is_equation_7():
     assert value.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_first_term_is_unbiased_over_batches():
-    logits, table = random_batch(30, 7)
-    options = {"reduction": "sum_classes", "prior_weight": 0.0}
-    whole = ready(table, **options)(logits, table, **CALL).item()
-    parts = [
-        ready(table, **options)(logits[i : i + 3], table[i : i + 3], **CALL).item()
-        for i in range(0, 30, 3)
-    ]
-    assert sum(parts) / 10 == pytest.approx(whole)
-
-
-def test_each_term_changes_the_value():
-    logits, table = random_batch(30, 7)
-    value = ready(table)(logits, table, **CALL).item()
-    for name in ("positive_weight", "prior_weight"):
-        assert abs(ready(table, **{name: 0.0})(logits, table, **CALL).item() - value) > 1e-3
-    without_negatives = table.clamp(min=0)
-    assert abs(ready(table)(logits, without_negatives, **CALL).item() - value) > 1e-3
-
-
 def test_the_gradient_has_the_size_of_the_batch_and_the_sign_of_the_running_mean():
     table = torch.ones(4, 7, dtype=torch.int8)
     unknown, logits = torch.zeros(2, 7, dtype=torch.int8), torch.zeros(2, 7, dtype=torch.float64)
-    loss = ready(table, momentum=0.99, reduction="sum_classes")
+    loss = ready(table, momentum=0.99)
     loss.running.copy_(torch.tensor([0.9, 0.0, 0.9, 0.9, 0.5, 0.0, 0.0]))
     _, gradient = value_and_gradient(loss, logits, unknown, **CALL)
     signs = torch.tensor([1, -1, 1, 1, 0, -1, -1], dtype=torch.float64)
@@ -213,39 +150,16 @@ def test_a_known_negative_is_moved_by_its_own_term_only():
     table = torch.ones(4, 7, dtype=torch.int8)
     observed, logits = torch.zeros(2, 7, dtype=torch.int8), torch.zeros(2, 7, dtype=torch.float64)
     observed[0] = -1
-    loss = ready(table, prior_weight=50.0, reduction="sum_classes")
+    loss = ready(table, prior_weight=50.0)
     loss.running.copy_(torch.zeros(7))
     _, gradient = value_and_gradient(loss, logits, observed, **CALL)
     torch.testing.assert_close(gradient[0], torch.full((7,), 0.25 / 2, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_value_and_gradient_are_finite_at_any_logit_and_label(dtype):
-    logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-    for observed in (
-        torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
-        *(torch.full((3, 7), s) for s in (1, 0, -1)),
-    ):
-        value, gradient = value_and_gradient(ready(observed), logits, observed, **CALL)
-        assert value.isfinite() and gradient.isfinite().all() and value.dtype == torch.float32
-
-
-def test_reductions_agree_once_there_are_priors():
-    logits, table = random_batch()
-    entries, mean, total, classes = (
-        ready(table, reduction=reduction)(logits, table, **CALL)
-        for reduction in ("none", "mean", "sum", "sum_classes")
-    )
-    assert entries.shape == logits.shape
-    torch.testing.assert_close(mean, entries.mean())
-    torch.testing.assert_close(total, entries.sum())
-    torch.testing.assert_close(classes, entries.sum(dim=1).mean())
-
-
 def test_priors_are_estimated_after_the_warm_up_and_stored():
     logits, table = random_batch(30, 4)
     table[:, 2] = table[:, 2].clamp(max=0)
-    loss = method(table, warmup=2)
+    loss = create("crisp", table, warmup=2)
     assert [loss.wants_pass(epoch, 5) for epoch in range(1, 6)] == [False, True, True, True, False]
     warm = loss(logits, table, epoch=2, epochs=5)
     assert warm == losses.create("an")(logits, table)
@@ -254,32 +168,9 @@ def test_priors_are_estimated_after_the_warm_up_and_stored():
     for rows in torch.randperm(30).split(7):
         loss.take_scores(logits[rows], rows)
     loss.end_epoch(2, 5)
-    torch.testing.assert_close(
-        loss.priors, estimate_priors(logits.float(), table).float(), equal_nan=True
-    )
+    expected = estimate_priors(logits.float(), table).float()
+    torch.testing.assert_close(loss.priors, expected, equal_nan=True)
     assert loss.priors.isnan().tolist() == [False, False, True, False]
     torch.testing.assert_close(loss.running, logits.float().sigmoid().mean(dim=0))
-    assert set(loss.state_dict()) == {"priors", "running"} and loss.scores.numel() == 0
-
-    other = method(table, warmup=2)
-    other.load_state_dict(loss.state_dict())
-    assert other(logits, table, epoch=3, epochs=5) == loss(logits, table, epoch=3, epochs=5)
-    before = loss.running.clone()
-    loss.eval()(logits + 1, table, epoch=3, epochs=5)
-    assert torch.equal(loss.running, before)
-
-
-def test_a_label_table_is_accepted_like_an_array():
-    logits, table = random_batch(6, 3)
-    named = LabelTable([str(i) for i in range(6)], list("abc"), table.numpy())
-    states = []
-    for source in (named, table):
-        loss = losses.create("crisp", items=6, classes=3, observed=source, warmup=1)
-        loss.take_scores(logits, torch.arange(6))
-        loss.end_epoch(1, 3)
-        states.append((loss.priors, loss.per_positive))
-    for pair in zip(*states, strict=True):
-        torch.testing.assert_close(*pair, equal_nan=True)
-    assert not losses.create(
-        "crisp", items=6, classes=3, observed=table, priors=[0.1] * 3
-    ).wants_pass(1, 3)
+    assert loss.scores.numel() == 0 and not loss.wants_pass(5, 5)
+    assert not ready(torch.zeros(5, 7)).wants_pass(1, 3)  # priors are given

@@ -1,84 +1,59 @@
-"""Expected negatives and their consistency terms, against plain loops."""
+"""Expected negatives and their consistency terms, against their definition."""
 
 import math
-import pickle
-from dataclasses import replace
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
 from spml import losses
-from spml.data import load
-from spml.errors import UserError
 from spml.methods.en import EXPECTED
-from spml.methods.parts.heatmaps import whole
-from spml.train import Settings, fit
-from tests.losses.common import random_batch, value_and_gradient
+from tests.losses.common import create, random_batch, value_and_gradient
 
 CALL = {"epoch": 2, "epochs": 10}
 
 
-def method(observed, **options):
-    return losses.create(
-        "en", items=len(observed), classes=observed.shape[1], observed=observed, **options
-    )
+method = partial(create, "en")
 
 
 def marked(loss):
     return loss.labels == EXPECTED
 
 
-class Loops:
-    """The method by plain loops, as its docstring defines it."""
+class Definition:
+    """The method on whole tables, as its notes define it."""
 
-    def __init__(
-        self, observed, k, momentum, start="observed", count="observed", cl=0.0, power=2.0
-    ):
-        self.s, self.k, self.momentum, self.start, self.count = (
-            observed.tolist(),
-            k,
+    def __init__(self, observed, k, momentum, start, count, cl, power):
+        self.s, self.momentum, self.start, self.cl, self.power = (
+            observed,
             momentum,
             start,
-            count,
+            cl,
+            power,
         )
-        self.cl, self.power = cl, power
-        self.items, self.classes = range(len(self.s)), range(len(self.s[0]))
-        self.mean = [[float(s == 1) for s in row] for row in self.s]
-        self.visited, self.negatives = set(), set()
+        items, classes = observed.shape
+        positives = (observed == 1).sum(dim=0).tolist()
+        shares = positives if count == "observed" else [items / classes] * classes
+        self.places = [max(items - round(k * share), 0) for share in shares]
+        self.mean = (observed == 1).double()
+        self.visited = torch.zeros(items, 1, dtype=torch.bool)
 
     def begin_epoch(self):
-        self.negatives = set()
-        for c in self.classes:
-            positives = sum(row[c] == 1 for row in self.s)
-            share = positives if self.count == "observed" else len(self.items) / len(self.classes)
-            places = max(len(self.items) - round(self.k * share), 0)
-            value = {
-                i: {1: math.inf, -1: -math.inf, 0: self.mean[i][c]}[self.s[i][c]]
-                for i in self.items
-            }
-            lowest = sorted(value.values())[:places]
-            self.negatives |= {
-                (i, c)
-                for i in self.items
-                if self.s[i][c] == 0 and lowest and value[i] <= lowest[-1]
-            }
+        value = self.mean.masked_fill(self.s == 1, math.inf).masked_fill(self.s == -1, -math.inf)
+        ranked = [[-math.inf, *sorted(column)] for column in value.T.tolist()]
+        last = [column[places] for column, places in zip(ranked, self.places, strict=True)]
+        self.negative = (self.s == 0) & (value <= torch.tensor(last, dtype=torch.float64))
 
     def loss(self, logits, index):
-        total = 0.0
-        for row, i in zip(logits.tolist(), index.tolist(), strict=True):
-            for c, z in enumerate(row):
-                p, s = 1 / (1 + math.exp(-z)), self.s[i][c]
-                if s == 1:
-                    total -= math.log(p)
-                elif s == -1 or (i, c) in self.negatives:
-                    total -= math.log(1 - p)
-                past = p if self.start == "first" and i not in self.visited else self.mean[i][c]
-                if s != -1:
-                    total += self.cl * abs(p - past) ** self.power
-                self.mean[i][c] = self.momentum * past + (1 - self.momentum) * p
-            self.visited.add(i)
-        return total / logits.numel()
+        p, s, past = logits.sigmoid(), self.s[index], self.mean[index]
+        if self.start == "first":
+            past = torch.where(self.visited[index], past, p)
+        absent = torch.where((s == -1) | self.negative[index], -(1 - p).log(), 0.0)
+        consistency = self.cl * (p - past).abs() ** self.power
+        entries = torch.where(s == 1, -p.log(), absent) + torch.where(s == -1, 0.0, consistency)
+        self.mean[index] = self.momentum * past + (1 - self.momentum) * p
+        self.visited[index] = True
+        return entries.mean().item()
 
 
 @pytest.mark.parametrize("start", ["observed", "first"])
@@ -89,18 +64,18 @@ def test_three_epochs_are_the_definition(start, count, cl, power):
     table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
     options = {"momentum": 0.6, "start": start, "count": count}
     loss = method(table, expected_positives=1.3, cl=cl, power=power, **options)
-    loops = Loops(table, 1.3, cl=cl, power=power, **options)
+    wanted = Definition(table, 1.3, cl=cl, power=power, **options)
     generator, shown = torch.Generator().manual_seed(0), set()
     for epoch in range(1, 4):
         loss.begin_epoch(epoch, 3)
-        loops.begin_epoch()
-        assert {tuple(pair) for pair in marked(loss).nonzero().tolist()} == loops.negatives
-        shown.add(len(loops.negatives))
+        wanted.begin_epoch()
+        assert torch.equal(marked(loss), wanted.negative)
+        shown.add(int(wanted.negative.sum()))
         for index in torch.randperm(23, generator=generator).split(7):
             logits = torch.randn(len(index), 18, generator=generator, dtype=torch.float64) * 3
             value = loss(logits, table[index], epoch=epoch, epochs=3, index=index)
-            assert value.item() == pytest.approx(loops.loss(logits, index), rel=1e-6)
-        torch.testing.assert_close(loss.mean, torch.tensor(loops.mean), rtol=1e-5, atol=1e-6)
+            assert value.item() == pytest.approx(wanted.loss(logits, index), rel=1e-6)
+        torch.testing.assert_close(loss.mean, wanted.mean.float(), rtol=1e-5, atol=1e-6)
     assert len(shown) > 1  # the first epoch is not like the others
 
 
@@ -157,14 +132,6 @@ def test_ties_at_random_fill_the_places_and_follow_the_seed():
     assert marked(loss)[:, 0].nonzero().flatten().tolist() == list(range(20, 80))
 
 
-def test_evaluation_changes_nothing():
-    logits, table = random_batch(6, 4)
-    loss = method(table, scl=1.0, grid=3).eval()
-    before = {name: value.clone() for name, value in loss.state_dict().items()}
-    loss(logits, table, **CALL, index=torch.arange(6), features=torch.randn(6, 4, 2, 2))
-    assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
-
-
 def test_each_consistency_term_counts_and_no_known_negative_is_raised():
     logits, table = random_batch(6, 4)
     features = torch.randn(6, 4, 3, 3, dtype=torch.float64)
@@ -184,121 +151,3 @@ def test_each_consistency_term_counts_and_no_known_negative_is_raised():
         assert (gradients[name][table == -1] >= 0).all()
     assert values["cl"] > values["none"] + 0.1 and values["scl"] > values["none"] + 0.1
     assert (gradients["cl"] - gradients["none"]).abs().max() > 0.01
-
-
-def test_state_and_copies_give_the_same_values():
-    logits, table = random_batch(8, 4)
-    call = {**CALL, "index": torch.arange(8), "features": torch.randn(8, 4, 2, 3)}
-    options = {"cl": 0.5, "scl": 0.5, "grid": 3, "start": "first", "expected_positives": 1.2}
-    loss = method(table, **options)
-    loss(logits, table, **call)
-    loss.begin_epoch(2, 10)
-    assert set(loss.state_dict()) == {"mean", "labels", "seen", "heat.maps", "heat.seen"}
-    other = method(table, **options)
-    other.load_state_dict(loss.state_dict())
-    copied = pickle.loads(pickle.dumps(loss))
-    values = {each(logits + 1, table, **call).item() for each in (loss, other, copied)}
-    assert len(values) == 1
-    assert losses.needs("en") == {"items", "index"} == method(table).needs
-    assert loss.needs == {"items", "index", "features"}
-
-
-def test_invalid_options_and_inputs_are_refused():
-    table = torch.zeros(4, 3)
-    for options, message in (
-        ({"momentum": 1.1}, "momentum is the weight"),
-        ({"momentum": -0.1}, "momentum is the weight"),
-        ({"power": 0.5}, "power is 1 or more"),
-        ({"power": math.inf}, "power is 1 or more"),
-        ({"cl": -1.0}, "cl is 0 or more"),
-        ({"scl": math.inf}, "scl is 0 or more"),
-        ({"expected_positives": -1}, "expected_positives is 0 or more"),
-        ({"scl": 1.0, "grid": 0}, "grid is a number of cells"),
-        ({"start": "x"}, "start is one of observed, first"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            method(table, **options)
-    loss, call = method(table, scl=1.0, grid=2), {**CALL, "index": torch.arange(4)}
-    with pytest.raises(ValueError, match="en needs features"):
-        loss(table, table, **call)
-    for shape in ((4, 64), (4, 3, 64), (4, 5, 2, 2)):
-        with pytest.raises(
-            ValueError, match=r"give --head linear with a picture backbone, or scl=0"
-        ):
-            loss.prepare(torch.zeros(shape))
-    loss.see(whole(3, torch.device("cpu")))
-    with pytest.raises(ValueError, match="visible parts of 3 pictures for 4 items"):
-        loss(table, table, **call, features=torch.zeros(4, 3, 2, 2))
-
-
-def test_memory_equals_the_size_of_the_state():
-    coco = losses.memory("en", 65665, 80, scl=1.0)
-    assert coco / 1e9 == pytest.approx(8.2, abs=0.15)
-    assert losses.memory("en", 65665, 80, scl=1.0, grid=14) < coco / 3.8
-    assert losses.memory("en", 65665, 80) == 65665 * 401
-    table = torch.zeros(6, 4, dtype=torch.int8)
-    for options in ({}, {"scl": 1.0, "grid": 3}):
-        size = sum(
-            value.numel() * value.element_size()
-            for value in method(table, **options).state_dict().values()
-        )
-        assert losses.memory("en", 6, 4, **options) == size
-    with pytest.raises(ValueError, match="grid is a whole number"):
-        losses.memory("en", 6, 4, scl=1.0, grid="x")
-
-
-def test_training_reports_its_memory_and_refuses_more_than_is_free(
-    scenes, quick, tmp_path, monkeypatch, capsys
-):
-    settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
-    monkeypatch.setattr("spml.train.resolve.LARGE", 10**6)
-    fit(scenes, settings, tmp_path / "run", options=options)
-    assert "en keeps 1 MB for 128 items of 10 classes" in capsys.readouterr().out.splitlines()[0]
-    fit(scenes, settings, tmp_path / "small")
-    assert "en keeps" not in capsys.readouterr().out
-    monkeypatch.setattr("spml.train.resolve.free_memory", lambda device: 10**6)
-    with pytest.raises(
-        UserError,
-        match=r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or",
-    ):
-        fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
-    assert not (tmp_path / "big").exists()
-
-
-def test_heat_maps_are_refused_without_a_class_map(scenes, quick, tmp_path):
-    labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
-    np.savez(
-        tmp_path / "f.npz",
-        x=np.ones((40, 3), np.float32),
-        labels=labels,
-        classes=np.array(["a", "b"]),
-    )
-    vectors = load(tmp_path / "f.npz")
-    for data, settings in (
-        (vectors, Settings(method="en", accelerator="cpu")),
-        (scenes, replace(quick, method="en", head="query")),
-    ):
-        with pytest.raises(UserError, match=r"en with scl needs a class map .* give --head linear"):
-            fit(data, settings, tmp_path / "run", options={"scl": 1.0, "grid": 2}, quiet=True)
-    fit(vectors, Settings(method="en", accelerator="cpu", epochs=2), tmp_path / "run", quiet=True)
-
-
-def test_linear_init_sees_whole_pictures(scenes, quick, tmp_path):
-    settings = replace(quick, method="en", epochs=1, linear_init=1, crop=0.5, flip=True)
-    result = fit(scenes, settings, tmp_path / "run", options={"scl": 1.0, "grid": 4}, quiet=True)
-    assert result["options"]["scl"] == 1.0
-    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["method"]
-    assert state["heat.seen"].all() and state["seen"].all()
-
-
-def test_presets_name_their_source_or_that_there_is_none():
-    for dataset, k in {"voc": 1.5, "coco": 2.9, "nuswide": 1.9, "cub": 31.4}.items():
-        preset = losses.preset("en", dataset)
-        assert (
-            preset.options["expected_positives"] == k
-            and "Cole" in preset.sources["expected_positives"]
-        )
-        assert all(
-            "not published" in preset.sources[name]
-            for name in ("momentum", "count", "start", "power")
-        )

@@ -1,13 +1,10 @@
-"""GR Loss with learned parts: gradients by plain loops, and the effect on k_hat and v."""
-
-import math
+"""GR Loss with learned parts: value and gradients, and the effect on k_hat and v."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from spml import losses
-from spml.losses.components import Component
-from spml.losses.terms import GCE, Absent
 from tests.losses.common import random_batch
 
 CALL = {"epoch": 3, "epochs": 8}
@@ -29,98 +26,42 @@ def moved(**options):
 
 
 def gce(p, q):
-    return -math.log(p) if q == 0 else (1 - p**q) / q
+    return -p.log() if q == 0 else (1 - p**q) / q
 
 
-def test_it_needs_the_number_of_classes():
-    with pytest.raises(ValueError, match="gr_learnable needs items, classes"):
-        losses.create("gr_learnable")
+def formula(z, s, w, b, mu, sigma, constraint, q1):
+    """The loss of each entry, with p detached in k_hat and v."""
+    p, held, unknown = z.sigmoid(), z.sigmoid().detach(), s == 0
+    k, v = torch.sigmoid(w * held + b), torch.exp(-((held - mu) ** 2) / (2 * sigma**2))
+    if constraint == "class":
+        v = v * unknown.sum(dim=0) / (v * unknown).sum(dim=0)
+    if constraint == "batch":
+        v = v / v[unknown].mean()
+    present, absent = gce(p, 0.3), gce(1 - p, 0.7)
+    known = torch.where(s == 1, gce(p, q1), absent)
+    return torch.where(unknown, v * (k * present + (1 - k) * absent), known)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"constraint": "x"}, "constraint is one of class, batch, none"),
-        ({"variant": "x"}, "variant is one of official, paper"),
-        ({"sigma": 0.1}, "above sigma_min"),
-        ({"sigma_min": -0.1}, "≥ 0"),
-        ({"w": [1.0, 2.0]}, "the start of w is a number, or one for each of 7 classes"),
-        ({"w": None}, "the start of w is a number, or one for each of 7 classes, not None"),
-        ({"b": "low"}, "the start of b is a number, or one for each of 7 classes, not 'low'"),
-    ],
-)
-def test_invalid_values_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        method(**options)
-
-
-def weights(p, s, mu, sigma, constraint):
-    """v of each entry by plain loops."""
-    items = range(len(p))
-    v = [
-        [math.exp(-((p[i][c] - mu[c]) ** 2) / (2 * sigma[c] ** 2)) for c in range(CLASSES)]
-        for i in items
-    ]
-    for c in range(CLASSES):
-        columns = {"class": [c], "batch": range(CLASSES), "none": []}[constraint]
-        unknown = [(i, j) for i in items for j in columns if s[i][j] == 0]
-        if unknown:
-            raw = [math.exp(-((p[i][j] - mu[j]) ** 2) / (2 * sigma[j] ** 2)) for i, j in unknown]
-            for i in items:
-                v[i][c] /= sum(raw) / len(raw)
-    return v
-
-
-@pytest.mark.parametrize("constraint", ["class", "batch", "none"])
+@pytest.mark.parametrize("constraint", ["class", "batch", "none", "scheduled"])
 @pytest.mark.parametrize("variant", ["official", "paper"])
-def test_value_and_gradients_of_w_and_b_are_the_formula(constraint, variant):
+def test_value_and_all_gradients_are_the_formula(constraint, variant):
     logits, observed = random_batch()
-    loss = moved(constraint=constraint, variant=variant, q2=0.3, q3=0.7)
-    value = loss(logits, observed, **CALL)
-    value.backward()
-
-    p, s = logits.sigmoid().tolist(), observed.tolist()
-    w, b = loss.khat.w.tolist(), loss.khat.b.tolist()
-    v = weights(
-        p,
-        s,
-        loss.weight.mu.tolist(),
-        [0.1 + math.log1p(math.exp(x)) for x in loss.weight.width.tolist()],
-        constraint,
-    )
-    q1, count = (0.0, logits.numel()) if variant == "official" else (0.01, len(logits))
-    total, slope_w, slope_b = 0.0, [0.0] * CLASSES, [0.0] * CLASSES
-    for i in range(len(p)):
-        for c in range(CLASSES):
-            present, absent = gce(p[i][c], 0.3), gce(1 - p[i][c], 0.7)
-            k = 1 / (1 + math.exp(-(w[c] * p[i][c] + b[c])))
-            if s[i][c] == 0:
-                total += v[i][c] * (k * present + (1 - k) * absent)
-                slope_b[c] += v[i][c] * (present - absent) * k * (1 - k) / count
-                slope_w[c] += v[i][c] * (present - absent) * k * (1 - k) * p[i][c] / count
-            else:
-                total += gce(p[i][c], q1) if s[i][c] == 1 else absent
-    assert value.item() == pytest.approx(total / count)
-    assert loss.khat.w.grad.tolist() == pytest.approx(slope_w)
-    assert loss.khat.b.grad.tolist() == pytest.approx(slope_b)
-
-
-def test_the_gradients_of_mu_and_sigma_are_those_of_small_steps():
-    logits, observed = random_batch()
-    loss = moved()
-    loss(logits, observed, **CALL).backward()
-    for parameter in (loss.weight.mu, loss.weight.width):
-        for c in range(CLASSES):
-            values = []
-            for step in (1e-6, -1e-6):
-                with torch.no_grad():
-                    parameter[c] += step
-                    values.append(loss(logits, observed, **CALL).item())
-                    parameter[c] -= step
-            assert parameter.grad[c].item() == pytest.approx(
-                (values[0] - values[1]) / 2e-6, abs=1e-8
-            )
-    assert (loss.weight.mu.grad != 0).any() and (loss.weight.width.grad != 0).any()
+    learned = constraint != "scheduled"
+    options = {"constraint": constraint} if learned else {"learn_alpha": False}
+    loss = moved(variant=variant, q2=0.3, q3=0.7, **options)
+    own = [parameter.detach().clone().requires_grad_() for parameter in loss.parameters()]
+    y, z = (logits.clone().requires_grad_() for _ in range(2))
+    mu, sigma = (own[2], 0.1 + F.softplus(own[3])) if learned else (0.6125, 1.4375)
+    official = variant == "official"
+    entries = formula(y, observed, *own[:2], mu, sigma, constraint, 0 if official else 0.01)
+    expected = entries.mean() if official else entries.sum(dim=1).mean()
+    value = loss(z, observed, **CALL)
+    torch.testing.assert_close(value, expected)
+    slopes = torch.autograd.grad(expected, [y, *own])
+    actual = torch.autograd.grad(value, [z, *loss.parameters()])
+    for slope, wanted in zip(actual, slopes, strict=True):
+        torch.testing.assert_close(slope, wanted)
+        assert (wanted != 0).any()
 
 
 @pytest.mark.parametrize(("p", "slope"), [(0.05, 2.90), (0.5, 0.19), (0.8, -0.58)])
@@ -133,50 +74,13 @@ def test_k_hat_falls_at_small_p_and_rises_at_large_p(p, slope):
     assert (loss.khat.b.grad / (k * (1 - k)))[0].item() == pytest.approx(slope, abs=0.01)
 
 
-class Held(Component):
-    """Numbers computed elsewhere."""
-
-    formula = "held"
-
-    def __init__(self, values):
-        super().__init__()
-        self.values = values
-
-    def forward(self, p, context):
-        return self.values
-
-
-@pytest.mark.parametrize("learn_alpha", [True, False])
-def test_the_models_gradient_is_that_of_gr_with_k_hat_and_v_held(learn_alpha):
-    logits, observed = random_batch()
-    loss = moved(learn_alpha=learn_alpha)
-    seen = {}
-    for name in ("khat", "weight"):
-        part = getattr(loss, name)
-        part.register_forward_hook(
-            lambda _, __, value, name=name: seen.update({name: value.detach()})
-        )
-    z = logits.clone().requires_grad_()
-    loss(z, observed, **CALL).backward()
-    y = logits.clone().requires_grad_()
-    held = losses.UnifiedLoss(
-        Held(seen["khat"]), Held(seen["weight"]), GCE(0), GCE(0.01), Absent(GCE(1.0))
-    )
-    held(y, observed, **CALL).backward()
-    torch.testing.assert_close(z.grad, y.grad)
-
-
 def test_before_learning_it_equals_gr_in_the_first_epoch():
     """With a scheduled alpha, and before w and b have moved."""
     logits, observed = random_batch()
-    ours = method(learn_alpha=False)(logits, observed, epoch=1, epochs=8)
-    assert ours.item() == pytest.approx(
-        losses.create("gr")(logits, observed, epoch=1, epochs=8).item()
-    )
-    moved_mu = method(learn_alpha=False)(logits, observed, epoch=5, epochs=8)
-    assert moved_mu.item() == pytest.approx(
-        losses.create("gr", w=0)(logits, observed, epoch=5, epochs=8).item()
-    )
+    for epoch, options in ((1, {}), (5, {"w": 0})):
+        pair = method(learn_alpha=False), losses.create("gr", **options)
+        ours, theirs = (loss(logits, observed, epoch=epoch, epochs=8).item() for loss in pair)
+        assert ours == pytest.approx(theirs)
 
 
 def descended(**options):
@@ -222,18 +126,6 @@ def test_v_is_one_on_average_whatever_its_parameters():
     means = torch.where(unknown, seen[0], 0).sum(dim=0)[1:] / unknown.sum(dim=0)[1:]
     torch.testing.assert_close(means, torch.ones_like(means))
     assert all(parameter.grad.isfinite().all() for parameter in loss.parameters())
-
-
-def test_each_part_changes_the_value():
-    logits, observed = random_batch()
-    value = moved()(logits, observed, **CALL).item()
-    for part, name in (("khat", "w"), ("khat", "b"), ("weight", "mu"), ("weight", "width")):
-        other = moved()
-        with torch.no_grad():
-            getattr(getattr(other, part), name).zero_()
-        assert abs(other(logits, observed, **CALL).item() - value) > 1e-4, name
-    for options in ({"q1": 0.5}, {"q2": 0.5}, {"q3": 0.5}):
-        assert abs(moved(**options)(logits, observed, **CALL).item() - value) > 1e-4, options
 
 
 def test_it_has_its_own_optimiser():

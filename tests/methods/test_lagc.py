@@ -1,10 +1,6 @@
 """LAGC against plain loops, in both parts of its training, and through a run."""
 
-import copy
 import math
-import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +8,7 @@ import pytest
 import torch
 
 from spml import losses
-from spml.errors import UserError
 from spml.model import Classifier
-from spml.train import fit
 from spml.train.device import Processes
 from spml.train.resolve import resolve
 from spml.train.step import Step
@@ -30,12 +24,8 @@ def batch(items=5, classes=7, seed=0):
     generator = torch.Generator().manual_seed(seed + 100)
     logits, observed = random_batch(items, classes, seed)
     views = torch.randn(items, classes, generator=generator, dtype=torch.float64) * 2
-    return (
-        logits,
-        observed,
-        views,
-        torch.randn(2 * items, classes, WIDTH, generator=generator, dtype=torch.float64),
-    )
+    features = torch.randn(2 * items, classes, WIDTH, generator=generator, dtype=torch.float64)
+    return logits, observed, views, features
 
 
 def method(seed=0, **options):
@@ -51,29 +41,18 @@ def called(loss, inputs, **call):
 
 
 def formula(loss, inputs, past, *, tau, lam=1.0, lac=0.0):
-    """The loss by plain loops, and the entries that go into the queue."""
+    """The loss from its definition, and the entries that go into the queue."""
     logits, observed, views, features = inputs
-    total, consistent, count = 0.0, 0.0, 0
-    present = torch.zeros_like(observed, dtype=torch.bool)
-    for i, row in enumerate(observed.tolist()):
-        for c, s in enumerate(row):
-            p, strong = (
-                1 / (1 + math.exp(-logits[i, c].item())),
-                1 / (1 + math.exp(-views[i, c].item())),
-            )
-            total += -math.log(p) if s == 1 else -math.log(1 - p)
-            q = p + (s == 1)
-            if s == -1:
-                consistent, count = consistent - math.log(1 - strong), count + 1
-            elif q >= tau:
-                consistent, count = consistent - math.log(strong), count + 1
-                present[i, c] = True
-            elif q < 1 - tau:
-                consistent, count = consistent - math.log(1 - strong), count + 1
+    p, strong = logits.sigmoid(), views.sigmoid()
+    q = p + (observed == 1)
+    present = (q >= tau) & (observed != -1)
+    absent = (q < 1 - tau) | (observed == -1)
+    known = -torch.where(observed == 1, p, 1 - p).log()
+    consistent = -torch.cat([strong[present], 1 - strong[absent & ~present]]).log()
     embeddings = features @ loss.projection.weight.T + loss.projection.bias
     pairs = entries(embeddings, torch.cat([present, present]))
-    value = total / observed.numel() + lam * consistent / max(count, 1)
-    return value + lac * by_loops(pairs, past, 0.5), pairs
+    value = known.mean() + lam * consistent.mean()
+    return value.item() + lac * by_loops(pairs, past, 0.5), pairs
 
 
 @pytest.mark.parametrize(("lam", "lac"), [(1.0, 1.0), (0.3, 2.0)])
@@ -98,21 +77,12 @@ def test_the_slope_is_that_of_the_value(call):
     called(loss, batch(seed=3), **SECOND)
     loss.eval()  # remembers nothing
     logits, observed, views, features = batch()
-    inputs = [logits.requires_grad_(), views.requires_grad_(), features.requires_grad_()]
-    assert torch.autograd.gradcheck(
-        lambda z, v, f: loss(z, observed, views=v, features=f, **call), inputs
-    )
+    inputs = [each.requires_grad_() for each in (logits, views, features)]
+    at = lambda z, v, f: loss(z, observed, views=v, features=f, **call)  # noqa: E731
+    assert torch.autograd.gradcheck(at, inputs)
 
 
-def test_each_term_changes_the_value_and_what_it_trains():
-    inputs = batch()
-    second = called(method(), inputs, **SECOND).item()
-    for name in ("lam", "lac"):
-        assert abs(called(method(**{name: 0.0}), inputs, **SECOND).item() - second) > 1e-2
-    first = called(method(), inputs, **FIRST).item()
-    assert abs(called(method(lam=0.0), inputs, **FIRST).item() - first) > 1e-2
-    assert called(method(lac=0.0), inputs, **FIRST).item() == first
-
+def test_each_term_trains_its_own_inputs():
     def trained(**options):
         logits, observed, views, features = batch()
         leaves = [t.requires_grad_() for t in (logits, views, features)]
@@ -171,11 +141,9 @@ def test_a_known_negative_is_negative_in_both_views_and_not_compared():
 def test_an_observed_positive_is_positive_whatever_the_model_predicts():
     observed = torch.zeros(2, 7)
     observed[0, 3] = 1
-    views = torch.zeros(2, 7, dtype=torch.float64, requires_grad=True)
+    logits, views = torch.full((2, 7), -9.0).double(), torch.zeros(2, 7).double().requires_grad_()
     loss = method()
-    called(
-        loss, (torch.full((2, 7), -9.0).double(), observed, views, batch()[3][:4]), **SECOND
-    ).backward()
+    called(loss, (logits, observed, views, batch()[3][:4]), **SECOND).backward()
     assert views.grad[0, 3] < 0 and (views.grad.flatten()[torch.arange(14) != 3] > 0).all()
     assert loss.queue.classes.tolist() == [-1] * 7 + [3, 3]  # in both views
 
@@ -194,158 +162,25 @@ def test_the_second_part_starts_after_the_first_share_of_epochs(first, epochs, s
     assert before.index(False) + 1 == second if second else all(before)
 
 
-@pytest.mark.parametrize("call", [FIRST, SECOND])
-def test_reductions_agree(call):
-    inputs = batch()
-    entries_, mean, total, by_item = (
-        called(method(reduction=reduction), inputs, **call)
-        for reduction in ("none", "mean", "sum", "sum_classes")
-    )
-    assert entries_.shape == (5, 7)
-    torch.testing.assert_close(mean, entries_.mean())
-    torch.testing.assert_close(total, entries_.sum())
-    torch.testing.assert_close(by_item, entries_.sum(dim=1).mean())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_value_and_gradients_are_finite_at_any_logit_of_either_view(dtype):
-    extreme = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-    for labels in (
-        torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
-        *(torch.full((3, 7), s) for s in (1, 0, -1)),
-    ):
-        for call in (FIRST, SECOND):
-            loss = losses.create("lagc", size=3)
-            leaves = [extreme.clone(), extreme.flip(1).clone(), torch.randn(6, 7, WIDTH).to(dtype)]
-            logits, views, features = (leaf.requires_grad_() for leaf in leaves)
-            for _ in range(2):
-                value = called(loss, (logits, labels, views, features), **call)
-                value.backward()
-                assert value.isfinite() and value.dtype == torch.float32
-            assert all(
-                leaf.grad is None or leaf.grad.isfinite().all()
-                for leaf in (logits, views, features)
-            )
-
-
-def test_the_queue_and_the_projection_are_in_the_state():
-    loss = method()
-    called(loss, batch(), **SECOND)
-    assert {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"} == set(
-        loss.state_dict()
-    )
-    copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), method(seed=9)]
-    lazy = losses.create("lagc", size=3, queue=9).double()  # has not seen any features
-    for other in (copies[2], lazy):
-        other.load_state_dict(loss.state_dict())
-    value = called(loss.eval(), batch(seed=1), **SECOND)
-    assert all(called(other, batch(seed=1), **SECOND) == value for other in (*copies, lazy))
-
-
-def test_evaluation_changes_no_state():
-    loss = method().eval()
-    called(loss, batch(), **SECOND)
-    assert (loss.queue.classes == -1).all()
-
-
-def test_the_projection_is_trained_by_the_loops_optimiser():
-    (group,) = method().parameter_groups(0.25)
-    assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [(3, WIDTH), (3,)]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"first": 1.5}, "first is a share"),
-        ({"tau": 0.4}, "tau is a prob"),
-        ({"tau_second": 2.0}, "tau_second is a"),
-    ],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        losses.create("lagc", **options)
-
-
-def test_missing_inputs_are_named():
-    logits, observed, views, features = batch()
-    for more in (
-        {},
-        {"views": views},
-        {"features": features},
-        {"views": views, "features": features[:5]},
-    ):
-        with pytest.raises(ValueError, match="lagc needs views and features"):
-            method()(logits, observed, **more)
-    with pytest.raises(ValueError, match=r"logits \(4, 7\) and observed \(5, 7\) differ"):
-        method()(logits, observed, views=views[:4], features=features)
-
-
-@pytest.mark.parametrize("shape", [(1, 7, 4, 4), (1, 64)])
-def test_class_maps_and_vectors_are_refused(shape):
-    with pytest.raises(ValueError, match="give --head query"):
-        losses.create("lagc").prepare(torch.zeros(shape))
+def eight(scenes):
+    """Pictures and labels of eight items."""
+    table = scenes.observed
+    return torch.from_numpy(table.x[:8]), torch.from_numpy(table.labels[:8])
 
 
 class TestRun:
-    def test_it_needs_the_query_head(self, scenes, quick, tmp_path):
-        assert resolve(replace(quick, method="lagc"), scenes).head == "query"
-        with pytest.raises(
-            UserError, match=r"lagc compares embeddings of labels.*give --head query"
-        ):
-            fit(scenes, replace(quick, method="lagc", head="linear"), tmp_path / "run", quiet=True)
-        assert not (tmp_path / "run").exists()
-
-    def test_feature_vectors_have_no_second_view(self, quick, tmp_path):
-        from spml.data import load
-
-        rng = np.random.default_rng(0)
-        table = tmp_path / "table.npz"
-        labels = np.where(rng.random((40, 3)) < 0.4, 1, -1).astype(np.int8)
-        np.savez(
-            table,
-            x=rng.normal(size=(40, 8)).astype(np.float32),
-            labels=labels,
-            classes=np.array(list("abc")),
-        )
-        settings = replace(quick, method="lagc", backbone="linear")
-        with pytest.raises(UserError, match="lagc needs views: two augmentations of a picture"):
-            fit(load(table, labels="complete"), settings, tmp_path / "run", quiet=True)
-        command = [
-            "train",
-            str(table),
-            "--labels",
-            "complete",
-            "--method",
-            "lagc",
-            "--out",
-            str(tmp_path / "run"),
-        ]
-        done = subprocess.run(
-            [sys.executable, "-m", "spml.cli", *command], capture_output=True, text=True
-        )
-        assert done.returncode == 2 and not (tmp_path / "run").exists()
-        assert "lagc needs views" in done.stderr and "Traceback" not in done.stderr
-
     def test_a_step_does_not_depend_on_how_the_batch_is_ordered(self, scenes, quick):
         settings = resolve(replace(quick, method="lagc", flip=True), scenes)
-        x, observed = (
-            torch.from_numpy(scenes.observed.x[:8]),
-            torch.from_numpy(scenes.observed.labels[:8]),
-        )
+        x, observed = eight(scenes)
         torch.manual_seed(0)
-        model = Classifier.build(
-            "tiny", 10, head="query"
-        ).eval()  # no batch norm statistics, no dropout
+        model = Classifier.build("tiny", 10, head="query").eval()  # no batch statistics, no dropout
         values = []
         for rows in (np.arange(8), np.array([5, 0, 7, 2, 1, 4, 6, 3])):
             torch.manual_seed(0)
             loss = losses.create("lagc", lac=0.0)
             index = torch.from_numpy(rows)
-            values.append(
-                Step(lambda part: model(part, True), loss, settings, Processes())
-                .loss(x[index], observed[index], index, rows, 3)
-                .item()
-            )
+            step = Step(lambda part: model(part, True), loss, settings, Processes())
+            values.append(step.loss(x[index], observed[index], index, rows, 3).item())
         assert values[0] == pytest.approx(values[1])
 
     @pytest.mark.parametrize("epoch", [1, 3])
@@ -354,37 +189,11 @@ class TestRun:
         torch.manual_seed(0)
         model, loss = Classifier.build("tiny", 10, head="query"), losses.create("lagc", size=5)
         loss.prepare(model.eval()(torch.zeros(1, 3, 24, 24, dtype=torch.uint8), True)[1].detach())
-        x, observed = (
-            torch.from_numpy(scenes.observed.x[:8]),
-            torch.from_numpy(scenes.observed.labels[:8]),
-        )
+        x, observed = eight(scenes)
         step = Step(lambda part: model.train()(part, True), loss, settings, Processes())
         step.loss(x, observed, torch.arange(8), np.arange(8), epoch).backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
         assert (loss.projection.weight.grad is not None) == (epoch == 3)
-
-
-def test_published_training_settings():
-    for data in ("voc", "coco", "nuswide", "cub"):
-        preset = losses.preset("lagc", data)
-        assert preset.options == {
-            "tau": 0.6,
-            "tau_second": 0.9,
-            "temperature": 0.5,
-            "queue": 512,
-            "size": 128,
-        }
-        assert preset.training == {
-            "optimizer": "adamw",
-            "schedule": "one-cycle",
-            "lr": 1e-4,
-            "head_lr": 1,
-            "weight_decay": 1e-2,
-            "batch_size": 32,
-            "epochs": 80,
-            "frozen_norm": True,
-            "head": "query",
-        }
 
 
 def test_the_published_head_has_151_million_parameters():

@@ -1,23 +1,16 @@
 """MIME: loss, draws and pseudo-labels against plain loops."""
 
 import math
-from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from spml import losses
-from spml.data import LabelTable
-from spml.errors import UserError
 from spml.keyed import normal
 from spml.model.classifier import build_head
-from spml.model.scoring import predict_logits
-from spml.train import fit
-from tests.conftest import assert_resumes
 from tests.losses.common import embeddings, random_batch
-from tests.methods.mime import CALL, IGNORE, live, method
+from tests.methods.mime import CALL, method
 
 
 def batch(items=5, classes=7, size=4):
@@ -25,26 +18,14 @@ def batch(items=5, classes=7, size=4):
     return logits, observed, embeddings(items, classes, 2 * size + 1).double()
 
 
-def by_loops(logits, table, features, noise, beta=1e-4, eps=0.0, ignored=()):
-    """The whole loss; `table` holds 1 for each label counted as positive."""
-    items, classes, size = len(logits), len(logits[0]), len(features[0][0]) // 2
-    entries = [[0.0] * classes for _ in range(items)]
-    for b in range(items):
-        for c in range(classes):
-            mu, log_sigma, deviation = (
-                features[b][c][:size],
-                features[b][c][size:-1],
-                features[b][c][-1],
-            )
-            p = 1 / (1 + math.exp(-(logits[b][c] + deviation * noise[b][c])))
-            if (b, c) not in ignored:
-                entries[b][c] = -math.log((p if table[b][c] == 1 else 1 - p) + eps)
-            for m, s in zip(mu, log_sigma, strict=True):
-                entries[b][c] += beta * (m**2 + math.exp(s) ** 2 - 1 - 2 * s) / 2 / size
-    return sum(map(sum, entries)) / items / classes
-
-
-ZEROS = [[0.0] * 7] * 5
+def formula(logits, table, features, noise=0.0, beta=0.7, eps=0.0):
+    """The whole loss; `table` holds 1 for a label that counts as positive, nan for none."""
+    size = features.shape[2] // 2
+    mean, log_deviation, deviation = features.split([size, size, 1], dim=2)
+    p = (logits + deviation.squeeze(2) * noise).sigmoid()
+    entries = -torch.log(torch.where(table == 1, p, 1 - p) + eps)
+    divergence = (mean**2 + log_deviation.exp() ** 2 - 1 - 2 * log_deviation).mean(dim=2) / 2
+    return (torch.where(table.isnan(), 0.0, entries) + beta * divergence).mean()
 
 
 @pytest.mark.parametrize("beta", [1e-4, 0.7])
@@ -53,10 +34,8 @@ def test_the_loss_of_the_mean_is_its_formula(beta, eps):
     logits, observed, features = batch()
     loss = method(observed, beta=beta, sample=False, eps=eps)
     value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
-    expected = by_loops(
-        logits.tolist(), observed.tolist(), features.tolist(), ZEROS, beta, eps or 0.0
-    )
-    assert value.item() == pytest.approx(expected, rel=1e-9)
+    expected = formula(logits, observed.double(), features, beta=beta, eps=eps or 0.0)
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=0)
 
 
 def test_the_loss_of_a_draw_is_its_formula():
@@ -65,58 +44,20 @@ def test_the_loss_of_a_draw_is_its_formula():
     index = torch.tensor([3, 29, 0, 11, 4])
     torch.manual_seed(8)
     loss.begin_epoch(2, 10)
-    noise = normal(index, loss.salt, 7).tolist()
+    noise = normal(index, loss.salt, 7)
     value = loss(logits, observed, **CALL, index=index, features=features)
-    assert value.item() == pytest.approx(
-        by_loops(logits.tolist(), observed.tolist(), features.tolist(), noise, 0.7)
-    )
+    torch.testing.assert_close(value, formula(logits, observed.double(), features, noise))
 
 
-@pytest.mark.parametrize("rule", ["add", "ignore"])
-def test_marked_labels_are_positive_or_ignored(rule):
+@pytest.mark.parametrize(("rule", "counted"), [("add", 1.0), ("ignore", math.nan)])
+def test_marked_labels_are_positive_or_ignored(rule, counted):
     logits, observed, features = batch()
     loss = method(observed, rule=rule, beta=0.7, sample=False, mean_inverse_positives=0.5)
-    marked = [
-        (b, c) for b in range(5) for c in range(7) if observed[b, c] == 0 and (b + c) % 3 == 0
-    ]
-    for place in marked:
-        loss.marked[place] = True
+    loss.marked = (observed == 0) & (torch.arange(35).view(5, 7) % 3 == 0)
     value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
-    table = [
-        [1 if (b, c) in marked else s for c, s in enumerate(row)]
-        for b, row in enumerate(observed.tolist())
-    ]
-    options = {"ignored": marked} if rule == "ignore" else {}
-    assert value.item() == pytest.approx(
-        by_loops(logits.tolist(), table, features.tolist(), ZEROS, 0.7, **options)
-    )
-    assert len(marked) > 3
-
-
-def test_each_term_counts():
-    logits, observed, features = batch()
-    logits, features = logits.requires_grad_(), features.requires_grad_()
-
-    def at(**options):
-        loss = method(observed, **{"beta": 0.7, **options})
-        loss.marked[0, 3] = loss.marked[3, 4] = True
-        value = loss(logits, observed, **CALL, index=torch.arange(5), features=features)
-        return value.item(), *torch.autograd.grad(value, (logits, features))
-
-    value, slope, by_embedding = at()
-    for changed in (
-        {"beta": 0.0},
-        {"sample": False},
-        {"rule": "ignore", "mean_inverse_positives": 0.5},
-    ):
-        other, other_slope, other_embedding = at(**changed)
-        assert abs(other - value) > 1e-3
-        # The divergence does not depend on the logits.
-        assert torch.equal(other_slope, slope) == ("beta" in changed)
-        assert not torch.equal(other_embedding, by_embedding)
-    *_, plain = at(beta=0.0, sample=False)
-    assert (plain == 0).all()
-    assert (by_embedding[..., :-1] != 0).all() and (by_embedding[..., -1] != 0).all()
+    table = torch.where(loss.marked, counted, observed.double())
+    torch.testing.assert_close(value, formula(logits, table, features))
+    assert loss.marked.sum() > 3
 
 
 def test_the_divergence_is_least_at_the_standard_normal_distribution():
@@ -130,236 +71,45 @@ def test_the_divergence_is_least_at_the_standard_normal_distribution():
     assert (slope == 0).all() and loss(logits, observed, **call, features=features) > value
 
 
-class TestDraws:
-    """A drawn logit against ten drawn embeddings, as published."""
+def test_a_drawn_logit_is_that_of_ten_drawn_embeddings():
+    """Same distribution; slopes by the logs of deviations have the same mean and less noise."""
+    items = 40_000
+    torch.manual_seed(0)
+    head = build_head("query-normal:6", 8, 3).double().eval()
+    head.spread.weight.data *= 3
+    shown = head.detailed(torch.randn(1, 5, 8, dtype=torch.float64))
+    logits, features = shown[0].detach(), shown[1].detach()
+    weight, bias = head.read.weight.detach(), head.read.bias.detach()
+    mean, logs, deviation = features[0, :, :6], features[0, :, 6:12], features[0, :, -1]
+    drawn, ten = (logs.expand(items, -1, -1).clone().requires_grad_() for _ in range(2))
 
-    ITEMS = 40_000
+    ones = torch.ones(items, 3)
+    loss = method(ones, beta=0.0, reduction="none")
+    loss.begin_epoch(1, 1)
+    norm = torch.linalg.vector_norm(weight * drawn.exp(), dim=-1, keepdim=True) / math.sqrt(10)
+    embedded = torch.cat([mean.expand_as(drawn), drawn, norm], dim=-1)
+    call = {"index": torch.arange(items), "features": embedded, **CALL}
+    entries = loss(logits.expand(items, -1), ones, **call)  # -log p of positives
+    ours = -entries.detach().expm1().log()
+    noise = torch.randn(items, 10, 3, 6, dtype=torch.float64)
+    theirs = ((mean + ten.exp()[:, None] * noise).mean(dim=1) * weight).sum(dim=-1) + bias
 
-    @pytest.fixture
-    def shown(self):
-        torch.manual_seed(0)
-        head = build_head("query-normal:6", 8, 3).double().eval()
-        head.spread.weight.data *= 3
-        logits, features = head.detailed(torch.randn(1, 5, 8, dtype=torch.float64))
-        return head, logits, features
+    error = deviation / math.sqrt(items)  # of a mean; that of a deviation is smaller
+    for sample in (ours, theirs.detach()):
+        assert ((sample.mean(dim=0) - logits[0]).abs() < 4 * error).all()
+        assert ((sample.std(dim=0) - deviation).abs() < 4 * error).all()
+        scaled = (sample - logits[0]) / deviation
+        assert (scaled**3).mean(dim=0).abs().max() < 0.06
+        assert ((scaled**4).mean(dim=0) - 3).abs().max() < 0.15
+        # Classes are drawn independently.
+        assert (torch.corrcoef(sample.T) - torch.eye(3)).abs().max() < 0.02
+    for c in range(3):
+        assert stats.ks_2samp(ours[:, c], theirs[:, c].detach()).pvalue > 0.001
+    assert deviation.min() > 0.05
 
-    def drawn(self, logits, features, **options):
-        """Logits of many items with the same embedding, from their loss -log p as positives."""
-        ones = torch.ones(self.ITEMS, 3)
-        loss = method(ones, beta=0.0, reduction="none", **options)
-        torch.manual_seed(5)
-        loss.begin_epoch(1, 1)
-        many = {"index": torch.arange(self.ITEMS), "features": features.expand(self.ITEMS, -1, -1)}
-        entries = loss(logits.expand(self.ITEMS, -1), ones, **many)
-        return -entries.expm1().log()
-
-    def literal(self, head, features, generator):
-        """Logits of the mean of ten embeddings: (items, classes)."""
-        mean, deviation = features[0, :, :6], features[0, :, 6:12].exp()
-        noise = torch.randn(self.ITEMS, 10, 3, 6, dtype=torch.float64, generator=generator)
-        return head.read((mean + deviation * noise).mean(dim=1))
-
-    @torch.no_grad()
-    def test_they_have_the_same_distribution(self, shown):
-        head, logits, features = shown
-        ours = self.drawn(logits, features)
-        theirs = self.literal(head, features, torch.Generator().manual_seed(1))
-        deviation = features[0, :, -1]
-        error = deviation / math.sqrt(self.ITEMS)  # of a mean; that of a deviation is smaller
-        for sample in (ours, theirs):
-            assert ((sample.mean(dim=0) - logits[0]).abs() < 4 * error).all()
-            assert ((sample.std(dim=0) - deviation).abs() < 4 * error).all()
-            scaled = (sample - logits[0]) / deviation
-            assert (scaled**3).mean(dim=0).abs().max() < 0.06 and (
-                (scaled**4).mean(dim=0) - 3
-            ).abs().max() < 0.15
-            # Classes are drawn independently.
-            assert (torch.corrcoef(sample.T) - torch.eye(3)).abs().max() < 0.02
-        for c in range(3):
-            assert stats.ks_2samp(ours[:, c], theirs[:, c]).pvalue > 0.001
-        assert deviation.min() > 0.05
-
-    def test_gradients_have_the_same_mean_and_less_noise(self, shown):
-        """Slope of -log p by the logs of deviations."""
-        head, logits, features = shown
-        size, ones = 6, torch.ones(self.ITEMS, 3)
-        logs = features[0, :, size : 2 * size].detach().clone().requires_grad_()
-        each = logs.expand(self.ITEMS, -1, -1)
-        weight, mean = head.read.weight.detach(), features[0, :, :size].detach()
-        deviation = torch.linalg.vector_norm(weight * each.exp(), dim=-1, keepdim=True) / math.sqrt(
-            10
-        )
-        inputs = torch.cat([mean.expand_as(each), each, deviation], dim=-1)
-        loss = method(ones, beta=0.0, reduction="none")
-        inputs.retain_grad()
-        entries = loss(
-            logits.detach().expand(self.ITEMS, -1),
-            ones,
-            index=torch.arange(self.ITEMS),
-            features=inputs,
-            **CALL,
-        )
-        (ours,) = torch.autograd.grad(entries.sum(), each, retain_graph=True)
-        literal = (
-            features[0, :, size : 2 * size]
-            .detach()
-            .expand(self.ITEMS, -1, -1)
-            .clone()
-            .requires_grad_()
-        )
-        noise = torch.randn(
-            self.ITEMS, 10, 3, size, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
-        )
-        z = ((mean + literal.exp()[:, None] * noise).mean(dim=1) * weight).sum(
-            dim=-1
-        ) + head.read.bias.detach()
-        (theirs,) = torch.autograd.grad(torch.nn.functional.softplus(-z).sum(), literal)
-        error = ((ours.var(dim=0) + theirs.var(dim=0)) / self.ITEMS).sqrt()
-        assert ((ours.mean(dim=0) - theirs.mean(dim=0)).abs() < 4.5 * error).all()
-        assert (ours.var(dim=0) < theirs.var(dim=0)).all()
-        assert (ours.mean(dim=0).abs() > 5 * error).any()
-
-    @torch.no_grad()
-    def test_they_can_be_turned_off(self, shown):
-        _, logits, features = shown
-        assert torch.allclose(self.drawn(logits, features, sample=False), logits)
-
-    def test_they_depend_on_the_item_and_the_epoch(self):
-        logits, observed, features = batch()
-        loss = method(torch.zeros(9, 7), reduction="none")
-        loss.begin_epoch(1, 10)
-        index = torch.tensor([8, 2, 5, 0, 3])
-        whole = loss(logits, observed, **CALL, index=index, features=features)
-        some = torch.tensor([3, 1])
-        part = loss(
-            logits[some], observed[some], **CALL, index=index[some], features=features[some]
-        )
-        # The last bit of a logarithm may depend on the batch.
-        torch.testing.assert_close(part, whole[some], rtol=1e-5, atol=0)
-        loss.begin_epoch(2, 10)
-        assert (
-            (loss(logits, observed, **CALL, index=index, features=features) - whole).abs() > 1e-4
-        ).all()
-        states = []
-        for _ in range(2):
-            torch.manual_seed(4)
-            loss.begin_epoch(2, 10)
-            states.append(loss.salt)
-        assert states[0] == states[1]
-
-
-def test_a_label_table_is_accepted_like_an_array():
-    observed = random_batch(6, 3)[1]
-    table = LabelTable([str(i) for i in range(6)], list("abc"), observed.numpy())
-    methods = [
-        losses.create("mime", items=6, classes=3, observed=source)
-        for source in (table, observed, observed.numpy())
-    ]
-    for one in methods:
-        assert torch.equal(one.unknown, observed == 0)
-
-
-def test_marked_labels_are_in_the_state():
-    logits, observed, features = batch()
-    loss = method(observed, theta=0.3, warmup=1)
-    live(loss, logits, 1)
-    assert set(loss.state_dict()) == {"marked", "_extra_state"} and loss.marked.any()
-    other = method(observed)
-    other.load_state_dict(loss.state_dict())
-    call = {**CALL, "index": torch.arange(5), "features": features}
-    assert (
-        other(logits, observed, **call)
-        == loss(logits, observed, **call)
-        != method(observed)(logits, observed, **call)
-    )
-
-
-def test_memory_equals_the_size_of_the_buffers():
-    assert losses.memory("mime", 100, 10) == 2000
-    assert losses.memory("mime", 100, 10, rule="ignore", mean_inverse_positives=0.5) == 6000
-    loss = method(torch.zeros(100, 10))
-    assert sum(buffer.numel() * buffer.element_size() for buffer in loss.buffers()) == 2000
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"theta": 1.5}, "theta is a probability, not 1.5"),
-        ({"theta": -0.1}, "theta is a probability, not -0.1"),
-        ({"warmup": 0}, "warmup is an epoch, counted from 1, not 0"),
-        ({"mean_inverse_positives": 0.0}, "mean_inverse_positives is above 0 and up to 1, not 0.0"),
-        ({"mean_inverse_positives": 2.0}, "mean_inverse_positives is above 0 and up to 1, not 2.0"),
-        ({"rule": "replace"}, "rule is one of add, ignore, not 'replace'"),
-    ],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        method(torch.zeros(3, 2), **options)
-
-
-def test_missing_inputs_are_named():
-    with pytest.raises(ValueError, match="mime needs items, classes and observed"):
-        losses.create("mime")
-    logits, observed, features = batch()
-    with pytest.raises(ValueError, match="mime needs features: an embedding of each label"):
-        method(observed)(logits, observed, index=torch.arange(5))
-    with pytest.raises(ValueError, match="mime needs index"):
-        method(torch.zeros(9, 7))(logits, observed, features=features)
-
-
-@pytest.mark.parametrize("shape", [(1, 8), (1, 3, 4, 4), (1, 3, 8), (1, 4, 9), (1, 3, 1)])
-def test_features_of_another_kind_are_refused(shape):
-    loss = method(torch.zeros(4, 3))
-    loss.prepare(torch.zeros(1, 3, 9))
-    with pytest.raises(ValueError, match=r"not features of \(1, .*give --head query-normal"):
-        loss.prepare(torch.zeros(shape))
-    with pytest.raises(ValueError, match="give --head query-normal"):
-        loss(
-            torch.zeros(1, 3),
-            torch.zeros(1, 3),
-            index=torch.tensor([0]),
-            features=torch.zeros(shape),
-        )
-
-
-@pytest.fixture(scope="module")
-def settings(quick):
-    return replace(quick, method="mime", lr=1e-3, head_lr=1)
-
-
-@pytest.mark.parametrize("head", ["linear", "query", "boostlu"])
-def test_a_run_with_another_head_is_refused_before_it_begins(scenes, settings, tmp_path, head):
-    with pytest.raises(UserError, match="give --head query-normal"):
-        fit(scenes, replace(settings, head=head), tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("options", [{"theta": 0.2, "warmup": 1}, {**IGNORE, "warmup": 1}])
-def test_a_run_whose_labels_changed_resumes_to_the_bit(scenes, settings, tmp_path, options):
-    marked = assert_resumes(scenes, settings, tmp_path, options)["marked"]
-    assert marked.any() and not marked.all()
-
-
-def test_evaluation_is_deterministic(scenes, settings, tmp_path):
-    from spml.data.images.loader import Feed
-    from spml.model import load_model
-
-    result = fit(scenes, replace(settings, epochs=1), tmp_path / "run", quiet=True)
-    assert result["head"] == "query-normal"
-    model, _ = load_model(tmp_path / "run")
-    first, second = (predict_logits(model, Feed(scenes.test, None), 16) for _ in range(2))
-    assert (first == second).all()
-    with np.load(tmp_path / "run" / "scores" / "test.npz") as file:
-        assert np.allclose(file["logits"], first, atol=2e-3)
-
-
-def test_its_head_works_on_feature_vectors_too(tmp_path):
-    from spml.data import load
-    from spml.train import Settings
-    from tests.model.test_query import vectors
-
-    settings = Settings(
-        method="mime", lr=1e-3, head_lr=1, batch_size=16, epochs=3, accelerator="cpu"
-    )
-    result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
-    assert result["head"] == "query-normal" and result["backbone"] == "linear"
+    (slope,) = torch.autograd.grad(entries.sum(), drawn)
+    (literal,) = torch.autograd.grad(torch.nn.functional.softplus(-theirs).sum(), ten)
+    error = ((slope.var(dim=0) + literal.var(dim=0)) / items).sqrt()
+    assert ((slope.mean(dim=0) - literal.mean(dim=0)).abs() < 4.5 * error).all()
+    assert (slope.var(dim=0) < literal.var(dim=0)).all()
+    assert (slope.mean(dim=0).abs() > 5 * error).any()

@@ -1,13 +1,10 @@
 """MIME's pseudo-labels, added or ignored, against plain loops."""
 
-import json
 import math
-from dataclasses import replace
+from itertools import combinations
 
-import pytest
 import torch
 
-from spml.train import fit
 from tests.losses.common import random_batch
 from tests.methods.mime import CALL, IGNORE, live, method
 
@@ -15,21 +12,16 @@ from tests.methods.mime import CALL, IGNORE, live, method
 class TestAdd:
     def test_sure_labels_are_added_permanently(self):
         observed = random_batch(30, 4, seed=2)[1]
-        loss, added = method(observed, theta=0.8, warmup=2), set()
+        loss, added = method(observed, theta=0.8, warmup=2), torch.zeros(30, 4, dtype=torch.bool)
         for epoch in range(1, 7):
             scores = torch.randn(30, 4, generator=torch.Generator().manual_seed(epoch)) * 2
             live(loss, scores, epoch)
             if 2 <= epoch < 6:
-                sure = set()
-                for i in range(30):
-                    for c in range(4):
-                        if observed[i, c] == 0 and 1 / (1 + math.exp(-scores[i, c].item())) > 0.8:
-                            sure.add((i, c))
+                sure = (scores.sigmoid() > 0.8) & (observed == 0)
                 # New labels are sure, and some are no longer sure.
-                assert sure - added and (epoch == 2 or added - sure)
+                assert (sure & ~added).any() and (epoch == 2 or (added & ~sure).any())
                 added |= sure
-            assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == added
-        assert added
+            assert torch.equal(loss.marked, added)
 
     def test_known_labels_are_never_touched(self):
         observed = torch.tensor([[1, -1, 0]] * 3)
@@ -75,28 +67,21 @@ class TestIgnore:
         observed[:, 1] = observed[:, 1].clamp(max=0)  # no observed positive, nothing ignored
         observed[:, 2] = 1
         observed[:4, 2] = 0  # fewer unknown labels than are to be ignored
-        loss = method(observed, **IGNORE)
-        seen = []
+        # floor(n / 0.4) labels are ignored in each class
+        counts = [math.floor(round(n / 0.4, 6)) for n in (observed == 1).sum(dim=0).tolist()]
+        loss, seen, expected = method(observed, **IGNORE), [], torch.zeros(40, 5, dtype=torch.bool)
+        assert counts[:3] == [7, 0, 90]
         for epoch in range(1, 7):
             scores = torch.randn(40, 5, generator=torch.Generator().manual_seed(epoch))
             live(loss, scores, epoch)
             if 2 <= epoch < 6:
-                expected = set()
-                for c in range(5):
-                    frequency = sum(observed[i, c].item() == 1 for i in range(40)) / 40
-                    unknown = [i for i in range(40) if observed[i, c] == 0]
-                    unknown.sort(key=lambda i, c=c, scores=scores: -scores[i, c].item())
-                    expected |= {
-                        (i, c) for i in unknown[: math.floor(round(frequency / 0.4 * 40, 6))]
-                    }
+                ranked = scores.masked_fill(observed != 0, -math.inf)
+                places = ranked.argsort(dim=0, descending=True).argsort(dim=0)
+                expected = (places < torch.tensor(counts)) & (observed == 0)
                 seen.append(expected)
-                assert sum(c == 0 for _, c in expected) == 7  # floor(3 / 0.4)
-                assert sum(c == 2 for _, c in expected) == 4
-                assert not any(c == 1 for _, c in expected)
-            assert {tuple(pair) for pair in loss.marked.nonzero().tolist()} == (
-                seen[-1] if seen else set()
-            )
-        assert len({frozenset(s) for s in seen}) == 4 and loss.scores.numel() == 0
+            assert torch.equal(loss.marked, expected)
+        assert all(not torch.equal(a, b) for a, b in combinations(seen, 2))
+        assert loss.scores.numel() == 0
 
     def test_known_labels_are_never_ignored(self):
         observed = torch.tensor([[1, -1], [0, -1], [0, 1]])
@@ -111,16 +96,3 @@ class TestIgnore:
         value = loss(logits, observed, **CALL, index=torch.arange(3), features=features)
         (slope,) = torch.autograd.grad(value, logits)
         assert (slope.sign().to(torch.int8) == -observed).all()
-
-    def test_the_figure_from_complete_labels_must_be_given_and_is_recorded(
-        self, scenes, quick, tmp_path
-    ):
-        with pytest.raises(ValueError, match="rule='ignore' needs mean_inverse_positives"):
-            method(torch.zeros(3, 2), rule="ignore")
-        settings = replace(quick, method="mime", head_lr=0.3, epochs=1)
-        with pytest.raises(ValueError, match="needs mean_inverse_positives"):
-            fit(scenes, settings, tmp_path / "no", options={"rule": "ignore"}, quiet=True)
-        assert not (tmp_path / "no").exists()
-        fit(scenes, settings, tmp_path / "run", options=IGNORE, quiet=True)
-        side = json.loads((tmp_path / "run" / "config.json").read_text())["side_information"]
-        assert side["mean_inverse_positives"] == 0.4

@@ -1,56 +1,29 @@
 """SMILE's form for pictures against plain loops, term by term."""
 
-import copy
-import math
-import pickle
-
 import pytest
 import torch
+import torch.nn.functional as F
 
 from spml import losses
 from spml.methods.smile import image as smile_image
 from tests.losses.common import embeddings, random_batch
-from tests.methods.smile import (
-    CLASSES,
-    IMAGE,
-    INDEX,
-    ITEMS,
-    an,
-    image_form,
-    kl,
-    sigmoid,
-    soft,
-    softplus,
-)
+from tests.methods.smile import CLASSES, IMAGE, INDEX, an, image_form, kl, soft
 from tests.methods.test_contrastive import by_loops, entries
 
 
-def image_by_loops(
-    method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta
-):
+def formula(method, z, d, observed, shown, past, *, alpha, beta, theta, lam, kl_embedding, kl_beta):
     """The loss on pictures after the warm-up; z and d are logits, as drawn or not."""
-    size, s = (shown.shape[2] - 1) // 2, observed.tolist()
-    weight, bias = method.form.weight.tolist(), method.form.bias.tolist()
-    total = 0.0
-    for i, row in enumerate(shown.tolist()):
-        for c, entry in enumerate(row):
-            mean, log_deviation = entry[:size], entry[size : 2 * size]
-            a, b = (
-                softplus(sum(w * m for w, m in zip(weight[k][c], mean, strict=True)) + bias[k][c])
-                + 1e-6
-                for k in (0, 1)
-            )
-            level = math.log(a / b) if d is None else d[i][c].item()
-            target = 0.0 if s[i][c] == -1 else sigmoid(level)
-            normal = [
-                (m * m + math.exp(t) ** 2 - 1 - 2 * t) / 2
-                for m, t in zip(mean, log_deviation, strict=True)
-            ]
-            total += theta * soft(z[i][c].item(), target)
-            total += alpha * an(z[i][c].item(), s[i][c]) + beta * an(level, s[i][c])
-            total += kl_embedding * sum(normal) / size + kl_beta * kl(a, b)
-    batch = entries(shown[..., :size], observed == 1)
-    return total / observed.numel() + lam * by_loops(batch, past, 0.5), batch
+    size = shown.shape[2] // 2
+    mean, log_deviation, _ = shown.split([size, size, 1], dim=2)
+    layers = zip(method.form.weight, method.form.bias, strict=True)
+    a, b = (F.softplus((w * mean).sum(dim=2) + bias) + 1e-6 for w, bias in layers)
+    level = (a / b).log() if d is None else d
+    target = torch.where(observed == -1, 0.0, level.sigmoid())
+    normal = (mean**2 + log_deviation.exp() ** 2 - 1 - 2 * log_deviation) / 2
+    total = theta * soft(z, target) + alpha * an(z, observed) + beta * an(level, observed)
+    total = total + kl_embedding * normal.mean(dim=2) + kl_beta * kl(a, b)
+    batch = entries(mean, observed == 1)
+    return total.mean().item() + lam * by_loops(batch, past, 0.5), batch
 
 
 SHOWN = embeddings(len(INDEX), CLASSES, 7).double()
@@ -74,21 +47,13 @@ class TestOnPictures:
             z = self.logits + shown[..., -1] * noise if sample else self.logits
             value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": shown})
             drawn = d if sample else None
-            expected, batch = image_by_loops(
-                method, z, drawn, self.observed, shown, past, **options
-            )
+            inputs = z, drawn, self.observed, shown, past
+            expected, batch = formula(method, *inputs, **options)
             past = past + batch
             assert value.item() == pytest.approx(expected, rel=1e-6)
-
-    @pytest.mark.parametrize("name", IMAGE)
-    def test_each_coefficient_changes_the_value(self, name):
-        values = [
-            image_form(**{**IMAGE, name: factor * IMAGE[name]})(
-                self.logits, self.observed, epoch=3, **CALL
-            ).item()
-            for factor in (1, 0)
-        ]
-        assert abs(values[0] - values[1]) > 1e-3
+            if changed and step == 0:
+                other = image_form(sample=sample, **IMAGE)
+                assert (other(self.logits, self.observed, epoch=3, **CALL) - value).abs() > 1e-3
 
     @pytest.mark.parametrize(("warmup", "epoch"), [(2, 1), (2, 2), (4, 4)])
     def test_the_warm_up_assumes_negative_twice(self, warmup, epoch):
@@ -110,22 +75,6 @@ class TestOnPictures:
             method(z, self.observed, epoch=3, **CALL).backward()
             slopes.append((z.grad, method.form.weight.grad))
         assert (slopes[0][0] != slopes[1][0]).all() and torch.equal(slopes[0][1], slopes[1][1])
-
-    def test_noise_depends_on_the_item_and_the_epoch(self):
-        method = image_form(lam=0.0, reduction="none")
-        whole = method(self.logits, self.observed, epoch=3, **CALL)
-        part = torch.tensor([5, 2])
-        call = {"index": INDEX[part], "features": SHOWN[part], "epoch": 3, "epochs": 9}
-        torch.testing.assert_close(
-            method(self.logits[part], self.observed[part], **call), whole[part]
-        )
-        torch.manual_seed(3)
-        method.begin_epoch(3, 9)
-        assert (method(self.logits, self.observed, epoch=3, **CALL) != whole).all()
-        still = image_form(sample=False, lam=0.0)
-        before = still(self.logits, self.observed, epoch=3, **CALL)
-        still.begin_epoch(3, 9)
-        assert still(self.logits, self.observed, epoch=3, **CALL) == before
 
     def test_logit_and_d_use_different_random_numbers(self, monkeypatch):
         asked = {}
@@ -153,46 +102,6 @@ class TestOnPictures:
         value = method(self.logits, self.observed, epoch=3, **{**CALL, "features": features})
         (slope,) = torch.autograd.grad(value, features)
         assert value.isfinite() and slope.isfinite().all()
-
-    @pytest.mark.parametrize("shape", [(1, 4, 8, 8), (1, 64), (1, 4, 6), (1, 4, 1)])
-    def test_features_of_another_head_are_refused(self, shape):
-        method = losses.create("smile", items=3, classes=4, observed=torch.zeros(3, 4))
-        with pytest.raises(ValueError, match="give --head query-normal:128"):
-            method.prepare(torch.zeros(shape))
-
-    def test_missing_inputs_are_named(self):
-        with pytest.raises(ValueError, match="smile needs features"):
-            image_form()(self.logits, self.observed, index=INDEX)
-        with pytest.raises(ValueError, match="smile needs index"):
-            image_form()(self.logits, self.observed, features=SHOWN)
-        with pytest.raises(ValueError, match="temperature must be above 0"):
-            image_form(queue_temperature=0.0)
-
-    def test_a_state_restores_layers_before_the_first_batch(self):
-        first = image_form()
-        first(self.logits, self.observed, epoch=3, **CALL)
-        other = losses.create(
-            "smile", items=ITEMS, classes=CLASSES, observed=torch.zeros(ITEMS, CLASSES)
-        )
-        other.load_state_dict(first.state_dict())
-        expected = copy.deepcopy(first)(self.logits, self.observed, epoch=3, **CALL)
-        for again in (other, pickle.loads(pickle.dumps(first))):
-            assert again(self.logits, self.observed, epoch=3, **CALL) == expected
-        names = {
-            "_extra_state",
-            "form.weight",
-            "form.bias",
-            "form.queue.embeddings",
-            "form.queue.classes",
-        }
-        assert set(first.state_dict()) == names
-
-    def test_its_layers_learn_as_fast_as_the_head(self):
-        (group,) = image_form().parameter_groups(0.25)
-        assert group["lr"] == 0.25 and [tuple(p.shape) for p in group["params"]] == [
-            (2, 4, 3),
-            (2, 4),
-        ]
 
     def test_its_layers_are_initialised_like_linear_layers(self):
         for values in image_form(classes=50, size=16).form.parameters():

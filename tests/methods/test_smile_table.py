@@ -9,86 +9,30 @@ import torch
 from spml import losses
 from spml.data import LabelTable
 from spml.methods.smile import table as smile_table
-from tests.losses.common import random_batch, value_and_gradient
-from tests.methods.smile import (
-    CLASSES,
-    FEATURES,
-    INDEX,
-    ITEMS,
-    TABLE,
-    an,
-    features,
-    kl,
-    layer,
-    relu,
-    sigmoid,
-    soft,
-    table_form,
-)
+from tests.losses.common import every_label, random_batch, value_and_gradient
+from tests.methods.smile import CLASSES, INDEX, ITEMS, TABLE, an, features, kl, soft, table_form
 
 
-class WholeGraph:
-    """d of every item by plain loops over the normalised adjacency matrix and two layers."""
+def formula(method, x, z, s, drawn=None, *, mu, pi0, rate, gamma, delta, temperature, k=3):
+    """The loss on feature vectors; `drawn` are logits of the sampled labels.
 
-    def __init__(self, method, x, k=3):
-        self.part, self.x = method.form.enhancement, x.tolist()
-        n = len(self.x)
-        self.adjacency = [[0] * n for _ in range(n)]
-        for i in range(n):
-            others = sorted((math.dist(self.x[i], self.x[j]), j) for j in range(n) if j != i)
-            for _, j in others[:k]:
-                self.adjacency[i][j] = 1
-        self.weights = [
-            [(self.adjacency[i][j] + (i == j)) / (k + 1) for j in range(n)] for i in range(n)
-        ]
-
-    def spread(self, rows):
-        width = range(len(rows[0]))
-        return [
-            [sum(w * row[c] for w, row in zip(weights, rows, strict=True)) for c in width]
-            for weights in self.weights
-        ]
-
-    def level(self):
-        once = self.spread([layer(self.part.first, row) for row in self.x])
-        twice = self.spread([layer(self.part.second, relu(row)) for row in once])
-        return [layer(self.part.last, relu(row)) for row in twice]
-
-    def restored(self, i, d):
-        h = layer(self.part.encode[2], relu(layer(self.part.encode[0], self.x[i] + d)))
-        return layer(self.part.decode[2], relu(layer(self.part.decode[0], d + h)))
-
-
-def table_by_loops(
-    method, x, logits, observed, drawn=None, *, mu, pi0, rate, gamma, delta, temperature
-):
-    """The loss on feature vectors, term by term; `drawn` are logits of the sampled labels."""
-    graph, z, s, index = WholeGraph(method, x), logits.tolist(), observed.tolist(), INDEX.tolist()
-    level = [[value / temperature for value in row] for row in graph.level()]
-    batch, classes = range(len(index)), range(CLASSES)
-    total_classifier = total_d = total_y = total_kl = total_x = total_graph = 0.0
-    y = []
-    for b in batch:
-        d = [sigmoid(value) for value in level[index[b]]]
-        means = [math.log((value + 1e-5) / (1 - value + 1e-5)) for value in d]
-        out = means if drawn is None else drawn[b].tolist()
-        y.append([sigmoid(value) for value in out])
-        for c in classes:
-            label = s[b][c]
-            target = {1: mu * d[c] + (1 - mu), 0: mu * d[c] + (1 - mu) * pi0, -1: 0.0}[label]
-            total_classifier += (rate if label == 0 else 1.0) * soft(z[b][c], target)
-            total_d += an(level[index[b]][c], label)
-            total_y += an(out[c], label)
-            total_kl += kl(d[c] + 1e-5, 1 - d[c] + 1e-5)
-        for value, wanted in zip(graph.restored(index[b], d), graph.x[index[b]], strict=True):
-            total_x += (value - wanted) ** 2
-    for b in batch:
-        for other in batch:
-            product = sum(y[b][c] * y[other][c] for c in classes)
-            total_graph += (product - graph.adjacency[index[b]][index[other]]) ** 2
-    n = len(index) * CLASSES
-    again = total_x / (len(index) * FEATURES) + total_y / n + total_graph / len(index) ** 2
-    return total_classifier / n + total_d / n + gamma * again + delta * total_kl / n
+    d comes from two layers on the normalised adjacency matrix of all items.
+    """
+    part = method.form.enhancement
+    near = torch.cdist(x, x).fill_diagonal_(math.inf).argsort(dim=1)[:, :k]
+    adjacency = torch.zeros(len(x), len(x), dtype=x.dtype).scatter_(1, near, 1.0)
+    weights = (adjacency + torch.eye(len(x))) / (k + 1)
+    hidden = (weights @ part.second((weights @ part.first(x)).relu())).relu()
+    level = part.last(hidden)[INDEX] / temperature
+    d, rows, one = level.sigmoid(), x[INDEX], torch.ones_like(level)
+    out = ((d + 1e-5) / (1 - d + 1e-5)).log() if drawn is None else drawn
+    target = mu * d + (1 - mu) * torch.where(s == 1, one, pi0)
+    classifier = torch.where(s == 0, rate, one) * soft(z, torch.where(s == -1, 0.0, target))
+    restored = part.decode(torch.cat([d, part.encode(torch.cat([rows, d], dim=1))], dim=1))
+    graph = out.sigmoid() @ out.sigmoid().T - adjacency[INDEX][:, INDEX]
+    again = (restored - rows).square().mean() + an(out, s).mean() + graph.square().mean()
+    divergence = kl(d + 1e-5, 1 - d + 1e-5).mean()
+    return classifier.mean() + an(level, s).mean() + gamma * again + delta * divergence
 
 
 class TestOnFeatureVectors:
@@ -105,18 +49,12 @@ class TestOnFeatureVectors:
         method = table_form(sample=sample, standardise=False, x=self.x, **options)
         monkeypatch.setattr(smile_table, "draw", lambda a, b, index, salt: drawn)
         value = method(self.logits, self.observed, index=INDEX, epoch=1, epochs=3)
-        expected = table_by_loops(
-            method, self.x.float().double(), self.logits, self.observed, drawn, **options
-        )
-        assert value.item() == pytest.approx(expected, rel=1e-9)
-
-    @pytest.mark.parametrize("name", TABLE)
-    def test_each_coefficient_changes_the_value(self, name):
-        value = table_form(**TABLE)(self.logits, self.observed, index=INDEX).item()
-        other = table_form(**{**TABLE, name: TABLE[name] / 2})(
-            self.logits, self.observed, index=INDEX
-        ).item()
-        assert abs(other - value) > 1e-4
+        x = self.x.float().double()
+        expected = formula(method, x, self.logits, self.observed, drawn, **options)
+        assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+        method = table_form(sample=sample, standardise=False, x=self.x, **TABLE)
+        whole = method(self.logits, self.observed, index=INDEX)
+        assert not changed or (whole - value).abs() > 1e-4
 
     def test_the_draw_is_that_of_the_beta_distribution(self, monkeypatch):
         asked = []
@@ -159,9 +97,8 @@ class TestOnFeatureVectors:
         z = self.logits.clone().requires_grad_()
         d = (method.form.enhancement(INDEX) / TABLE["temperature"]).sigmoid().detach()
         method.form.classifier_loss(z, self.observed, d).mean().backward()
-        torch.testing.assert_close(
-            z.grad, value_and_gradient(method, self.logits, self.observed, index=INDEX)[1]
-        )
+        whole = value_and_gradient(method, self.logits, self.observed, index=INDEX)[1]
+        torch.testing.assert_close(z.grad, whole)
 
     def test_a_known_negative_has_target_0(self):
         method = table_form(mu=0.9, pi0=0.9, rate=0.01, reduction="sum")
@@ -170,113 +107,35 @@ class TestOnFeatureVectors:
         torch.testing.assert_close(slope, self.logits.sigmoid())
 
     def test_the_default_rate_is_one_over_the_number_of_other_classes(self):
-        options = {**TABLE, "rate": None}
-        value = table_form(**options)(self.logits, self.observed, index=INDEX)
-        assert value == table_form(**{**TABLE, "rate": 1 / 3})(
-            self.logits, self.observed, index=INDEX
-        )
+        forms = (table_form(**{**TABLE, "rate": rate}) for rate in (None, 1 / 3))
+        first, second = (form(self.logits, self.observed, index=INDEX) for form in forms)
+        assert first == second
         one = table_form(classes=1, rate=None)
-        assert (
-            one.form.rate == 1
-            and one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
-        )
-
-    def test_its_parts_learn_at_their_own_rate(self):
-        (group,) = table_form(own_lr=0.02).parameter_groups(0.5)
-        assert group["lr"] == 0.02 and len(group["params"]) == 14
-        assert table_form().parameter_groups(0.5)[0]["lr"] == 1e-3
-
-    def test_an_items_part_of_the_loss_is_the_same_in_any_batch(self):
-        method = table_form(gamma=0.0, reduction="none")
-        whole = method(self.logits, self.observed, index=INDEX)
-        part = torch.tensor([4, 1])
-        torch.testing.assert_close(
-            method(self.logits[part], self.observed[part], index=INDEX[part]), whole[part]
-        )
-        drawn = table_form(gamma=1.0)
-        torch.manual_seed(3)
-        first = drawn(self.logits, self.observed, index=INDEX)
-        drawn.begin_epoch(1, 3)
-        assert drawn.salt and drawn(self.logits, self.observed, index=INDEX) != first
+        assert one(self.logits[:, :1], self.observed[:, :1], index=INDEX).isfinite()
+        assert one.form.rate == 1
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
     @pytest.mark.parametrize("scale", [1.0, 1e4])
     def test_value_and_gradients_are_finite_at_any_logit_and_feature(self, dtype, scale):
         logits = torch.tensor([[-6e4, -90.0, -20.0, 0.0, 20.0, 90.0, 6e4]] * 3, dtype=dtype)
-        for labels in (
-            torch.tensor([1, 0, -1]).view(3, 1).expand(3, 7),
-            *(torch.full((3, 7), s) for s in (1, 0, -1)),
-        ):
+        for labels in every_label():
             method = table_form(labels, 3, 7, standardise=False, x=features(3) * scale).float()
             value, slope = value_and_gradient(method, logits, labels, index=torch.arange(3))
             assert value.isfinite() and slope.isfinite().all() and value.dtype == torch.float32
             method(logits, labels, index=torch.arange(3)).backward()
             assert all(parameter.grad.isfinite().all() for parameter in method.parameters())
 
-    def test_reductions_agree(self):
-        entry, mean, total, classes = (
-            table_form(reduction=reduction)(self.logits, self.observed, index=INDEX)
-            for reduction in ("none", "mean", "sum", "sum_classes")
-        )
-        assert entry.shape == self.logits.shape
-        torch.testing.assert_close(mean, entry.mean())
-        torch.testing.assert_close(total, entry.sum())
-        torch.testing.assert_close(classes, entry.sum(dim=1).mean())
-
     def test_a_table_with_feature_vectors_makes_this_form(self):
-        named = LabelTable(
-            [str(i) for i in range(ITEMS)],
-            list("abcd"),
-            np.zeros((ITEMS, 4), np.int8),
-            x=self.x.numpy(),
-        )
+        names = [str(i) for i in range(ITEMS)]
+        named = LabelTable(names, list("abcd"), np.zeros((ITEMS, 4), np.int8), x=self.x.numpy())
         torch.manual_seed(0)
         method = losses.create("smile", items=ITEMS, classes=4, observed=named, **TABLE)
-        assert method.needs == {"items", "index"} and losses.needs("smile") == {
-            "items",
-            "index",
-            "features",
-        }
-        assert (losses.head("smile"), losses.head("smile", pictures=False)) == (
-            "query-normal:128",
-            None,
-        )
+        assert method.needs == {"items", "index"}
+        assert losses.needs("smile") == {"items", "index", "features"}
+        heads = losses.head("smile"), losses.head("smile", pictures=False)
+        assert heads == ("query-normal:128", None)
         value = method.double()(self.logits, self.observed, index=INDEX)
         assert value == table_form(**TABLE)(self.logits, self.observed, index=INDEX)
         pictures = named.with_labels(named.sparse)
         object.__setattr__(pictures, "x", np.zeros((ITEMS, 3, 4, 4), np.uint8))
         assert "features" in losses.create("smile", items=ITEMS, classes=4, observed=pictures).needs
-
-    def test_memory_counts_the_graph_and_features_passed_as_an_option(self):
-        assert losses.memory("smile", 100, 7) == 100 * 4 * 8
-        assert (
-            losses.memory("smile", 100, 7, k=5, x=np.zeros((100, 6))) == 100 * 6 * 8 + 100 * 6 * 4
-        )
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            (
-                {"x": features(11)},
-                r"one row for each of the 12 items; it has shape \(11, 5\)",
-            ),
-            ({"x": torch.zeros(ITEMS)}, r"it has shape \(12,\)"),
-            ({"x": torch.full((ITEMS, 2), math.nan)}, "not finite"),
-            ({"mu": 1.5}, "mu must be from 0 to 1"),
-            ({"pi0": -0.1}, "pi0 must be from 0 to 1"),
-            ({"k": 0}, "k must be at least 1"),
-            ({"temperature": 0.0}, "temperature above 0"),
-            ({"own_lr": -1e-3}, "own_lr is a learning rate, above 0, not -0.001"),
-            ({"kl": "right"}, "correct, released"),
-            ({"reduction": "median"}, "median"),
-        ],
-    )
-    def test_invalid_options_are_refused(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            table_form(**options)
-
-    def test_missing_inputs_are_named(self):
-        with pytest.raises(ValueError, match="smile needs items, classes and observed"):
-            losses.create("smile")
-        with pytest.raises(ValueError, match="smile needs index"):
-            table_form()(self.logits, self.observed)

@@ -7,7 +7,6 @@ are ramps: hyper-parameters that may change over training and differ between cla
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,7 +26,9 @@ class Context:
         observed: (items, classes): 1 known positive, 0 unknown, -1 known negative.
         epoch: from 1 to `epochs`.
         epochs: number of epochs of the training.
-        index: rows of the training split, for parts that keep state for each item.
+        index: rows of the training split, for methods that keep state for each item.
+        features: of the items, from the classifier's head.
+        views: logits of a second, strongly augmented view.
     """
 
     logits: Tensor
@@ -35,6 +36,8 @@ class Context:
     epoch: int = 1
     epochs: int = 1
     index: Tensor | None = None
+    features: Tensor | None = None
+    views: Tensor | None = None
 
 
 class Ramp(nn.Module):
@@ -51,40 +54,14 @@ class Ramp(nn.Module):
 
     def __init__(self, value: RampLike, *, lag: int = 0) -> None:
         super().__init__()
-        pair = value if isinstance(value, (tuple, list)) and len(value) == 2 else None
-        if pair is None and getattr(value, "ndim", 0) == 2:
-            pair = tuple(value)
-            if len(pair) != 2:
-                raise ValueError(
-                    "a hyper-parameter per class has shape (classes,) or (2, classes), "
-                    f"not {value.shape}"
-                )
-        start, end = (value, value) if pair is None else pair
+        paired = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 2
+        ends = value if paired and len(value) == 2 else (value, value)
         self.lag = lag
-        self._set("start", start)
-        self._set("end", end)
-
-    def _set(self, name: str, value: Any) -> None:
-        if isinstance(value, (Sequence, Tensor)) or getattr(value, "ndim", 0) > 0:
-            try:
-                tensor = torch.as_tensor(value, dtype=torch.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"{value!r} is not a number, (start, end) or one number per class"
-                ) from error
-            if bool(tensor.isnan().any()):
-                raise ValueError(f"{value!r} holds nan, which is not a number")
-            if tensor.ndim > 1:
-                raise ValueError(
-                    f"a hyper-parameter per class has one axis, not shape {tuple(tensor.shape)}"
-                )
-            if tensor.ndim == 1:
-                self.register_buffer(name, tensor, persistent=False)
-                return
-            value = tensor.item()
-        if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or value != value:
-            raise ValueError(f"{value!r} is not a number, (start, end) or one number per class")
-        setattr(self, name, float(value))
+        for name, end in zip(("start", "end"), map(_numbers, ends), strict=True):
+            if isinstance(end, Tensor):
+                self.register_buffer(name, end, persistent=False)
+            else:
+                setattr(self, name, end)
 
     @property
     def constant(self) -> float | None:
@@ -109,6 +86,20 @@ class Ramp(nn.Module):
     def extra_repr(self) -> str:
         """Start, end and lag, for logs."""
         return f"{self}" + (f", lag={self.lag}" if self.lag else "")
+
+
+def _numbers(value: Any) -> Value:
+    """A float, or a tensor with one number per class."""
+    expected = "is not a number, (start, end) or one number per class"
+    try:
+        numbers = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{value!r} {expected}") from error
+    if isinstance(value, bool) or bool(numbers.isnan().any()):
+        raise ValueError(f"{value!r} {expected}")
+    if numbers.ndim > 1:
+        raise ValueError(f"an array of shape {tuple(numbers.shape)} {expected}")
+    return numbers if numbers.ndim == 1 else numbers.item()
 
 
 class Component(nn.Module):
@@ -141,7 +132,6 @@ class Constant(Component):
         self.formula = f"{value:g}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """The number."""
         return self.value
 
 
@@ -154,7 +144,6 @@ class Logistic(Component):
         self.formula = f"1/(1 + exp(−(w p + b))), w = {self.w}, b = {self.b}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """Probability that each entry is positive."""
         return torch.sigmoid(p * self.w.at(context) + self.b.at(context))
 
 
@@ -171,7 +160,6 @@ class Posterior(Component):
         self.formula = f"(1 − a) p/(1 − a p), a = {self.a}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """Probability that each entry is positive."""
         a = self.a.at(context)
         return (1 - a) * p / (1 - a * p)
 
@@ -187,7 +175,6 @@ class Step(Component):
         )
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """1 if an entry is taken as positive, else 0."""
         return (p > self.tau.at(context)).to(p.dtype) if context.epoch >= self.from_epoch else 0.0
 
 
@@ -204,7 +191,6 @@ class TwoThresholds(Component):
         self.formula = f"1 if p ≥ {self.upper}, 0 if p ≤ {self.lower}, else undefined"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """1 if an entry is taken as positive, else 0."""
         return (p >= self.upper.at(context)).to(p.dtype)
 
 
@@ -217,7 +203,6 @@ class OutsideGap(Component):
         self.formula = f"0 if {self.lower} < p < {self.upper}, else 1"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """1 if the pseudo-label is defined, else 0."""
         return ((p >= self.upper.at(context)) | (p <= self.lower.at(context))).to(p.dtype)
 
 
@@ -233,7 +218,6 @@ class Gaussian(Component):
         self.formula = f"exp(−(p − μ)²/(2σ²)), μ = {self.mu}, σ = {self.sigma}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """Weight of each entry."""
         sigma = self.sigma.at(context)
         return torch.exp((p - self.mu.at(context)).square() * (-0.5 / (sigma * sigma)))
 
@@ -245,7 +229,6 @@ class OverOthers(Component):
     uses_p = False
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """The number."""
         return 1 / max(p.shape[-1] - 1, 1)
 
 
@@ -274,15 +257,12 @@ class Largest(Component):
         self.formula = f"{value:g} for {share}, else {1 - value:g}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        """`value` on selected entries, 1 - `value` elsewhere."""
         selected = largest_unknown(
             context.logits, context.observed, (context.epoch - 1) * self.delta
         )
-        return (
-            1 - self.value
-            if selected is None
-            else torch.where(selected, self.value, 1 - self.value).to(p.dtype)
-        )
+        if selected is None:
+            return 1 - self.value
+        return torch.where(selected, self.value, 1 - self.value).to(p.dtype)
 
 
 def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:

@@ -45,10 +45,6 @@ EXPECTED_POSITIVES = tuple(
     **State and cost.** None.
 
     **Differences.** Released code (Cole et al.) has ε = 1e-5 in the logs.
-
-    ```
-    spml train digits --method an
-    ```
     """,
 )
 @searched(AS_PUBLISHED)
@@ -86,11 +82,8 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     **Differences.** Released code has ε = 1e-5, and smooths every label; a known negative is not
     smoothed here. Elsewhere, smoothing of 0.1 means targets of 0.95 and 0.05: that is
     `smoothing=0.05` here.
-
-    ```
-    spml train digits --method an_ls --set smoothing=0.05
-    ```
     """,
+    examples=["digits --method an_ls --set smoothing=0.05"],
 )
 @searched({"smoothing": 0.2}, smoothing=(0.02, 0.05, 0.1, 0.2, 0.3))
 def an_ls(
@@ -130,10 +123,6 @@ def an_ls(
 
     **Differences.** Released code has ε = 1e-5 and no known negatives, which are not down-weighted
     here.
-
-    ```
-    spml train digits --method wan
-    ```
     """,
 )
 @searched(AS_PUBLISHED)
@@ -168,11 +157,8 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     framework, and its code has a loss of that name without $R$: positives alone, which is not this
     method. $R$ looks at one batch, so it is noisy at batch size 8 and depends on the batch size, as
     published.
-
-    ```
-    spml train digits --method epr --set expected_positives=1.5
-    ```
     """,
+    examples=["digits --method epr --set expected_positives=1.5"],
 )
 @searched(AS_PUBLISHED)
 def epr(
@@ -228,10 +214,6 @@ class ExpectedPositives(nn.Module):
     as side information.
 
     **Differences.** None known.
-
-    ```
-    spml train digits --method full
-    ```
     """,
 )
 @searched(AS_PUBLISHED)

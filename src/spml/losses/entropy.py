@@ -45,11 +45,8 @@ EM_TRAINING = (
     **Differences.** Released code has ε = 1e-5, one learning rate for backbone and head, and stops
     at the first epoch that does not improve validation mAP (`--patience-drop 0`). The column "EM"
     of the GR Loss paper's Table 1 is EM with pseudo-labels, which is [`em_apl`](#em_apl).
-
-    ```
-    spml train digits --method em --set alpha=0.1
-    ```
     """,
+    examples=["digits --method em --set alpha=0.1"],
 )
 @searched({"alpha": 0.1}, {"alpha": 0.2}, alpha=(0.01, 0.05, 0.1, 0.2, 0.4))
 def em(alpha: float = 0.2, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from spml.losses.components import Constant, Step
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
 from spml.losses.metadata import Citation, method, published, searched
-from spml.losses.terms import Absent, AsymmetricNegative, Focal, Hill, Log
+from spml.losses.terms import Absent, AsymmetricNegative, Focal, Hill, Log, Term
 
 ZHANG = Citation(
     "Zhang et al.",
@@ -55,11 +55,8 @@ ONE_CYCLE: dict[str, Any] = {
 
     **Differences.** Published with `sum`. Its balance factor between the two sides is not
     implemented. The GR Loss paper does not state the values that its row was trained with.
-
-    ```
-    spml train digits --method focal --set gamma=1
-    ```
     """,
+    examples=["digits --method focal --set gamma=1"],
 )
 @searched({"gamma": 1.0}, gamma=(0.5, 1.0, 2.0, 3.0))
 def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
@@ -111,12 +108,11 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     vanishes in half precision and gives infinite losses; here that cannot happen. Its recipe also
     has Cutout, RandAugment, unnormalised inputs and averaged weights, and chooses the epoch on the
     test set; none of these is implemented here.
-
-    ```
-    spml train coco --method asl --optimizer adam --schedule one-cycle --lr 1e-4 \
-      --head-lr 1 --weight-decay 1e-4 --batch-size 128 --epochs 40
-    ```
     """,
+    examples=[
+        "coco --method asl --optimizer adam --schedule one-cycle --lr 1e-4 \\\n"
+        "  --head-lr 1 --weight-decay 1e-4 --batch-size 128 --epochs 40"
+    ],
 )
 @searched(
     {"gamma_pos": 0.0},
@@ -141,7 +137,9 @@ def asl(
         detach: stop the gradient in the focusing weight, as the published training script does.
         reduction: mean, sum (as published), sum_classes or none.
     """
-    l3 = AsymmetricNegative(gamma_neg, clip, detach)
+    l3: Term = AsymmetricNegative(gamma_neg, clip, detach)
+    if clip == 0:
+        l3 = Absent(Focal(gamma_neg, detach=detach))
     return assume_negative(Focal(gamma_pos, detach=detach), l3, reduction=reduction)
 
 
@@ -168,11 +166,8 @@ def asl(
     **Differences.** Published with `sum`; its released form gives NaN at very low logits, this one
     does not. The GR Loss paper gives $-\log p$ for positives, as does its code, with `mean`:
     `variant="gr"`. The paper's Table 1 has one minus too many.
-
-    ```
-    spml train digits --method hill --set variant=gr
-    ```
     """,
+    examples=["digits --method hill --set variant=gr"],
 )
 @searched(
     {"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), lam=(1.3, 1.5, 1.7)
@@ -222,11 +217,8 @@ def hill(
     negatives and with the margin on corrected labels too; the released code has the focal loss and
     no margin there. `variant="gr"` is the paper's form; `negative` and `margin_on_pseudo` set each
     difference separately. See also [below](#comparing-with-the-papers-table) on its figures.
-
-    ```
-    spml train digits --method splc --set tau=0.8
-    ```
     """,
+    examples=["digits --method splc --set tau=0.8"],
 )
 @searched(
     {"variant": "gr"}, {"variant": "original"}, variant=("original", "gr"), tau=(0.5, 0.6, 0.7, 0.8)

@@ -13,10 +13,15 @@ from spml.losses.components import Constant, Context, Value
 Part = Callable[[Tensor, Context], Value]
 TermLike = Callable[[Tensor, Context], Tensor]
 Reduction = Literal["mean", "sum", "sum_classes", "none"]
+# Factor of the entries of a mean, so that the sum of up to 2^24 does not overflow. Multiplying by a
+# power of two changes no bit of entries above 1e-30.
+SMALL = 2.0**-24
 
 
 class Method(nn.Module):
     """A loss with hooks that a training loop calls; by default every hook does nothing.
+
+    A method implements `entries`, or `forward` if its loss is not a mean of entries.
 
     Before training, the loop calls `memory`, `prepare` (if features are needed), `parameter_groups`
     and `optimizer`. In each epoch it calls `begin_epoch`, then for every batch `see` and the method
@@ -36,12 +41,34 @@ class Method(nn.Module):
         head: classifier head that the method is meant for; None for the linear head.
         vector_head: the same for items that are feature vectors.
         trains_on: "observed" labels, or "complete" for the upper bound that sees all labels.
+        reduction: of the entries to one number.
     """
 
     needs: frozenset[str] = frozenset()
     head: ClassVar[str | None] = None
     vector_head: ClassVar[str | None] = None
     trains_on: Literal["observed", "complete"] = "observed"
+    reduction: Reduction = "mean"
+
+    def forward(
+        self,
+        logits: Tensor,
+        observed: Tensor,
+        *,
+        epoch: int = 1,
+        epochs: int = 1,
+        index: Tensor | None = None,
+        features: Tensor | None = None,
+        views: Tensor | None = None,
+    ) -> Tensor:
+        """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
+        logits = prepared(logits, observed)
+        context = Context(logits.detach(), observed, epoch, epochs, index, features, views)
+        return reduce(self.entries(logits, context), self.reduction)
+
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry, before the reduction; logits are in float32 or wider."""
+        raise NotImplementedError
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -122,37 +149,25 @@ class UnifiedLoss(Method):
         self.khat, self.weight = khat, weight
         self.l1, self.l2, self.l3 = l1, l2, l3
         self.regulariser = regulariser
-        self.reduction: Reduction = reduction
+        self.reduction = reduction
         self.trains_on = trains_on
 
     def extra_repr(self) -> str:
         """The reduction, for logs."""
         return f"reduction={self.reduction}"
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
-        logits = prepared(logits, observed)
-        context = Context(logits.detach(), observed, epoch, epochs, index)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
         p = context.logits  # detached: k_hat and v calibrate the model, they must not train it
         if any(getattr(part, "uses_p", True) for part in (self.khat, self.weight)):
             p = p.sigmoid()
         k, v = self.khat(p, context), self.weight(p, context)
         negative = self.l3(logits, context)
         entries = self._not_positive(k, v, negative, logits, context)
-        entries = torch.where(observed == 1, self.l1(logits, context), entries)
+        entries = torch.where(context.observed == 1, self.l1(logits, context), entries)
         if self.regulariser is not None:
             entries = entries + self.regulariser(logits.sigmoid())
-        return reduce(entries, self.reduction)
+        return entries
 
     def _not_positive(
         self, k: Value, v: Value, negative: Tensor, logits: Tensor, context: Context
@@ -205,8 +220,10 @@ def prepared(logits: Tensor, observed: Tensor) -> Tensor:
 def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
     """Reduce the loss of each (item, class) to one number; "none" returns the entries."""
     if reduction == "mean":
+        small = entries * SMALL
         # Two steps compile to faster kernels for GR; without compilation, one step is faster.
-        return entries.mean(dim=-1).mean() if torch.compiler.is_compiling() else entries.mean()
+        mean = small.mean(dim=-1).mean() if torch.compiler.is_compiling() else small.mean()
+        return mean / SMALL
     if reduction == "sum":
         return entries.sum()
     return entries.sum(dim=-1).mean() if reduction == "sum_classes" else entries

@@ -110,13 +110,12 @@ ALPHA = tuple(
     setting, by up to 0.8; larger $q_2$, smaller $q_3$ and a changing $q_3$ are below it. From
     random weights, after eight epochs, `gr` is below `an` ([Other
     backbones](reproduction.md#other-backbones)).
-
-    ```
-    spml train voc --method gr
-    spml train voc --method gr --set mu=0.5,0.2 --set sigma=2,0.1
-    spml train digits --method gr --set w=0,10 --set b=-2,-8
-    ```
     """,
+    examples=[
+        "voc --method gr",
+        "voc --method gr --set mu=0.5,0.2 --set sigma=2,0.1",
+        "digits --method gr --set w=0,10 --set b=-2,-8",
+    ],
 )
 @searched(
     {"w": (0.0, 10.0), "b": (-2.0, -8.0)},

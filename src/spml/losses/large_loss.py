@@ -51,11 +51,8 @@ LARGE_LOSS_TRAINING = (
     percentage (0.2). Rounding up is as published: at batch 16 and 20 classes, 0.2 % in the second
     epoch is one entry, 0.31 %. The GR Loss paper writes the rule as a threshold on $p$; it is a
     rank within the batch.
-
-    ```
-    spml train digits --method ll_r --set delta=0.005
-    ```
     """,
+    examples=["digits --method ll_r --set delta=0.005"],
 )
 @searched({"delta": 0.005}, delta=SHARES)
 def ll_r(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
@@ -88,11 +85,8 @@ def ll_r(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
     **State and cost.** None; one selection of the largest entries of a batch.
 
     **Differences.** As `ll_r`.
-
-    ```
-    spml train digits --method ll_ct --set delta=0.005
-    ```
     """,
+    examples=["digits --method ll_ct --set delta=0.005"],
 )
 @searched({"delta": 0.005}, delta=SHARES)
 def ll_ct(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:

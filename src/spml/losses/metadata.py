@@ -126,6 +126,7 @@ class About:
         citation: the publication that it comes from.
         presets: published values; a later entry overrides an earlier one.
         notes: its section of docs/methods.md, in Markdown.
+        examples: arguments of `spml train` to show there.
         order: its place in `losses.names()`; methods without one come last, by name.
         table2: its row in Table 2 of the GR Loss paper, from 1; None if it is not there.
     """
@@ -133,6 +134,7 @@ class About:
     citation: Citation | None = None
     presets: tuple[Published, ...] = ()
     notes: str = ""
+    examples: tuple[str, ...] = ()
     order: int | None = None
     table2: int | None = None
 
@@ -142,6 +144,7 @@ def method(
     citation: Citation | None = None,
     presets: Sequence[Published] = (),
     notes: str = "",
+    examples: Sequence[str] = (),
     order: int | None = None,
     table2: int | None = None,
     head: str | None = None,
@@ -152,15 +155,16 @@ def method(
         citation: the publication that the method comes from.
         presets: published values; a later entry overrides an earlier one.
         notes: the method's section of docs/methods.md, in Markdown.
+        examples: arguments of `spml train` to show there; by default it trains on digits.
         order: place in `losses.names()`; methods without one come last, by name.
         table2: row in Table 2 of the GR Loss paper, from 1.
         head: classifier head that the method is meant for; a class sets its attribute `head`.
     """
-    about = About(citation, tuple(presets), cleandoc(notes), order, table2)
 
     def mark(factory: Factory) -> Factory:
         marked: Any = factory
-        marked.about = about
+        shown = tuple(examples) or (f"digits --method {factory.__name__}",)
+        marked.about = About(citation, tuple(presets), cleandoc(notes), shown, order, table2)
         if head is not None:
             marked.head = marked.vector_head = head
         return factory

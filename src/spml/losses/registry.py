@@ -68,13 +68,10 @@ def create(name: str, **values: Any) -> Method:
     """
     maker = factory(name)
     check_options(name, values)
-    missing = [
-        option.name
-        for option in options(name)
-        if option.default is REQUIRED and option.name not in values
-    ]
+    missing = [p.name for p in _parameters(maker) if p.default is REQUIRED and p.name not in values]
     if missing:
-        raise ValueError(f"{name} needs {', '.join(missing)}")
+        whose = " of the training split" if set(missing) & set(DATA_ARGUMENTS) else ""
+        raise ValueError(f"{name} needs {', '.join(missing)}{whose}")
 
     method = CallableLoss(maker, values) if _is_loss(maker) else maker(**values)
     if not callable(method):
@@ -175,16 +172,12 @@ def options(name: str) -> list[Option]:
     """The method's hyper-parameters with defaults and help, in the order of its signature."""
     maker = factory(name)
     help_of = _argument_help(inspect.getdoc(maker) or "")
-    parameters = list(inspect.signature(maker).parameters.values())
-    if _is_loss(maker):
-        parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
-    fixed = [
-        p
-        for p in parameters
-        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in DATA_ARGUMENTS
-    ]
     types = _types(maker)
-    return [Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name)) for p in fixed]
+    return [
+        Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name))
+        for p in _parameters(maker)
+        if p.name not in DATA_ARGUMENTS
+    ]
 
 
 def summary(name: str) -> str:
@@ -254,6 +247,14 @@ class CallableLoss(Method):
         """Loss of a batch."""
         passed = {name: arguments[name] for name in self.takes if name in arguments}
         return self.function(logits, observed, **self.values, **passed)
+
+
+def _parameters(maker: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Parameters that `create` may pass, in the order of the signature."""
+    parameters = list(inspect.signature(maker).parameters.values())
+    if _is_loss(maker):
+        parameters = [p for p in parameters[2:] if p.name not in CALL_ARGUMENTS]
+    return [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 
 def as_python(value: Any) -> Any:

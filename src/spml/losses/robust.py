@@ -12,8 +12,7 @@ from spml.losses.terms import GCE, Absent, Symmetric, Taylor, Term
 
 NOT_RUN = tuple(
     replace(
-        entry,
-        source="the GR Loss setting for this data: the authors did not run the method on it",
+        entry, source="the GR Loss setting for this data: the authors did not run the method on it"
     )
     for entry in TRAINING
 )
@@ -41,11 +40,8 @@ NOT_RUN = tuple(
 
     **Differences.** The original is a softmax loss; this two-class form is ours, as in `sce` and
     `taylor_ce`. The gradient stays finite even if $p$ rounds to 0.
-
-    ```
-    spml train digits --method gce --set q=0.3
-    ```
     """,
+    examples=["digits --method gce --set q=0.3"],
 )
 @searched({"q": 0.3}, q=(0.1, 0.3, 0.5, 0.7, 0.9))
 def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
@@ -61,10 +57,7 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
 @method(
     order=190,
     citation=Citation(
-        "Wang et al.",
-        "Symmetric Cross Entropy for Robust Learning with Noisy Labels",
-        "ICCV",
-        2019,
+        "Wang et al.", "Symmetric Cross Entropy for Robust Learning with Noisy Labels", "ICCV", 2019
     ),
     presets=[
         *NOT_RUN,
@@ -87,11 +80,8 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
     **State and cost.** None.
 
     **Differences.** Two-class form, as `gce`. $A$ is −4 here; common code has log 1e-4 = −9.21.
-
-    ```
-    spml train digits --method sce --set A=-9.21
-    ```
     """,
+    examples=["digits --method sce --set A=-9.21"],
 )
 @searched({"A": -9.21}, alpha=(0.01, 0.1, 1.0), beta=(0.1, 1.0), A=(-4.0, -9.21))
 def sce(
@@ -125,11 +115,8 @@ def sce(
     **State and cost.** None.
 
     **Differences.** Two-class form, as `gce`.
-
-    ```
-    spml train digits --method taylor_ce --set order=6
-    ```
     """,
+    examples=["digits --method taylor_ce --set order=6"],
 )
 @searched({"order": 4}, order=(1, 2, 4, 6))
 def taylor_ce(order: int = 2, reduction: Reduction = "mean") -> UnifiedLoss:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from spml.losses.components import Context, Ramp, RampLike
 
+CERTAIN = 1e4  # a logit whose sigmoid is 1 in every precision
+
 
 class Term(nn.Module):
     """A loss of one label."""
@@ -47,15 +49,12 @@ class Log(Term):
         self.eps = eps
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         return -F.logsigmoid(logits) if not self.eps else -torch.log(logits.sigmoid() + self.eps)
 
-    def absent(self, logits: Tensor, context: Context) -> Tensor:
-        """The same loss for "label absent", without a double negation."""
+    def absent(self, logits: Tensor, context: Context) -> Tensor:  # without a double negation
         return F.softplus(logits) if not self.eps else super().absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return f"−log {p}" if not self.eps else f"−log({p} + {self.eps:g})"
 
 
@@ -76,28 +75,24 @@ class GCE(Term):
         self.log = Log(eps)
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         q = self.q.at(context)
         if isinstance(q, Tensor):
             safe = torch.where(q == 0, 1, q)
-            return torch.where(
-                q == 0, self.log(logits, context), -torch.expm1(safe * F.logsigmoid(logits)) / safe
-            )
+            power = -torch.expm1(safe * F.logsigmoid(logits)) / safe
+            return torch.where(q == 0, self.log(logits, context), power)
         if q == 0:
             log: Tensor = self.log(logits, context)
             return log
-        return (
-            torch.sigmoid(-logits) if q == 1 else torch.expm1(F.logsigmoid(logits) * q) * (-1 / q)
-        )
+        if q == 1:
+            return torch.sigmoid(-logits)
+        return torch.expm1(F.logsigmoid(logits) * q) * (-1 / q)
 
     def absent(self, logits: Tensor, context: Context) -> Tensor:
-        """The same loss for "label absent", without a double negation."""
         if self.q.constant == 0:
             return self.log.absent(logits, context)
         return logits.sigmoid() if self.q.constant == 1 else super().absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         if self.q.constant == 0:
             return self.log.formula(p, rest)
         return rest if self.q.constant == 1 else f"(1 − {p}^q)/q, q = {self.q}"
@@ -113,13 +108,12 @@ class Focal(Term):
         self.gamma, self.margin, self.detach = gamma, margin, detach
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         lowered = logits - self.margin if self.margin else logits
-        weight = torch.exp(self.gamma * F.logsigmoid(-lowered))
+        # Beyond CERTAIN the weight is 1 and its gradient 0, which a product with infinity is not.
+        weight = torch.exp(self.gamma * F.logsigmoid((-lowered).clamp(max=CERTAIN)))
         return (weight.detach() if self.detach else weight) * F.softplus(-lowered)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         if self.margin:
             p, rest = f"σ(z − {self.margin:g})", f"σ({self.margin:g} − z)"
         power = "" if self.gamma == 1 else f"^{self.gamma:g}"
@@ -138,17 +132,12 @@ class AsymmetricNegative(Term):
         self.gamma, self.clip, self.detach = gamma, clip, detach
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
-        if self.clip == 0:
-            weight = torch.exp(self.gamma * F.logsigmoid(logits))
-            return (weight.detach() if self.detach else weight) * F.softplus(logits)
         most = 1 - torch.finfo(logits.dtype).eps  # if p is 1, rounding may lose a small clip
         shifted = (logits.sigmoid() - self.clip).clamp(0, most)
         weight = torch.where(shifted > 0, torch.where(shifted > 0, shifted, 1) ** self.gamma, 0.0)
         return -(weight.detach() if self.detach else weight) * torch.log1p(-shifted)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return f"−m^{self.gamma:g} log(1 − m), m = max({p} − {self.clip:g}, 0)"
 
 
@@ -160,12 +149,10 @@ class Hill(Term):
         self.lam = lam
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         p = logits.sigmoid()
         return (self.lam - p) * p * p
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return f"({self.lam:g} − {p}) {p}²"
 
 
@@ -177,19 +164,15 @@ class NegativeEntropy(Term):
         self.log = Log(eps)
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry; never positive."""
         if not self.log.eps:
-            z = (
-                -logits.abs()
-            )  # the loss is even in the logit, and negative logits avoid cancellation
+            # The loss is even in the logit, and negative logits avoid cancellation.
+            z = -logits.abs()
             return z * z.sigmoid() - F.softplus(z)
-        entropy: Tensor = logits.sigmoid() * self.log(logits, context) + (
-            -logits
-        ).sigmoid() * self.log(-logits, context)
+        present = logits.sigmoid() * self.log(logits, context)
+        entropy: Tensor = present + (-logits).sigmoid() * self.log(-logits, context)
         return -entropy
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return f"{p} log {p} + {rest} log {rest}"
 
 
@@ -201,11 +184,9 @@ class Symmetric(Term):
         self.alpha, self.beta, self.A = alpha, beta, A
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         return self.alpha * F.softplus(-logits) - self.beta * self.A * torch.sigmoid(-logits)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return f"{self.alpha:g} (−log {p}) + {-self.A * self.beta:g} {rest}"
 
 
@@ -219,7 +200,6 @@ class Taylor(Term):
         self.order = order
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         rest = torch.sigmoid(-logits)
         total = rest / self.order
         for i in range(self.order - 1, 0, -1):
@@ -227,7 +207,6 @@ class Taylor(Term):
         return total
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return " + ".join(f"{rest}^{i}/{i}" if i > 1 else rest for i in range(1, self.order + 1))
 
 
@@ -239,14 +218,11 @@ class Mixed(Term):
         self.share, self.first, self.second = share, first, second
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
-        mixed: Tensor = self.share * self.first(logits, context) + (1 - self.share) * self.second(
-            logits, context
-        )
+        first, second = self.first(logits, context), self.second(logits, context)
+        mixed: Tensor = self.share * first + (1 - self.share) * second
         return mixed
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         first, second = self.first.formula(p, rest), self.second.formula(p, rest)
         return f"{self.share:g} ({first}) + {1 - self.share:g} ({second})"
 
@@ -259,9 +235,7 @@ class Absent(Term):
         self.term = term
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         return self.term.absent(logits, context)
 
     def formula(self, p: str = "p", rest: str = "(1 − p)") -> str:
-        """Text for the docs."""
         return self.term.formula(rest, p)

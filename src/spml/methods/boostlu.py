@@ -46,12 +46,8 @@ from spml.losses.metadata import Citation, method, published, searched
     **Differences.** None known in the loss; the bias is boosted too, as published. The released
     code has other shares for LL-Ct and LL-Cp (0.2 % and 0.1 %). Logits are large, so probabilities
     saturate and are not calibrated.
-
-    ```
-    spml train digits --method boostlu
-    spml train digits --method ll_ct --head boostlu
-    ```
     """,
+    examples=["digits --method boostlu", "digits --method ll_ct --head boostlu"],
 )
 @searched({"delta": 0.002}, delta=SHARES)
 def boostlu(delta: float = 0.005, reduction: Reduction = "mean") -> UnifiedLoss:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.labels import label_parts
 from spml.methods.parts.priors import estimate_priors
@@ -59,27 +60,18 @@ from spml.methods.parts.priors import estimate_priors
     are ignored, classes without observed positives have no such term, and π is at most 1. The
     estimate assumes that every positive of a class is equally likely to be the observed one;
     drawing one of an item's positives violates that slightly.
-
-    ```
-    spml train digits --method crisp --set warmup=5
-    ```
     """,
+    examples=["digits --method crisp --set warmup=5"],
 )
 @searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
 class crisp(Method):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: match the mean prediction to the prior (Liu et al., 2024).
 
-    After a warm-up with assume-negative, the risk of a class with prior pi and n_p observed
-    positives of N items is
-
-        2 pi / n_p  sum over observed positives of (1 - p)  +  |mean of p over all items - pi|,
-
-    the paper's Eq. 7. The authors train with a modified Eq. 8, whose formula could not be read and
-    is not implemented. In a batch an observed positive has weight 2 pi N / n_p, so the mean over
-    items is an unbiased estimate of the first term. The second term uses a running mean of p: the
-    batch's own mean is too noisy, and its distance from pi is biased. The running mean sets the
-    sign and the batch mean the gradient. A known negative has loss p and no gradient from the
-    second term; in a class without observed positives only known negatives count.
+    The loss is Eq. 7 of the paper. In a batch an observed positive of a class with prior pi has
+    weight 2 pi N / n_p, so the mean over items is an unbiased estimate of the first term. The
+    second term uses a running mean of p: the batch's own mean is too noisy, and its distance from
+    pi is biased. The running mean sets the sign and the batch mean the gradient. A known negative
+    has loss p and no gradient from the second term.
 
     Args:
         warmup: epochs of assume-negative at the start; at least 1 unless priors are given. Scores
@@ -113,15 +105,12 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         tau: float = 0.01,
         priors: Any = None,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "crisp needs items, classes and observed: it estimates how frequent each class is"
-            )
         if not 0 <= momentum < 1:
             raise ValueError(
                 f"momentum is the weight of the old mean, from 0 to below 1, not {momentum}"
@@ -132,7 +121,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.warmup, self.momentum, self.reduction = warmup, momentum, reduction
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
-        self.assume_negative = an(reduction=reduction)
+        self.assume_negative = an(reduction="none")
         counts = torch.zeros(classes)
         for _, known in label_parts(observed, items, classes):
             counts += (known == 1).sum(dim=0)
@@ -153,22 +142,11 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         scores = 4 * items * classes if options.get("priors") is None else 0
         return 12 * classes + scores
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; assume-negative while there are no priors."""
-        logits = prepared(logits, observed)
-        if epoch <= self.warmup or not self._estimated():
-            loss: Tensor = self.assume_negative(logits, observed, epoch=epoch, epochs=epochs)
-            return loss
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; assume-negative while there are no priors."""
+        if context.epoch <= self.warmup or not self._estimated():
+            return self.assume_negative.entries(logits, context)
+        observed = context.observed
         counted = self.priors.isfinite() & (self.per_positive > 0)
         priors = torch.where(counted, self.priors, 0.0).to(logits.dtype)
         p, absent = logits.sigmoid(), observed == -1
@@ -176,7 +154,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         positive = self.positive_weight * priors * self.per_positive * torch.sigmoid(-logits)
         entries = torch.where(observed == 1, positive, torch.where(absent, p, 0.0))
         distance = torch.where(counted, (mean - priors).abs(), 0.0)
-        return reduce(entries + self.prior_weight * distance, self.reduction)
+        return entries + self.prior_weight * distance
 
     def _estimated(self) -> bool:
         """Whether there are priors; reads the device only after they changed, not in every step."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.entropy import EM_TRAINING, ZHOU, ZHOU_CODE
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import method, published, searched
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
@@ -53,22 +53,14 @@ NONE = -1.0  # target of a label without pseudo-label
     and leaves a label whose score is exactly 0 unknown. It stops at the first epoch without
     improvement, which may be before the first pseudo-labels; the preset omits that. The GR Loss
     paper describes the target as the current $p$ and the lowest θ % as taken in every epoch.
-
-    ```
-    spml train digits --method em_apl
-    spml train digits --method em_apl --set base=gr
-    ```
     """,
+    examples=["digits --method em_apl", "digits --method em_apl --set base=gr"],
 )
 @searched(
     {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)
 )
 class em_apl(Method):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
-
-    After each epoch from `warmup` on, the unknown labels of each class with the lowest scores
-    become negatives with their score as the soft target, in equal numbers per epoch. Unlike the
-    published code, scoring does not mirror pictures.
 
     Args:
         alpha: weight of the entropy, if the base is em.
@@ -141,27 +133,15 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         target = 4 if options.get("table") is None else 8  # float32, or float64 like the table
         return (target + 1 + 4) * items * classes
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        observed, index = context.observed, context.index
         targets = rows_of(self.targets, index, logits, "em_apl")
-        context = Context(logits.detach(), observed, epoch, epochs, index)
-        soft = torch.lerp(
-            self.log.absent(logits, context), self.log(logits, context), targets.clamp(min=0)
-        )
-        entries = self.base(logits, observed, epoch=epoch, epochs=epochs, index=index)
-        entries = torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
-        return reduce(entries, self.reduction)
+        absent, present = self.log.absent(logits, context), self.log(logits, context)
+        soft = torch.lerp(absent, present, targets.clamp(min=0))
+        call = {"epoch": context.epoch, "epochs": context.epochs, "index": index}
+        entries = self.base(logits, observed, **call)
+        return torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
         """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.cross_entropy import EXPECTED_POSITIVES
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.heatmaps import HeatMaps, whole
-from spml.methods.parts.labels import label_parts, rows_of
+from spml.methods.parts.labels import label_parts, row_numbers, rows_of
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
 AT_ONCE = 16  # classes ranked together
@@ -73,12 +73,11 @@ Ties = Literal["all", "random"]
     them; momentum, $N_c$, $r$, the weights and the first epoch are not described there and are
     options. In the first epoch all averages are tied: with `ties=all` every unknown label is then a
     negative, with `ties=random` only the expected number of them.
-
-    ```
-    spml train digits --method en --set expected_positives=1.46
-    spml train digits --method en --set scl=1 --set grid=8 --crop 0.5
-    ```
     """,
+    examples=[
+        "digits --method en --set expected_positives=1.46",
+        "digits --method en --set scl=1 --set grid=8 --crop 0.5",
+    ],
 )
 @searched(
     {"count": "uniform"}, count=("observed", "uniform"), momentum=(0.5, 0.8, 0.95), cl=(0.0, 1.0)
@@ -86,20 +85,10 @@ Ties = Literal["all", "random"]
 class en(Method):  # noqa: N801  (methods are called by their names)
     """Expected negatives, with consistency terms as options (Verelst et al., 2023).
 
-    Each visit of an item updates the mean prediction: mean <- momentum mean + (1 - momentum) p. At
-    the start of an epoch, the N - N_c labels of each class with the lowest mean are expected
-    negatives; N is the number of items, N_c the expected number of positives. Known positives rank
-    highest, known negatives lowest. Known labels and expected negatives have the loss -log p or
-    -log(1 - p); other unknown labels do not count.
-
-    In the first epoch all means of unknown labels are 0. With ties="all" a class's threshold is
-    then 0, and no label is above it: all unknown labels are negatives, as in `an`. The paper's
-    first epoch, its momentum, N_c, power and weights of the consistency terms could not be read.
-
-    The consistency terms penalise the distance of a prediction from its mean: |p - mean|^power for
-    each label, and the same for each position of its class map against a heat map of the whole
-    picture, averaged over the positions seen before. Known negatives are excluded, because a mean
-    above p would raise it.
+    At the start of an epoch, the labels of each class with the lowest mean prediction are expected
+    negatives; known positives rank highest, known negatives lowest. In the first epoch all means of
+    unknown labels are 0: with ties="all", all unknown labels are then negatives, as in `an`. Known
+    negatives have no consistency term, because a mean above p would raise p.
 
     Args:
         expected_positives: mean number of positive labels per item, from another source.
@@ -140,15 +129,12 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         grid: int = 28,
         eps: float | None = None,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "en needs items, classes and observed: it stores a mean prediction of every label"
-            )
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum is the weight of the old mean, from 0 to 1, not {momentum}")
         for name, number in (("expected_positives", expected_positives), ("cl", cl), ("scl", scl)):
@@ -216,22 +202,11 @@ class en(Method):  # noqa: N801  (methods are called by their names)
                 unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels
             )
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; in training mode it updates the means with the predictions."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; in training mode it updates the means with the predictions."""
+        observed, index = context.observed, context.index
         past = rows_of(self.mean, index, logits, "en")
-        rows = torch.arange(len(logits), device=logits.device) if index is None else index
-        context = Context(logits.detach(), observed, epoch, epochs, index)
+        rows = row_numbers(index, logits)
         negative = (observed == -1) | (self.labels[rows] == EXPECTED)
         entries = torch.where(negative, self.log.absent(logits, context), 0.0)
         entries = torch.where(observed == 1, self.log(logits, context), entries)
@@ -243,12 +218,12 @@ class en(Method):  # noqa: N801  (methods are called by their names)
                 observed == -1, 0.0, self.cl * (p - past).abs() ** self.power
             )
         if self.heat is not None:
-            spatial = self._spatial(self.heat, features, rows).to(entries.dtype)
+            spatial = self._spatial(self.heat, context.features, rows).to(entries.dtype)
             entries = entries + torch.where(observed == -1, 0.0, self.scl * spatial)
         if self.training:
             self.mean[rows] = torch.lerp(p.detach(), past, self.momentum).to(self.mean.dtype)
             self.seen[rows] = True
-        return reduce(entries, self.reduction)
+        return entries
 
     def _spatial(self, heat: HeatMaps, features: Tensor | None, rows: Tensor) -> Tensor:
         """Mean distance of each label's class map from its heat map, which it then updates."""

@@ -46,11 +46,8 @@ Constraint = Literal["class", "batch", "none"]
     (`learn_alpha=false`), and that code path stops with an error before training. Learned by
     descent, $\hat k$ falls for low $p$ and rises for high $p$, and so sharpens into a threshold
     where $L_2=L_3$.
-
-    ```
-    spml train digits --method gr_learnable --set learn_alpha=false
-    ```
     """,
+    examples=["digits --method gr_learnable --set learn_alpha=false"],
 )
 @searched(
     {"learn_alpha": False}, learn_alpha=(True, False), own_lr=(0.01, 0.1), own_decay=(0.0, 1e-3)
@@ -58,15 +55,10 @@ Constraint = Literal["class", "batch", "none"]
 class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their names)
     """Generalized Robust loss with learned k_hat and v, a paper ablation (Chen et al., 2024).
 
-    k_hat = sigmoid(w p + b) and, with learn_alpha, v have their own parameters for each class,
-    trained by the loss itself; p is detached in both. The paper learns both; its code learns w and
-    b only (learn_alpha=False), and v then follows gr's schedule: mu and sigma have covered epoch /
-    epochs of their range.
-
-    Gradient descent makes an unconstrained v vanish, because less weight means less loss; the paper
-    does not explain what prevents it. Here v is divided by its mean over the batch's unknown
-    entries of the class: it shifts weight between the entries of a class without reducing the
-    class's total. And sigma stays above sigma_min, so the weight cannot concentrate on one entry.
+    Without learn_alpha, v follows gr's schedule: mu and sigma have covered epoch / epochs of their
+    range. A learned v is divided by its mean over the batch's unknown entries of the class: it
+    shifts weight between the entries of a class without reducing the class's total. And sigma stays
+    above sigma_min, so the weight cannot concentrate on one entry.
 
     Args:
         learn_alpha: whether mu and sigma are learned too, as in the paper.
@@ -114,14 +106,11 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         own_decay: float = 1e-3,
         eps: float | None = None,
         reduction: Reduction | None = None,
+        *,
+        classes: int,
         items: int | None = None,
-        classes: int | None = None,
         observed: Any = None,
     ) -> None:
-        if classes is None:
-            raise ValueError(
-                "gr_learnable needs items, classes and observed: it has parameters for each class"
-            )
         official = variant == "official"
         default_q1 = 0.0 if official else 0.01
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spml.losses.components import Context
 from spml.losses.cross_entropy import an
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction, prepared
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.contrastive import LabelQueue
 
@@ -77,28 +78,15 @@ LAGC_CODE = "xiemk/SPML-LAC"
     RandAugment's number and magnitude (2 and 9) and the grey of the cut-out square are our choice.
     An empty mask gives 0, the queue keeps the last of too many positives, and a batch without
     positives gives 0: the released code fails in each case.
-
-    ```
-    spml train digits --method lagc --lr 1e-3 --head-lr 1
-    ```
     """,
+    examples=["digits --method lagc --lr 1e-3 --head-lr 1"],
 )
 @searched({"tau": 0.8}, tau=(0.6, 0.7, 0.8, 0.9), lam=(0.5, 1.0), lac=(0.1, 1.0))
 class lagc(Method):  # noqa: N801  (methods are called by their names)
     """Label-aware global consistency: two views agree, embeddings cluster (Xie et al., 2022).
 
-    With logits z of the plain view, z' of the strong view and q = p + [observed positive], it is
-
-        AN(z)  +  lam  mean of BCE(z', [q >= tau]) over entries with q >= tau or q < 1 - tau,
-
-    where q is detached. The second part of training has another tau and adds `lac` times the
-    contrastive loss of the embeddings, in both views, of the labels with q >= tau (`LabelQueue`). A
-    known negative is negative in both views and never enters the contrastive loss. The terms added
-    to AN are one number per batch, added to each entry before the reduction.
-
-    The authors train twice for up to 40 epochs, the second time from the best epoch of the first;
-    here one training has both parts and continues from its last epoch. The weights are not
-    published; they are 1.
+    A known negative is negative in both views and never enters the contrastive loss. The terms
+    added to assume-negative are one number per batch, added to each entry before the reduction.
 
     Args:
         lam: weight of the consistency of two views.
@@ -148,21 +136,11 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(
                 "lagc compares embeddings of labels, which this head lacks; give --head query"
             )
-        self.projection(features[:1, :1])
+        self.projection(features[:1, :1].to(self.projection.weight.dtype))
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; views are the strong view's logits, features both views' embeddings."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; features are the embeddings of both views."""
+        observed, features, views = context.observed, context.features, context.views
         if (
             views is None
             or features is None
@@ -171,15 +149,14 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(
                 "lagc needs views and features: a strong view's logits, embeddings of both views"
             )
-        second = epoch > round(self.first * epochs)
+        second = context.epoch > round(self.first * context.epochs)
         present, sure = _pseudo_labels(
-            logits.detach(), observed, self.tau_second if second else self.tau
+            context.logits, observed, self.tau_second if second else self.tau
         )
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
             added = added + self.lac * self._contrast(features, present)
-        entries: Tensor = self.assume_negative(logits, observed)
-        return reduce(entries + added, self.reduction)
+        return self.assume_negative.entries(logits, context) + added
 
     def _contrast(self, features: Tensor, present: Tensor) -> Tensor:
         """Contrastive loss of the present labels in both views, which then enter the queue."""

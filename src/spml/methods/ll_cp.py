@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from spml.losses.components import largest_unknown
+from spml.losses.components import Context, largest_unknown
 from spml.losses.cross_entropy import an
-from spml.losses.framework import Method, Reduction, prepared
-from spml.losses.large_loss import LARGE_LOSS, LARGE_LOSS_ISSUE, LARGE_LOSS_TRAINING
-from spml.losses.large_loss import ll_ct as temporary
+from spml.losses.framework import Method, Reduction
+from spml.losses.large_loss import LARGE_LOSS, LARGE_LOSS_ISSUE, LARGE_LOSS_TRAINING, ll_ct
 from spml.losses.metadata import method, published, searched
-from spml.methods.parts.labels import rows_of
+from spml.methods.parts.labels import row_numbers, rows_of
 
 
 @method(
@@ -44,10 +44,6 @@ from spml.methods.parts.labels import rows_of
     `variant="released"` repeats the upload. When it does store (BoostLU's copy fixes the
     comparison), the original omits the entry at the boundary; here every correction is stored. The
     method stores the labels and does not change the data.
-
-    ```
-    spml train digits --method ll_cp
-    ```
     """,
 )
 @searched({"variant": "released"}, delta=(0.0005, 0.001, 0.002, 0.003))
@@ -72,17 +68,16 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         delta: float = 0.001,
         variant: Literal["meant", "released"] = "meant",
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
+        *,
+        items: int,
+        classes: int,
         observed: Any = None,
     ) -> None:
         super().__init__()
-        if items is None or classes is None:
-            raise ValueError("ll_cp needs items and classes: it stores which labels it corrected")
         if not 0 <= delta <= 1:
             raise ValueError(f"delta is the share of entries corrected in each step, not {delta}")
-        self.delta, self.variant = delta, variant
-        self.loss = an(reduction=reduction) if variant == "meant" else temporary(delta, reduction)
+        self.delta, self.variant, self.reduction = delta, variant, reduction
+        self.loss = an(reduction="none") if variant == "meant" else ll_ct(delta, reduction="none")
         self.register_buffer("corrected", torch.zeros(items, classes, dtype=torch.bool))
 
     @classmethod
@@ -90,33 +85,18 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         """One byte for every label."""
         return items * classes
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch; in training mode, from the second epoch on, corrections are stored."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry; training stores corrections from the second epoch on."""
+        observed, index = context.observed, row_numbers(context.index, logits)
         if self.variant == "released":
-            loss: Tensor = self.loss(logits, observed, epoch=epoch, epochs=epochs)
-            return loss
-        if index is None:
-            raise ValueError(
-                "ll_cp needs index: the rows of the training split that the batch holds"
-            )
-        before = rows_of(self.corrected, index, logits, "ll_cp") > 0
+            return self.loss.entries(logits, context)
+        before = rows_of(self.corrected, context.index, logits, "ll_cp") > 0
         labels = observed.masked_fill(before & (observed == 0), 1)
-        selected = largest_unknown(logits.detach(), labels, self.delta) if epoch > 1 else None
+        later = context.epoch > 1
+        selected = largest_unknown(context.logits, labels, self.delta) if later else None
         if selected is not None:
             labels = labels.masked_fill(selected, 1)
             if self.training:
                 same = (index[:, None] == index).to(logits)  # a sampler may draw an item twice
                 self.corrected[index] |= same @ selected.to(logits) > 0
-        corrected: Tensor = self.loss(logits, labels, epoch=epoch, epochs=epochs)
-        return corrected
+        return self.loss.entries(logits, replace(context, observed=labels))

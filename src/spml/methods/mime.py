@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from spml.keyed import normal
+from spml.losses.components import Context
 from spml.losses.cross_entropy import an
-from spml.losses.framework import Reduction, prepared, reduce
+from spml.losses.framework import Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.draws import EpochDraws
-from spml.methods.parts.labels import label_parts, rows_of
+from spml.methods.parts.labels import label_parts, row_numbers, rows_of
 
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
 Rule = Literal["add", "ignore"]
@@ -79,30 +81,17 @@ Rule = Literal["add", "ignore"]
 
     Its head on pictures is a transformer, which fails at high learning rates: [results on
     VOC2012](reproduction.md#query-heads).
-
-    ```
-    spml train digits --method mime --lr 1e-3 --head-lr 1
-    ```
     """,
+    examples=["digits --method mime --lr 1e-3 --head-lr 1"],
 )
 @searched({"theta": 0.8}, theta=(0.8, 0.9, 0.95, 0.99), warmup=(1, 2, 3), beta=(1e-5, 1e-4, 1e-3))
 class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Pseudo-positives with an information bottleneck on label embeddings (Liu et al., ICML 2023).
 
-    With normal embeddings of the labels, with means mu and deviations sigma (head query-normal), it
-    is
-
-        BCE(z, labels) + beta mean over the embedding of (mu^2 + sigma^2 - 1 - 2 ln sigma) / 2,
-
-    where z is the logit of the mean of ten sampled embeddings, and labels are the observed and the
-    added ones. Such a logit is normal, so one number is sampled for it instead of ten embeddings:
-    values have the same distribution, and gradients the same mean with less noise.
-
-    Three versions were released; it is unknown which one produced the published figures. The last
-    is the default. The first added labels from theta=0.8 on, and was trained with Adam at 1e-5. The
-    second is rule="ignore", which needs a number from complete labels. All of them also sample in
-    evaluation, and drop the last, incomplete batch of their passes over the training split; here
-    evaluation uses the mean, and a pass covers all items.
+    The published logit is that of the mean of ten sampled embeddings. It is normal, so one number
+    is sampled for it: values have the same distribution, and gradients the same mean with less
+    noise. Three versions were released; it is unknown which one produced the published figures. The
+    last is the default. The first added labels from theta=0.8 on, trained with Adam at 1e-5.
 
     Args:
         rule: treatment of unknown labels after an epoch: "add" makes those with p above theta
@@ -137,15 +126,12 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         mean_inverse_positives: float | None = None,
         eps: float | None = None,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "mime needs items, classes and observed: it stores the state of unknown labels"
-            )
         if not 0 <= theta <= 1:
             raise ValueError(f"theta is a probability, not {theta}")
         if warmup < 1:
@@ -182,22 +168,12 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         """Reject features without a mean, a deviation and the logit's deviation for each label."""
         _check(features, self.marked.shape[1])
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch.
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry.
 
         Features are (items, classes, 2d + 1): means, logs of deviations, deviation of the logit.
         """
-        logits = prepared(logits, observed)
+        observed, index, features = context.observed, context.index, context.features
         if features is None:
             raise ValueError(
                 "mime needs features: an embedding of each label from the head query-normal"
@@ -206,16 +182,14 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         marked = (rows_of(self.marked, index, logits, "mime") > 0) & (observed == 0)
         mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         if self.sample:
-            logits = logits + deviation * self._noise(logits, index)
+            noise = normal(row_numbers(index, logits), self.salt, logits.shape[1])
+            logits = logits + deviation * noise.to(logits.dtype)
         if self.rule == "add":
-            entries = self.loss(logits, observed.masked_fill(marked, 1), epoch=epoch, epochs=epochs)
+            labels = replace(context, observed=observed.masked_fill(marked, 1))
+            entries = self.loss.entries(logits, labels)
         else:
-            entries = self.loss(logits, observed, epoch=epoch, epochs=epochs).masked_fill(marked, 0)
-        return reduce(entries + self.beta * normal_divergence(mean, log_deviation), self.reduction)
-
-    def _noise(self, logits: Tensor, index: Tensor | None) -> Tensor:
-        rows = torch.arange(len(logits), device=logits.device) if index is None else index
-        return normal(rows, self.salt, logits.shape[1]).to(logits.dtype)
+            entries = self.loss.entries(logits, context).masked_fill(marked, 0)
+        return entries + self.beta * normal_divergence(mean, log_deviation)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
         """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""

@@ -17,7 +17,7 @@ from spml.losses.cross_entropy import (
     EXPECTED_POSITIVES,
     ExpectedPositives,
 )
-from spml.losses.framework import Method, Reduction, prepared, reduce
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.labels import check_fit, label_parts, rows_of
@@ -65,11 +65,8 @@ LEAST = 1e-5  # initial and carried-over probabilities are clamped to LEAST..1 -
     $\theta$ ten times as fast; here $\theta$ learns like the head, `--head-lr` (10) times as fast
     as the backbone. The GR Loss paper's row is `role` after LinearInit on VOC and COCO, but plain
     `role` on NUS-WIDE and CUB.
-
-    ```
-    spml train voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16
-    ```
     """,
+    examples=["voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16"],
 )
 @searched(AS_PUBLISHED)
 class role(Method):  # noqa: N801  (methods are called by their names)
@@ -120,25 +117,11 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         number = 4 if options.get("estimated") is None else 8  # float32, or float64 if estimated
         return 3 * number * items * classes
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch: half for the classifier, half for the labels."""
-        logits = prepared(logits, observed)
-        labels = rows_of(self.label_logits, index, logits, "role")
-        context = Context(logits.detach(), observed, epoch, epochs, index)
-        half = self._half(logits, labels.detach(), context) + self._half(
-            labels, logits.detach(), context
-        )
-        return reduce(half / 2, self.reduction)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry: half for the classifier, half for the labels."""
+        labels = rows_of(self.label_logits, context.index, logits, "role")
+        classifier = self._half(logits, labels.detach(), context)
+        return (classifier + self._half(labels, context.logits, context)) / 2
 
     @torch.no_grad()
     def carry_over(self) -> None:

@@ -91,7 +91,7 @@ def _places(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def _centres(count: int, like: Tensor) -> Tensor:
-    return (torch.arange(count, device=like.device) + 0.5) / count
+    return (torch.arange(count, dtype=torch.float32, device=like.device) + 0.5) / count
 
 
 def _sampled(maps: Tensor, places: Tensor) -> Tensor:

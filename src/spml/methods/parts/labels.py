@@ -24,6 +24,11 @@ def rows_of(table: Tensor, index: Tensor | None, batch: Tensor, name: str) -> Te
     return rows.to(batch.dtype)
 
 
+def row_numbers(index: Tensor | None, batch: Tensor) -> Tensor:
+    """The index of a batch; without one, the batch is the whole split."""
+    return torch.arange(len(batch), device=batch.device) if index is None else index
+
+
 def label_parts(observed: Any, items: int, classes: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield slices of rows with their labels, from a table with rows(index) or an array."""
     rows = len(observed) if hasattr(observed, "__len__") else items

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spml import keyed
+from spml.losses.components import Context
 from spml.methods.mime import embedding_parts, normal_divergence
 from spml.methods.parts.beta import FLOOR, divergence, draw
 from spml.methods.parts.contrastive import LabelQueue
@@ -63,16 +64,9 @@ class ImageForm(nn.Module):
         """Its layers, at the head's learning rate."""
         return [{"params": list(self.parameters()), "lr": lr}]
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        index: Tensor | None,
-        features: Tensor | None,
-        salt: int,
-        epoch: int,
-    ) -> Tensor:
+    def forward(self, logits: Tensor, context: Context, salt: int) -> Tensor:
         """Loss of each entry."""
+        observed, index, features = context.observed, context.index, context.features
         if features is None:
             raise ValueError(
                 "smile needs features: an embedding of each label from the head query-normal"
@@ -88,7 +82,7 @@ class ImageForm(nn.Module):
             p = logits + deviation * keyed.normal(index, salt, logits.shape[1]).to(logits.dtype)
             d = draw(a, b, index, salt + 2)
         entries = assume_negative(p, observed), assume_negative(d, observed)
-        if epoch <= self.warmup:
+        if context.epoch <= self.warmup:
             return entries[0] + entries[1]
         positive = observed == 1
         contrast = self.queue.loss(mean, positive)

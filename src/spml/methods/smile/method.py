@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from spml.losses.framework import Reduction, prepared, reduce
+from spml.losses.components import Context
+from spml.losses.framework import Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.draws import EpochDraws
 from spml.methods.smile.image import ImageForm
@@ -90,12 +91,11 @@ ON_PICTURES = (
 
     Its head on pictures is a transformer, which fails at high learning rates: [results on
     VOC2012](reproduction.md#query-heads).
-
-    ```
-    spml train digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0
-    spml train features.npz --method smile --set mu=0.5
-    ```
     """,
+    examples=[
+        "digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0",
+        "features.npz --method smile --set mu=0.5",
+    ],
 )
 @searched(
     {"lam": 0.01}, {"lam": 0.1}, lam=(0.01, 0.1, 1.0), mu=(0.01, 0.1, 0.5), pi0=(0.001, 0.025, 0.1)
@@ -103,14 +103,9 @@ ON_PICTURES = (
 class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Label enhancement: learn how much each label describes an item (Xu et al., 2022).
 
-    There are two forms. On feature vectors it is the published code's: a graph of neighbouring
-    items gives d, the degree to which each label describes an item; d must reconstruct labels,
-    features and graph; and the classifier's targets are mu d + (1 - mu) s, with s = 1 for observed
-    labels and pi0 for unknown ones. On pictures, which the published code does not support, it is
-    that of MIME's authors: a query head's embeddings give d ~ Beta(a, b), and a contrastive loss
-    pulls embeddings of the same label together.
-
-    A known negative has 0 as its target.
+    There are two forms: on feature vectors that of the published code, where a graph of
+    neighbouring items gives the degrees d; on pictures that of MIME's authors, where the embeddings
+    of a query head do.
 
     Args:
         mu: feature vectors: share of d in the classifier's target; published: 0.01 to 0.9, mostly
@@ -176,16 +171,13 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         queue_temperature: float = 0.5,
         sample: bool = True,
         reduction: Reduction = "mean",
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if items is None or classes is None or observed is None:
-            raise ValueError(
-                "smile needs items, classes and observed: it may build a graph of the items"
-            )
-        self.reduction: Reduction = reduction
+        self.reduction = reduction
         x = _features(observed) if x is None else x
         if x is not None:
             self.needs = frozenset({"items", "index"})
@@ -235,27 +227,14 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         """Parameters of d's model, at its own learning rate or, for pictures, the head's."""
         return self.form.parameter_groups(lr)
 
-    def forward(
-        self,
-        logits: Tensor,
-        observed: Tensor,
-        *,
-        epoch: int = 1,
-        epochs: int = 1,
-        index: Tensor | None = None,
-        features: Tensor | None = None,
-        views: Tensor | None = None,
-    ) -> Tensor:
-        """Loss of a batch."""
-        logits = prepared(logits, observed)
+    def entries(self, logits: Tensor, context: Context) -> Tensor:
+        """Loss of each entry."""
+        index = context.index
         if index is not None and index.shape != logits.shape[:1]:
             shapes = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
             raise ValueError(f"smile needs index with a row number for each item, not {shapes}")
-        if isinstance(self.form, TableForm):
-            return reduce(self.form(logits, observed, index, self.salt), self.reduction)
-        return reduce(
-            self.form(logits, observed, index, features, self.salt, epoch), self.reduction
-        )
+        entries: Tensor = self.form(logits, context, self.salt)
+        return entries
 
 
 def _features(observed: Any) -> Any:

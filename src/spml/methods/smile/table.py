@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spml.losses.components import Context
 from spml.methods.parts.beta import divergence, draw, released_divergence
 from spml.methods.smile.graph import feature_table, nearest, standardised
 
@@ -103,16 +104,16 @@ class TableForm(nn.Module):
         """All parameters, at their own learning rate."""
         return [{"params": list(self.parameters()), "lr": self.own_lr}]
 
-    def forward(self, logits: Tensor, observed: Tensor, index: Tensor | None, salt: int) -> Tensor:
+    def forward(self, logits: Tensor, context: Context, salt: int) -> Tensor:
         """Loss of each entry: the classifier's plus the enhancement's; they share no parameter."""
+        observed, index = context.observed, context.index
         if index is None:
             raise ValueError(
                 "smile needs index: the rows of the training split that the batch holds"
             )
         level = self.enhancement(index) / self.temperature
-        return self.classifier_loss(
-            logits, observed, level.detach().sigmoid()
-        ) + self.enhancement_loss(level, observed, index, salt)
+        classifier = self.classifier_loss(logits, observed, level.detach().sigmoid())
+        return classifier + self.enhancement_loss(level, observed, index, salt)
 
     def classifier_loss(self, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
         """Cross-entropy with target mu d + (1 - mu) s; s is pi0 for unknown labels."""
