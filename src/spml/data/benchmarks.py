@@ -109,7 +109,6 @@ ENTRIES = (
                 size=1_999_639_040,
                 digest="md5:6cd6e144f989b92b3379bac3b3de84fd",
                 unpacked=2_000_000_000,
-                files=41_000,
             ),
         ),
         other_lists={
@@ -137,7 +136,6 @@ ENTRIES = (
                 size=252_872_794,
                 digest="sha256:031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
                 unpacked=1_200_000_000,
-                files=10,
             ),
             Archive(
                 "train2014.zip",
@@ -145,7 +143,6 @@ ENTRIES = (
                 size=13_510_573_713,
                 digest="sha256:ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775",
                 unpacked=13_600_000_000,
-                files=82_783,
             ),
             Archive(
                 "val2014.zip",
@@ -153,7 +150,6 @@ ENTRIES = (
                 size=6_645_013_297,
                 digest="sha256:fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
                 unpacked=6_700_000_000,
-                files=40_504,
             ),
         ),
         other_lists={
@@ -204,7 +200,6 @@ NUS-WIDE cannot be downloaded by a program: its pictures are given on request.
                 size=1_150_585_339,
                 digest="sha256:0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
                 unpacked=1_300_000_000,
-                files=12_500,
             ),
         ),
         other_lists={
