@@ -200,13 +200,6 @@ def test_class_list_with_names_to_show(write):
         ("image,cat\na,2\n", ["line 2", "'2' in column 'cat'"]),
         ('image,label\n"a,dog\nb,cat\n', ["line 2", "check the quotes"]),
         ('image,label\n"a"b,dog\n', ["line 2", "check the quotes"]),
-        (
-            "image,labels\na,dog\n",
-            ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"],
-        ),
-        ("\nimage,split,Lable\na,val,\nb,,2\n", ["line 2", "rename column 'Lable' to 'label'"]),
-        ("image,tags,note\na,dog,x\n", ["line 1", "rename column 'tags' to 'label'"]),
-        ("image,breed,width\na,,640\nb,pug,480\n", ["line 1", "rename column 'breed' to 'label'"]),
         ("image,breed,note\na,pug,x\n", ["line 2", "'pug' in column 'breed'"]),
         ("image,cat,dog\na,yes,1\n", ["line 2", "'yes' in column 'cat'"]),
         (

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.tabular import Form, fill_long, misnamed, row_of
+from spml.data.readers.tabular import Form, fill_long, row_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import opening
@@ -87,20 +87,12 @@ def _check_types(path: Path, form: Form, schema: Any) -> None:
             raise DataError(
                 f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}"
             )
-    others = {
-        name: kind
-        for place, name in form.classes
-        if not _is_label(kind := schema.field(place).type)
-    }
-    if others:
-        meant = misnamed(dict.fromkeys(others, True))
-        name = meant or next(iter(others))
-        remedy = "a column of class names is called 'label'"
-        if meant:
-            remedy = f"rename column {meant!r} to 'label'"
-        raise DataError(
-            f"{path}: column {name!r} holds {others[name]}; a label is 1, 0, -1 or null; {remedy}"
-        )
+    for place, name in form.classes:
+        if not _is_label(kind := schema.field(place).type):
+            raise DataError(
+                f"{path}: column {name!r} holds {kind}; a label is 1, 0, -1 or null; "
+                "a column of class names is called 'label'"
+            )
 
 
 def _is_label(kind: Any) -> bool:
