@@ -304,7 +304,6 @@ def test_export_replaces_no_table_and_can_be_run_again(embedded, tmp_path, capsy
         ({"image": [1], "label": ["x"]}, "column of the pictures holds int64"),
         ({"image": [{"path": "a"}], "label": ["x"]}, "column of the pictures holds struct"),
         ({"image": ["a"], "label": [None]}, "no row has a label"),
-        ({"image": ["a"], "label": [None]}, "no row has a label"),
     ],
 )
 def test_columns_that_do_not_fit(tmp_path, columns, message):
@@ -315,8 +314,8 @@ def test_columns_that_do_not_fit(tmp_path, columns, message):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"dataset_dict.json": "{"}, "dataset_dict.json: no JSON"),
-        ({"dataset_dict.json": "[]"}, "dataset_dict.json: no JSON object"),
+        ({"dataset_dict.json": "{"}, "dataset_dict.json: not JSON"),
+        ({"dataset_dict.json": "[]"}, "dataset_dict.json: not a JSON object"),
         ({"dataset_dict.json": "{}"}, "no list of splits"),
         ({"dataset_dict.json": '{"splits": [1]}'}, "no list of splits"),
         ({"dataset_dict.json": '{"splits": ["train"]}'}, "no Arrow or Parquet files"),
@@ -339,7 +338,7 @@ def test_columns_that_do_not_fit(tmp_path, columns, message):
 def test_files_that_cannot_be_read(tmp_path, write, files, message):
     for name, content in files.items():
         write(content, f"set/{name}")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(UserError, match=message):
         read(tmp_path / "set")
 
 
@@ -397,7 +396,7 @@ def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, name)
     (folder / name).write_bytes(content)
     try:
         assert read(folder, on_error=lambda error: None)["train"].classes
-    except DataError as error:
+    except UserError as error:
         assert "fuzz" in str(error)
     finally:
         for file in folder.iterdir():
