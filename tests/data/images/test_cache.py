@@ -46,11 +46,11 @@ def test_files_of_the_same_bytes_share_their_pixels(tmp_path, decoded, settled):
     assert len(decoded) == 5
 
 
-def test_another_size_or_orientation_is_another_pool(tmp_path):
+def test_another_size_is_another_pool(tmp_path):
     table = make(tmp_path / "a", 2)
-    for size, upright in ((8, True), (9, True), (8, False)):
-        open_cache([table], size, folder=tmp_path / "cache", upright=upright)
-    assert len(list((tmp_path / "cache").iterdir())) == 3
+    for size in (8, 9):
+        open_cache([table], size, folder=tmp_path / "cache")
+    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 @pytest.mark.parametrize("seconds", [0, 5000])

@@ -134,7 +134,7 @@ def test_pictures_decoded_by_another_process_are_used_immediately(
 
 def test_waiting_for_another_process_can_be_cancelled(tmp_path):
     table = make(tmp_path / "a", 3)
-    with Pool(tmp_path / "cache", SIZE, upright=True).locked():
+    with Pool(tmp_path / "cache", SIZE).locked():
         cache = opened([table], tmp_path / "cache")
         began = time.monotonic()
         cache.close()

@@ -45,7 +45,7 @@ def test_the_shape_of_full_batches_is_reported_before_any_picture_is_decoded(
 ):
     seen = []
     monkeypatch.setattr(
-        module, "decode", lambda path, size, upright: seen.append(path) or decode(path, size)
+        module, "decode", lambda path, size: seen.append(path) or decode(path, size)
     )
     shapes = []
 
@@ -79,7 +79,7 @@ def test_bad_pictures_are_left_out_and_reported_in_order(photos):
 def test_prefetch_is_bounded_for_any_number_of_items(batch_size, monkeypatch):
     """Reading from an endless source is never more than the look-ahead in advance of its output."""
     monkeypatch.setattr(
-        module, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+        module, "decode", lambda path, size: torch.zeros(3, size, size, dtype=torch.uint8)
     )
     read = 0
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.data.images.build import Build, Progress, Silent
+from spml.data.images.build import Build, Progress
 from spml.data.images.decode import channels_first, channels_last, decode
 from spml.data.images.store import (
     Pixels,
@@ -44,7 +44,6 @@ class Cache:
         pool: holds the pictures.
         mode: disk, memory or device.
         device: device that trains.
-        upright: the pictures were rotated by their EXIF orientation.
         progress: receives lines and progress.
         build: decodes the pictures that the pool still lacks.
     """
@@ -52,7 +51,6 @@ class Cache:
     pool: Pool
     mode: Mode
     device: torch.device
-    upright: bool
     progress: Progress
     build: Build | None = None
     _tables: dict[int, Pictures] = field(default_factory=dict)
@@ -256,7 +254,7 @@ class Pictures:
         path = path_of(self.table, row)
         self.cache.progress.line(f"cache: {path} is damaged in the cache and is decoded again")
         try:
-            picture = decode(Path(path), self.pool.shape[0], upright=self.cache.upright)
+            picture = decode(Path(path), self.pool.shape[0])
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error
         pixels = channels_last(picture).contiguous()
@@ -288,7 +286,6 @@ def open_cache(
     *,
     folder: Path | None = None,
     device: torch.device | str = "cpu",
-    upright: bool = True,
     threads: int | None = None,
     progress: Progress | None = None,
     background: bool = False,
@@ -302,7 +299,6 @@ def open_cache(
         mode: disk maps the file, memory and device copy it there, none returns None.
         folder: of the cache; $SPML_CACHE or ~/.cache/spml when None.
         device: device that trains.
-        upright: rotate pictures by their EXIF orientation.
         threads: decoding threads; when None, one per core up to eight, one less in the background.
         progress: receives lines and progress.
         background: decode while the caller continues; a batch waits for its own pictures, which
@@ -321,8 +317,8 @@ def open_cache(
     }
     if mode == "none" or size is None or not places:
         return None
-    progress = Silent() if progress is None else progress
-    pool = Pool(folder or default_folder(), size, upright=upright)
+    progress = Progress() if progress is None else progress
+    pool = Pool(folder or default_folder(), size)
     with explained(pool.folder):
         pool.load()
     lacking = pool.missing(places)
@@ -335,7 +331,6 @@ def open_cache(
             pool,
             {path: places[path] for path in lacking},
             dict.fromkeys([*wanted, *lacking]),
-            upright=upright,
             threads=threads or decoders(spared=int(background)),
             progress=progress,
             soon=len(wanted) if background and wanted else None,
@@ -347,4 +342,4 @@ def open_cache(
             build.check()
             build = None
             pool.load()
-    return Cache(pool, mode or "disk", torch.device(device), upright, progress, build)
+    return Cache(pool, mode or "disk", torch.device(device), progress, build)

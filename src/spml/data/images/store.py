@@ -66,13 +66,13 @@ class Pool:
     Args:
         folder: parent folder of all pools.
         size: height and width of the pictures.
-        upright: the pictures were rotated by their EXIF orientation.
     """
 
-    def __init__(self, folder: Path, size: int, *, upright: bool) -> None:
+    def __init__(self, folder: Path, size: int) -> None:
         libraries = [version(name) for name in ("torch", "torchvision", "pillow")]
         # Pixels may change with a library's version, so it is part of the folder's name.
-        settings = [FORMAT, size, upright, *libraries, platform.machine()]
+        # True: the pictures are rotated by their EXIF orientation.
+        settings = [FORMAT, size, True, *libraries, platform.machine()]
         key = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         self.folder = folder / f"{size}px-{key[:16]}"
         self.shape = (size, size, 3)
