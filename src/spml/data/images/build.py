@@ -49,8 +49,6 @@ class Build:
         pool: lacks the files.
         places: a row of each file, in the order in which errors are reported.
         order: the files of `places` in decoding order.
-        threads: number of decoding threads.
-        progress: receives lines and progress.
         soon: number of files of the order that are needed soon. Once they are started, most
             threads rest until a reader waits for a file.
     """
@@ -122,12 +120,9 @@ class Build:
     ) -> list[Record]:
         """Return the records of files as soon as they are decoded.
 
-        Args:
-            paths: files of `places`.
-            cancelled: returns whether the result is no longer wanted; raises CancelledError then.
-
         Raises:
             DataError: a file cannot be decoded. Raised after all decoding, for all such files.
+            CancelledError: the result is no longer wanted, according to `cancelled`.
         """
         waiter = None
         with self._mutex:

@@ -40,12 +40,7 @@ DEVICE_SHARE, MEMORY_SHARE = 0.6, 0.8  # of the free memory; training needs the 
 class Cache:
     """The decoded pictures of some tables; leaving its context closes it.
 
-    Attributes:
-        pool: holds the pictures.
-        mode: disk, memory or device.
-        device: device that trains.
-        progress: receives lines and progress.
-        build: decodes the pictures that the pool still lacks.
+    `build` decodes the pictures that the pool still lacks.
     """
 
     pool: Pool
@@ -102,11 +97,7 @@ class Pictures:
 
     A picture is copied to memory or to the device when it is first read. Worker threads may call
     `read`; `stage` and `send`, which touch the device and pinned memory, run in the calling thread.
-
-    Args:
-        cache: holds the pictures, or decodes them at the moment.
-        table: of picture files.
-        promised: bytes of memory that copies of other tables will still take.
+    `promised` bytes of memory will still be taken by copies of other tables.
     """
 
     def __init__(self, cache: Cache, table: LabelTable, promised: int = 0) -> None:
@@ -126,17 +117,11 @@ class Pictures:
         if self.device.type == "cuda":
             self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._allocate(promised)
-
-    def _allocate(self, promised: int) -> None:
-        """Reserve the copy in memory or on the device that the cache's mode asks for."""
-        if self.cache.mode not in ("memory", "device"):
-            return
-        shape = (len(self.table), *self.pool.shape)
-        if self.cache.mode == "device" and self.device.type != "cpu":
+        shape = (len(table), *self.pool.shape)
+        if cache.mode == "device" and self.device.type != "cpu":
             if self._fits(self.device, 0):
                 self.resident = torch.empty(shape, dtype=torch.uint8, device=self.device)
-        elif self._fits(torch.device("cpu"), promised):
+        elif cache.mode != "disk" and self._fits(torch.device("cpu"), promised):
             self.memory = np.empty(shape, np.uint8)
 
     @property
@@ -158,10 +143,7 @@ class Pictures:
     ) -> dict[int, DataError]:
         """Copy pictures to `out`, waiting for those in decoding; return the errors by row.
 
-        Args:
-            rows: rows of the table.
-            out: uint8 (rows, size, size, 3).
-            cancelled: returns whether the pictures are no longer wanted, which ends the waiting.
+        `cancelled` returns whether the pictures are no longer wanted, which ends the waiting.
         """
         errors: dict[int, DataError] = {}
         self._locate(rows, cancelled)

@@ -43,19 +43,12 @@ DECODED_AT_ONCE = 8  # pictures, at most, that a thread decodes per task: each t
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A picture or feature vector to score.
+    """A picture or feature vector to score: a file, or an array."""
 
-    Attributes:
-        name: name in predictions.
-        path: picture file; None for an array.
-        x: feature vector or uint8 picture (3, H, W); None for a file.
-        where: prefix of messages about the item.
-    """
-
-    name: str
+    name: str  # in predictions
     path: Path | None = None
-    x: npt.NDArray[Any] | None = None
-    where: str = ""
+    x: npt.NDArray[Any] | None = None  # feature vector or uint8 picture (3, H, W)
+    where: str = ""  # prefix of messages about the item
 
 
 class Feed:
@@ -152,7 +145,7 @@ class Feed:
         starts = range(0, len(staged.lacking), COPIED_AT_ONCE)
         parts = [slice(start, start + COPIED_AT_ONCE) for start in starts]
         reading = [
-            pool.submit(self.cached.read, staged.lacking[part], out[part], pool.cancelled)
+            pool.submit(self.cached.read, staged.lacking[part], out[part], pool.cancelled.is_set)
             for part in parts
         ]
         return partial(_send, self.cached, staged, reading)
@@ -192,8 +185,7 @@ class Stream:
             items: read as they are needed.
             on_error: receives each item that cannot be read, which is then left out; without it,
                 the error is raised.
-            before: called with the shape of a full batch of pictures, if there is one, before any
-                thread decodes.
+            before: called with the shape of a full batch, if there is one, before any decoding.
         """
         groups = self._groups(iter(items), before)
         threads = self.threads or decoders()
@@ -222,21 +214,17 @@ class Stream:
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool of threads that prepare batches; `cancelled` becomes true when the consumer leaves."""
+    """A pool of threads that prepare batches until `cancel` is called."""
 
     def __init__(self, count: int) -> None:
         # torch.set_num_threads within these threads would change the whole process.
         super().__init__(count)
         self.count = count
-        self._cancelled = threading.Event()
-
-    def cancelled(self) -> bool:
-        """Return whether the consumer has left."""
-        return self._cancelled.is_set()
+        self.cancelled = threading.Event()
 
     def cancel(self) -> None:
         """End all tasks: pending ones are dropped, waiting ones stop."""
-        self._cancelled.set()
+        self.cancelled.set()
         self.shutdown(wait=True, cancel_futures=True)
 
 
@@ -247,10 +235,8 @@ def prefetch(
 ) -> Generator[tuple[Group, Result]]:
     """Yield each group with its result, prepared by threads while earlier results are used.
 
-    Args:
-        groups: read as they are needed, `PREFETCH` batches or `MOST` items in advance.
-        begin: hands a group to the threads; returns a function that waits for the result.
-        threads: number of threads.
+    Groups are read as they are needed, `PREFETCH` batches or `MOST` items in advance. `begin` hands
+    a group to the threads and returns a function that waits for the result.
     """
     with Threads(threads) as pool:
         pending: deque[tuple[Group, Callable[[], Result]]] = deque()
