@@ -73,7 +73,7 @@ def test_unreadable_pictures(write, picture, tmp_path):
     csv = write(
         "image,label\n" + "".join(f"{name},dog\n" for name in ["good.png", "whole.jpg", *bad])
     )
-    report = check(read(csv), threads=2)
+    report = check(read(csv))
 
     assert kinds(report) == {"unreadable": 7}
     assert ["a folder, pipe or device" in one.message for one in report.errors] == [False] * 4 + [

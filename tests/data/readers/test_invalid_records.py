@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spml.data import LabelTable, read
 from spml.data.check.check import check
 from spml.data.check.fix import clean
-from spml.data.readers.builder import Builder
+from spml.data.readers.builder import Builder, Reading
 from spml.errors import DataError
 
 
@@ -48,12 +48,12 @@ def test_the_number_of_passes_does_not_grow_with_contradictions():
 
     def passes(count):
         reported = []
-        builder = Builder(Path("my.csv"), on_error=reported.append)
+        builder = Builder(Path("my.csv"), Reading(on_error=reported.append), Path())
         builder._rows, Listed.gone_through = Listed(), 0
         for place in range(1, count + 1):
             builder.names(builder.row(f"{place}.jpg", place), "dog", 1, place)
             builder.names(place - 1, "dog" if place > 1 else "cat", -1, place)
-        builder.tables("observed", None)
+        builder.tables()
         assert len(reported) == count - 1
         return Listed.gone_through
 

@@ -8,11 +8,12 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from spml.data.check.problems import Place, Problem, problem
+from spml.data.check.problems import Place, Problem
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
 from spml.machine import decoders
@@ -43,7 +44,6 @@ def inspect_files(
     *,
     decoded: bool = True,
     size: int | None = None,
-    threads: int | None = None,
     advance: Advance | None = None,
 ) -> Inspection:
     """Check every file of the tables; only files of equal length are compared."""
@@ -57,14 +57,14 @@ def inspect_files(
     lengths: dict[Place, int] = {}
 
     def refuse(place: Place, kind: str, text: str) -> None:
-        broken[place] = problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
+        broken[place] = Problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
 
     def path(place: Place) -> Path:
         return tables[place.split].file(place.row)
 
     folders: dict[Path, dict[str, str]] = {}
     for place, length in _threaded(
-        "looking for files", lambda at: _length(path(at)), places, threads, advance
+        "looking for files", lambda at: _length(path(at)), places, advance
     ):
         if isinstance(length, int):
             lengths[place] = length
@@ -81,7 +81,6 @@ def inspect_files(
         what,
         lambda at: _contents(path(at), decoded, size, lengths[at] in shared),
         to_read,
-        threads,
         advance,
     ):
         if error:
@@ -107,14 +106,13 @@ def _threaded(
     what: str,
     work: Callable[[Place], Out],
     places: Sequence[Place],
-    threads: int | None,
     advance: Advance | None,
 ) -> Iterator[tuple[Place, Out]]:
     """Yield each place with the result of its work, in order.
 
     Threads suffice: reading and decoding release the interpreter's lock.
     """
-    pool = ThreadPoolExecutor(threads or decoders())
+    pool = ThreadPoolExecutor(decoders())
     try:
         for start in range(0, len(places), WINDOW):
             window = places[start : start + WINDOW]
@@ -144,17 +142,13 @@ def _length(path: Path) -> int | tuple[str, str]:
 def _similar_file(path: Path, folders: dict[Path, dict[str, str]]) -> str:
     """Return `; there is 'A.JPG'` if a file differs only by case or composed accents, else "".
 
-    Args:
-        path: a file that does not exist.
-        folders: cache of the names in each folder; this folder is added.
+    `folders` caches the names in each folder.
     """
     if path.parent not in folders:
-        try:
-            folders[path.parent] = {
-                _folded(name): name for name in (each.name for each in path.parent.iterdir())
-            }
-        except (OSError, ValueError):
-            folders[path.parent] = {}
+        folders[path.parent] = {}
+        with suppress(OSError, ValueError):
+            names = [file.name for file in path.parent.iterdir()]
+            folders[path.parent] = {_folded(name): name for name in names}
     other = folders[path.parent].get(_folded(path.name))
     return f"; there is {other!r}" if other else ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spml.data.names import ClassList
-from spml.data.readers.builder import Builder, Kind
+from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import folder_with, opening
@@ -54,7 +54,7 @@ def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dic
             raise DataError(f"{path}: two categories of one name; unpack the archive again")
         column = {number: i for i, number in enumerate(names)}
         classes = ClassList({shown: shown for shown in names.values()}, path.name)
-        builder = Builder(path, classes, unit="annotation")
+        builder = Builder(path, Reading(labels, classes), folder, "annotation")
         for image in sorted({image for image, _ in pairs}, key=str):
             builder.row(files[image], 0, split)
         for place, (image, category) in enumerate(pairs):
@@ -64,7 +64,7 @@ def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dic
         if isinstance(error, KeyError):
             problem = f"no {error}"
         raise DataError(f"{path}: {problem}; unpack the archive again") from None
-    return builder.tables(labels, folder)
+    return builder.tables()
 
 
 def load_instances(path: Path) -> Any:

@@ -58,9 +58,9 @@ def read_hub_folder(path: Path, root: Path | None, reading: Reading) -> dict[str
         reading: without a class list, classes are in the dataset's order if it lists them, else
             sorted. Rows are counted over all files.
     """
-    builder = Builder(path, reading.classes, "row", reading.on_error, root or path)
+    builder = Builder(path, reading, root or path, "row")
     listed = fill(builder)
-    return builder.tables(reading.labels, root or path, sort_classes=not listed)
+    return builder.tables(sort_classes=not listed)
 
 
 def fill(builder: Builder, store: Store | None = None) -> bool:

@@ -60,8 +60,7 @@ def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, L
     """
     import pyarrow.parquet as pq
 
-    folder = root or path.parent
-    builder = Builder(path, reading.classes, "row", reading.on_error, folder)
+    builder = Builder(path, reading, root or path.parent, "row")
     with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         form = Form.of(builder, 0, file.schema_arrow.names)
         _check_types(path, form, file.schema_arrow)
@@ -70,7 +69,7 @@ def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, L
         else:
             form.columns(builder)
             _fill_wide(builder, form, file)
-    return builder.tables(reading.labels, folder, sort_classes=form.label is not None)
+    return builder.tables(sort_classes=form.label is not None)
 
 
 def _check_types(path: Path, form: Form, schema: Any) -> None:

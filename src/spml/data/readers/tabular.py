@@ -37,8 +37,7 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
         reading: without a class list, classes are sorted (long form) or in the order of the columns
             (wide form).
     """
-    folder = root or path.parent
-    builder = Builder(path, reading.classes, on_error=reading.on_error, folder=folder)
+    builder = Builder(path, reading, root or path.parent)
     rows = records(builder)
     header_line, header = next(rows, (0, []))
     if not header:
@@ -53,7 +52,7 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
         if builder.classes is None:
             _refuse_values(builder, form, header, head)
         fill_long(builder, form, chain(head, rows))
-    return builder.tables(reading.labels, folder, sort_classes=form.label is not None)
+    return builder.tables(sort_classes=form.label is not None)
 
 
 def records(builder: Builder) -> Iterator[Record]:
