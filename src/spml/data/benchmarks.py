@@ -24,23 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counts:
-    """A column of the paper's table of data sets.
-
-    Attributes:
-        classes: number of classes.
-        train: number of training images.
-        val: number of validation images.
-        test: number of test images.
-        positives: mean positives of a training image.
-        tolerance: of `positives`; one unit of the last printed digit.
-    """
+    """A column of the paper's table of data sets: numbers of classes and of images by split."""
 
     classes: int
     train: int
     val: int
     test: int
-    positives: float
-    tolerance: float = 0.011
+    positives: float  # mean of a training image
+    tolerance: float = 0.011  # of `positives`: one unit of the last printed digit
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,6 @@ class Benchmark:
     neither numpy nor the readers.
 
     Attributes:
-        name: on the command line.
-        title: in tables.
         reader: function (root, labels=) that returns the label tables by split.
         paper: its column in the paper's table of data sets; None if it has none.
         archives: downloaded and unpacked by `spml prepare --download`, in this order.
@@ -111,12 +100,8 @@ ENTRIES = (
                 unpacked=2_000_000_000,
             ),
         ),
-        other_lists={
-            2501: "VOC2007",
-            2510: "VOC2007",
-            11540: "the trainval list",
-            5011: "VOC2007's trainval list",
-        },
+        other_lists=dict.fromkeys((2501, 2510), "VOC2007")
+        | {11540: "the trainval list", 5011: "VOC2007's trainval list"},
         other_labels="other label files, or 'difficult' objects counted",
         observed_sha256={
             "train": "6c3763a26035abe63507068b85ecf1fda245cb681f66b02e7db6e7b6d44516d6",
@@ -152,12 +137,8 @@ ENTRIES = (
                 unpacked=6_700_000_000,
             ),
         ),
-        other_lists={
-            117266: "COCO 2017",
-            118287: "COCO 2017",
-            82783: "all images, without labels too",
-            4952: "COCO 2017",
-        },
+        other_lists=dict.fromkeys((117266, 118287, 4952), "COCO 2017")
+        | {82783: "all images, without labels too"},
     ),
     Benchmark(
         name="nuswide",
@@ -182,11 +163,8 @@ NUS-WIDE cannot be downloaded by a program: its pictures are given on request.
    c. the official lists (161,789 / 107,859 images): the folders ImageList and Groundtruth, from
       the page of step 1, in {root}.
 4. Run again: spml prepare nuswide --root {root}""",
-        other_lists={
-            161789: "the official lists",
-            107859: "the official lists",
-            119103: "the list of robust-loss-mlml",
-        },
+        other_lists=dict.fromkeys((161789, 107859), "the official lists")
+        | {119103: "the list of robust-loss-mlml"},
     ),
     Benchmark(
         name="cub",
@@ -202,11 +180,8 @@ NUS-WIDE cannot be downloaded by a program: its pictures are given on request.
                 unpacked=1_300_000_000,
             ),
         ),
-        other_lists={
-            11788: "all images, not split",
-            3000: "CUB-200 of 2010",
-            3033: "CUB-200 of 2010",
-        },
+        other_lists=dict.fromkeys((3000, 3033), "CUB-200 of 2010")
+        | {11788: "all images, not split"},
     ),
 )
 BENCHMARKS = {entry.name: entry for entry in ENTRIES}

@@ -35,7 +35,6 @@ class Experiment:
 
     Attributes:
         name: name of the data set, or the path it was read from.
-        classes: one name per column.
         observed: labels that training may see, of the whole train list (with validation rows).
         complete: true labels of the same rows; None if unknown.
         train_rows: rows of the train list to train on, sorted.

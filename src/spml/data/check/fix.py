@@ -23,22 +23,13 @@ REMOVED = ("missing", "unreadable", "leak")  # kinds of problems whose rows are 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A cleaned data set.
+    """A cleaned data set."""
 
-    Attributes:
-        tables: by split; a split without rows is left out.
-        removed: number of removed rows, by kind of problem.
-        united: number of rows that were united with an earlier copy.
-        unknown: number of contradictory labels that were set to unknown.
-        unsettled: number of copies that still contradict each other: complete labels cannot be
-            unknown.
-    """
-
-    tables: dict[str, LabelTable]
-    removed: dict[str, int]
-    united: int
-    unknown: int
-    unsettled: int
+    tables: dict[str, LabelTable]  # a split without rows is left out
+    removed: dict[str, int]  # rows, by kind of problem
+    united: int  # rows that were united with an earlier copy
+    unknown: int  # contradictory labels that were set to unknown
+    unsettled: int  # copies that still contradict each other: complete labels cannot be unknown
 
 
 def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = False) -> Cleaned:
