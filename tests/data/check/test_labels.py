@@ -81,8 +81,8 @@ def test_rows_without_a_positive(table):
     ("rows", "message"),
     [
         ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
-        ("a.png,dog,train\nb.png,dog,val\n", "1 rows in train are too few"),
-        ("a.png,dog,train\nb.png,dog,\n", "2 rows in train are too few"),
+        ("a.png,dog,train\nb.png,dog,val\n", "1 training rows; at least 2 are needed"),
+        ("a.png,dog,train\nb.png,dog,\n", "2 rows give no validation row"),
         ("a.png,dog,\nb.png,dog,\nc.png,,val\n", "the validation rows have no label"),
         ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
     ],

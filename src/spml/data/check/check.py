@@ -41,9 +41,9 @@ def check(
         advance: called with the current step, the number done and the total.
     """
     files = {split: table for split, table in tables.items() if table.x is None}
-    inspection = inspect_files(files, decoded=pictures, size=size, advance=advance)
-    copies = inspection.copies + inspect_arrays(tables)
-    problems = [*unread_problems(unread), *inspection.broken.values()]
+    broken, copies = inspect_files(files, decoded=pictures, size=size, advance=advance)
+    copies += inspect_arrays(tables)
+    problems = [*unread_problems(unread), *broken]
     for group in copies:
         problems += _leaks(tables, group)
         problems += _copies(tables, group)

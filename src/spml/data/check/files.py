@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,20 +22,7 @@ WINDOW = 512  # files that are queued for the threads at once
 MISSING = (FileNotFoundError, NotADirectoryError)
 
 Out = TypeVar("Out")
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """Results of checking the files of a data set.
-
-    Attributes:
-        broken: the problem of each row whose picture is missing or cannot be read.
-        copies: groups of two or more rows with the same bytes, in the order of splits and rows;
-            none of them broken.
-    """
-
-    broken: dict[Place, Problem] = field(default_factory=dict)
-    copies: list[tuple[Place, ...]] = field(default_factory=list)
+Copies = tuple[Place, ...]  # two or more rows with the same picture
 
 
 def inspect_files(
@@ -45,8 +31,11 @@ def inspect_files(
     decoded: bool = True,
     size: int | None = None,
     advance: Advance | None = None,
-) -> Inspection:
-    """Check every file of the tables; only files of equal length are compared."""
+) -> tuple[list[Problem], list[Copies]]:
+    """Return missing and unreadable pictures, and groups of rows with the same bytes.
+
+    Only files of equal length are compared. The order is that of splits and rows.
+    """
     places = [
         Place(split, row)
         for split in SPLITS
@@ -87,11 +76,11 @@ def inspect_files(
             refuse(place, "unreadable", error)
         elif digest:
             same[digest].append(place)
-    ordered = {place: broken[place] for place in places if place in broken}
-    return Inspection(ordered, [tuple(group) for group in same.values() if len(group) > 1])
+    ordered = [broken[place] for place in places if place in broken]
+    return ordered, [tuple(group) for group in same.values() if len(group) > 1]
 
 
-def inspect_arrays(tables: dict[str, LabelTable]) -> list[tuple[Place, ...]]:
+def inspect_arrays(tables: dict[str, LabelTable]) -> list[Copies]:
     """Return the rows of equal pictures in arrays; features may be equal by chance."""
     same: dict[bytes, list[Place]] = defaultdict(list)
     for split in SPLITS:

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.check.problems import Problem
-from spml.data.experiment import UNLABELLED, split, unlabelled
+from spml.data.experiment import train_list
 from spml.data.names import joined_names, near_duplicates, written_lists
 from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
+from spml.errors import DataError
 
 Counts = npt.NDArray[np.int64]
 
@@ -53,33 +54,23 @@ def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
     return next(iter(tables.values())).sparse.fill == -1
 
 
-def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Problem]:
-    """Yield the reasons for which `load` would refuse the tables."""
-    if "train" not in tables:
-        yield Problem(
-            "untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train"
-        )
-        return
-    count = len(tables["train"])
-    if "val" in tables:
-        to_train, validation = count, tables["val"].sparse
-    else:
-        rows, held_out = split(count)
-        to_train, validation = len(rows), tables["train"].sparse.take(held_out)
-    if to_train < 2 or not validation.shape[0]:
-        yield Problem(
-            "untrainable", f"{count} rows in train are too few to train and validate with", "train"
-        )
-    elif not complete and unlabelled(validation):
-        yield Problem("untrainable", UNLABELLED, "val" if "val" in tables else "train")
+def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> list[Problem]:
+    """Return the reason for which `load` would refuse the tables, if any."""
+    labels = {split: _without_items(table) for split, table in tables.items()}
+    try:
+        train_list(labels, complete=complete)
+    except DataError as error:
+        return [Problem("untrainable", str(error))]
+    return []
+
+
+def _without_items(table: LabelTable) -> LabelTable:
+    return LabelTable(table.items, table.classes, table.sparse)
 
 
 def joined(tables: dict[str, LabelTable]) -> LabelTable:
     """Join the labels of all splits into one table."""
-    return reduce(
-        concatenate,
-        (LabelTable(table.items, table.classes, table.sparse) for table in tables.values()),
-    )
+    return reduce(concatenate, map(_without_items, tables.values()))
 
 
 def positives_per_row(labels: SparseLabels) -> Counts:

@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,7 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
     if form.label is None:
         fill_wide(builder, form, rows)
     else:
-        head = list(islice(rows, HEAD))
-        if builder.classes is None:
-            _refuse_values(builder, form, header, head)
-        fill_long(builder, form, chain(head, rows))
+        fill_long(builder, form, _checked_long(builder, form, header, rows))
     return builder.tables(sort_classes=form.label is not None)
 
 
@@ -235,6 +232,19 @@ def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
                     raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
                 if value:
                     builder.add(row, column, value, place)
+
+
+def _checked_long(
+    builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]
+) -> Iterator[Record]:
+    """Yield the records of a table in long form; raise if its head shows that it is wide."""
+    head = []
+    for record in islice(records, HEAD):
+        head.append(record)
+        yield record
+    if builder.classes is None:
+        _refuse_values(builder, form, header, head)
+    yield from records
 
 
 def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[Record]) -> None:
