@@ -2,7 +2,24 @@ import os
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from PIL import Image
+
+from spml.errors import DataError
+
+FUZZ = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None
+)
+
+
+def refused(message):
+    """Expect a DataError whose message matches a pattern."""
+    return pytest.raises(DataError, match=message)
+
+
+def rows(table):
+    """Return the labels of each item."""
+    return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from spml.data.observation import Observation, draw, draw_weighted
 from spml.data.readers.object_sizes import areas
 from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
-from spml.errors import DataError, UserError
+from spml.errors import UserError
+from tests.data.conftest import refused
 
 COMPLETE = hnp.arrays(
     np.int8,
@@ -118,7 +119,7 @@ def test_seeds():
 
 
 def test_unknown_labels_cannot_be_drawn_from():
-    with pytest.raises(DataError, match="complete labels"):
+    with refused("complete labels"):
         draw_weighted(SparseLabels.from_dense([[1, 0]]), np.zeros(1))
 
 
@@ -224,7 +225,7 @@ def test_a_positive_without_boxes_is_counted(voc):
 def test_damaged_annotations(voc, content, message):
     path = voc.root.parent / "Annotations" / "1.xml"
     path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(DataError, match=message):
+    with refused(message):
         areas("voc", voc)
 
 
@@ -251,11 +252,10 @@ def test_areas_of_coco(tmp_path):
     assert list(table.items) == ["train2014/10.jpg", "train2014/9.jpg"]
     np.testing.assert_array_equal(areas("coco", table), [4, 7, 25])
     experiment = load("coco", tmp_path, observe="size:positives=2", val_fraction=0)
-    assert experiment.observation["model"] == "size" and experiment.observed.sparse.counts(
-        1
-    ).tolist() == [1, 2]
+    assert experiment.observation["model"] == "size"
+    assert experiment.observed.sparse.counts(1).tolist() == [1, 2]
     coco_file(tmp_path, "train2014", [(9, 7, [0, 0])])
-    with pytest.raises(DataError, match="not the layout of an instances file"):
+    with refused("not the layout of an instances file"):
         areas("coco", table)
 
 
@@ -305,7 +305,7 @@ def test_contradictions_of_a_file_are_counted(data, write):
 )
 def test_files_that_do_not_match(data, write, rows, message):
     path = write("image,label\n" + rows, "seen.csv")
-    with pytest.raises(DataError, match=message):
+    with refused(message):
         load(data, labels="complete", observe=f"file:{path}")
 
 
@@ -325,7 +325,7 @@ def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, 
         (rows, "no training rows"),
         (tmp_path / "seen.npz", "most labels are known negatives"),
     ):
-        with pytest.raises(DataError, match=message):
+        with refused(message):
             load(data, labels="complete", observe=f"file:{path}")
 
 
@@ -337,19 +337,15 @@ def test_duplicate_items_are_refused(tmp_path):
         )
         return tmp_path / name
 
-    once, twice, other = (
-        arrays("once.npz", "pqrst"),
-        arrays("twice.npz", "ppqrs"),
-        arrays("other.npz", "pqrsp"),
-    )
+    once = arrays("once.npz", "pqrst")
+    twice = arrays("twice.npz", "ppqrs")
+    other = arrays("other.npz", "pqrsp")
     for data, path, where in (
         (twice, twice, "the data"),
         (once, other, r"other\.npz"),
         (twice, once, "the data"),
     ):
-        with pytest.raises(
-            DataError, match=f"{where}: item 'p' appears twice; .* give each row its own"
-        ):
+        with refused(f"{where}: item 'p' appears twice; .* give each row its own"):
             load(data, labels="complete", observe=f"file:{path}")
 
 

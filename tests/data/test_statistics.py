@@ -73,9 +73,8 @@ def test_pairs():
 def test_only_pairs_that_occur_are_listed():
     labels = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, 1]], np.int8)
     pairs = statistics(experiment(labels, fraction=0)).pairs()
-    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)] and pairs[
-        "lift"
-    ] == []
+    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)]
+    assert pairs["lift"] == []
 
 
 def test_observed_labels_only(write):
@@ -142,8 +141,6 @@ def test_many_rows_and_classes_stay_sparse():
             "x", table.classes, table.with_labels(observed), table, *split(rows), None, "complete"
         )
     )
-    assert (
-        result.unknown == 80_000 * (classes - 1)
-        and result.missing.sum() == 160_000
-        and result.cooccurrence is None
-    )
+    assert result.unknown == 80_000 * (classes - 1)
+    assert result.missing.sum() == 160_000
+    assert result.cooccurrence is None

@@ -39,10 +39,8 @@ def test_a_missing_file_is_named_with_its_line(write, picture):
         ("train", 1),
         ("train", 2),
     ]
-    assert (
-        "my.csv, line 4: " in report.errors[0].message
-        and "gone.jpg: no such file" in report.errors[0].message
-    )
+    assert "my.csv, line 4: " in report.errors[0].message
+    assert "gone.jpg: no such file" in report.errors[0].message
     assert kinds(report) == {"missing": 2}
 
 
@@ -100,9 +98,8 @@ def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
 
     monkeypatch.setattr(files.hashlib, "file_digest", refuse)
     report = check(read(csv), pictures=False)
-    assert (
-        set(kinds(report)) == {"unreadable"} and "(Permission denied)" in report.errors[0].message
-    )
+    assert set(kinds(report)) == {"unreadable"}
+    assert "(Permission denied)" in report.errors[0].message
 
 
 def test_size_is_passed_to_the_decoder(table, monkeypatch):
@@ -215,9 +212,8 @@ def test_copies_with_the_same_labels_are_reported(table, picture):
     picture("a.png", 1)
     picture("./sub/../b.png", 1)
     report = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
-    assert kinds(report, "warning") == {"repeated": 1} and report.copies == [
-        (Place("train", 0), Place("train", 1))
-    ]
+    assert kinds(report, "warning") == {"repeated": 1}
+    assert report.copies == [(Place("train", 0), Place("train", 1))]
 
 
 def test_comparisons_grow_with_the_copies_and_not_with_their_pairs(write):
@@ -249,9 +245,8 @@ def test_arrays_are_compared_if_they_are_pictures():
     report = check(tables)
     assert kinds(report) == {"leak": 1} and only(report, "leak").message.startswith("'b' in train")
     assert report.copies == [(Place("train", 1), Place("test", 2))]
-    assert {one.severity for one in report.warnings} == {"warning"} and len(
-        report.errors + report.warnings
-    ) == len(report.problems)
+    assert {one.severity for one in report.warnings} == {"warning"}
+    assert len(report.errors + report.warnings) == len(report.problems)
 
     flat = {
         split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32))
@@ -271,7 +266,8 @@ def test_progress_is_reported(table, monkeypatch):
         read(table("image,label\na.png,x\nb.png,x\nc.png,x\n")),
         advance=lambda what, done, total: progress.append((what, done, total)),
     )
-    assert progress[:3] == [("looking for files", i, 3) for i in (1, 2, 3)] and progress[-1] == (
+    assert progress[:3] == [("looking for files", i, 3) for i in (1, 2, 3)]
+    assert progress[-1] == (
         "decoding pictures",
         3,
         3,

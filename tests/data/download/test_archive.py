@@ -9,6 +9,7 @@ import pytest
 
 from spml.data.download.archive import marker, unpack
 from spml.errors import DataError
+from tests.data.conftest import refused
 
 KINDS = pytest.mark.parametrize("kind", ["tar", "tgz", "zip"])
 FILES = {"top.txt": b"top", "data/a/1.txt": b"one", "data/b.txt": b"two" * 1000}
@@ -79,7 +80,7 @@ def test_no_member_leaves_the_folder(tmp_path, folder, kind, name):
 )
 def test_links_to_other_places_and_devices_are_refused(tmp_path, folder, kind, target, message):
     path = pack(tmp_path / "x.tar", {"good.txt": b"1"}, [("a", kind, target)])
-    with pytest.raises(DataError, match=message):
+    with refused(message):
         unpack(path, folder, 1)
     assert list(folder.iterdir()) == []
 
@@ -89,7 +90,7 @@ def test_damaged_archives(tmp_path, folder, kind):
     path = pack(tmp_path / f"x.{kind}", FILES)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 3])
-    with pytest.raises(DataError, match="cannot be unpacked"):
+    with refused("cannot be unpacked"):
         unpack(path, folder, 1)
     assert list(folder.iterdir()) == []
 
@@ -119,7 +120,7 @@ def test_user_files_are_not_changed(tmp_path, folder):
     (folder / "data").mkdir()
     (folder / "data" / "mine.txt").write_text("mine")
     (folder / "data" / "b.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"b.txt: not what the archive holds; move it away"):
+    with refused(r"b.txt: not what the archive holds; move it away"):
         unpack(path, folder, 1)
     assert contents(folder) == {"data/mine.txt": b"mine", "data/b.txt": b"mine"}
     (folder / "data" / "b.txt").unlink()

@@ -29,12 +29,10 @@ class Gate:
     """Block the decoding of named pictures until the gate opens."""
 
     def __init__(self):
-        self.shut, self.begun, self.names, self.original = (
-            {},
-            threading.Event(),
-            [],
-            cache_build.decode_bytes,
-        )
+        self.shut = {}
+        self.begun = threading.Event()
+        self.names = []
+        self.original = cache_build.decode_bytes
 
     def __call__(self, data, path, *args, **kwargs):
         self.names.append(path.name)

@@ -82,19 +82,16 @@ def test_the_size_is_printed_before_anything_is_decoded(tmp_path, settled):
         [table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", progress=lines
     )
     (line,) = lines
-    assert (
-        line.startswith(f"cache: 3 pictures x 2 kB = 5 kB in {tmp_path / 'cache'}")
-        and lines.begun == 3
-    )
+    assert line.startswith(f"cache: 3 pictures x 2 kB = 5 kB in {tmp_path / 'cache'}")
+    assert lines.begun == 3
     lines = Lines()
     open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
     assert lines[0].endswith(", 2 to decode") and lines.begun == 2
     lines = Lines()
     open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
     assert "to decode" not in lines[0] and lines.begun == 0
-    assert (
-        format_bytes(448 * 448 * 3) == "602 kB" and format_bytes(11_540 * 448 * 448 * 3) == "6.9 GB"
-    )
+    assert format_bytes(448 * 448 * 3) == "602 kB"
+    assert format_bytes(11_540 * 448 * 448 * 3) == "6.9 GB"
 
 
 def test_too_little_disk_or_memory_is_reported_first(tmp_path, decoded, monkeypatch):

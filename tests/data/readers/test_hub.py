@@ -2,26 +2,20 @@
 
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from spml.data import read
 from spml.data.readers.hub_export import export, main
-from spml.errors import DataError, UserError
+from spml.errors import UserError
+from tests.data.conftest import refused, rows
 
 NAMES = {"names": ["dog", "cat", "bird"], "_type": "ClassLabel"}
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
-def rows(table):
-    return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
 def with_features(table, **features):
@@ -103,10 +97,10 @@ def test_names_of_class_labels_are_stripped(tmp_path):
 def test_names_that_predictions_cannot_take(tmp_path, name):
     table = pa.table({"image": ["a", "b"], "label": [0, 1]})
     save_arrow(tmp_path / "listed", with_features(table, label={"names": ["dog", name]}))
-    with pytest.raises(DataError, match=r"listed: class .*; rename it, or"):
+    with refused(r"listed: class .*; rename it, or"):
         read(tmp_path / "listed")
     save_arrow(tmp_path / "named", pa.table({"image": ["a", "b"], "label": [["dog"], [name]]}))
-    with pytest.raises(DataError, match=r"named, row 2: class .*; rename it, or"):
+    with refused(r"named, row 2: class .*; rename it, or"):
         read(tmp_path / "named")
 
 
@@ -167,9 +161,8 @@ def test_pictures_with_metadata(tmp_path, write):
     write('{"file_name": "a.jpg", "labels": ["dog", "cat"]}\n', "set/train/metadata.jsonl")
     write('{"file_name": "b.jpg", "labels": ["cat"]}\n', "set/validation/metadata.jsonl")
     tables = read(tmp_path / "set")
-    assert rows(tables["train"]) == {"train/a.jpg": [1, 1]} and rows(tables["val"]) == {
-        "validation/b.jpg": [1, 0]
-    }
+    assert rows(tables["train"]) == {"train/a.jpg": [1, 1]}
+    assert rows(tables["val"]) == {"validation/b.jpg": [1, 0]}
     assert tables["val"].root == tmp_path / "set"
 
 
@@ -189,7 +182,7 @@ def test_a_class_list_replaces_the_datasets_names(tmp_path):
     table = with_features(pa.table({"image": ["a", "b"], "label": [0, 2]}), label=NAMES)
     folder = save_arrow(tmp_path / "set", table)
     assert rows(read(folder, classes=["bird", "dog"])["train"]) == {"a": [0, 1], "b": [1, 0]}
-    with pytest.raises(DataError, match="row 2: class 'bird' is not in the class list"):
+    with refused("row 2: class 'bird' is not in the class list"):
         read(folder, classes=["dog"])
 
 
@@ -232,9 +225,8 @@ def test_a_row_without_a_picture_is_reported_and_the_rest_read(tmp_path):
     errors = []
     column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save_arrow(tmp_path / "set", pa.table({"image": column, "label": ["dog", "cat"]}))
-    assert read(folder, on_error=errors.append)["train"].items == ["b.jpg"] and "row 1: " in str(
-        errors[0]
-    )
+    assert read(folder, on_error=errors.append)["train"].items == ["b.jpg"]
+    assert "row 1: " in str(errors[0])
 
 
 @pytest.fixture
@@ -254,9 +246,7 @@ def embedded(tmp_path):
 
 def test_embedded_pictures_are_refused_with_a_working_remedy(embedded, tmp_path, capsys):
     errors = []
-    with pytest.raises(
-        DataError, match=r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"
-    ):
+    with refused(r"pictures are inside .*python -m spml.data.readers.hub_export .* OUT"):
         read(embedded, on_error=errors.append)
     assert errors == []
     assert main([str(embedded), str(tmp_path / "out")]) == 0
@@ -307,7 +297,7 @@ def test_export_replaces_no_table_and_can_be_run_again(embedded, tmp_path, capsy
     ],
 )
 def test_columns_that_do_not_fit(tmp_path, columns, message):
-    with pytest.raises(DataError, match=message):
+    with refused(message):
         read(save_arrow(tmp_path / "set", pa.table(columns)))
 
 
@@ -353,7 +343,7 @@ def test_text_offsets_beyond_the_file_are_refused(tmp_path, column):
     content = file.read_bytes()
     assert content.count(offsets) == 1
     file.write_bytes(content.replace(offsets, np.array([0, 5, 10**6], np.int32).tobytes()))
-    with pytest.raises(DataError, match="offset"):
+    with refused("offset"):
         read(folder)
 
 
@@ -364,40 +354,5 @@ def test_unusual_column_descriptions_give_no_names(tmp_path, features):
     table = pa.table({"image": ["a"], "label": [0]}).replace_schema_metadata(
         {"huggingface": features}
     )
-    with pytest.raises(DataError, match="numbers without names"):
+    with refused("numbers without names"):
         read(save_arrow(tmp_path / "set", table))
-
-
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None
-)
-@given(
-    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
-    st.sampled_from(
-        ["data-00000-of-00001.arrow", "train.parquet", "metadata.jsonl", "dataset_info.json"]
-    ),
-)
-def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, name):
-    folder = tmp_path / "fuzz"
-    table = pa.table({"image": ["a", "b", "c"], "labels": [["dog"], [], ["cat", None]]})
-    numbers = pa.table({"image": ["a", "b", "c"], "label": [0, 1, 2]})
-    if name.endswith(".parquet"):
-        save_parquet(folder / name, table)
-    elif name.endswith(".jsonl"):
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_text(
-            '{"image": "a", "label": "dog"}\n{"image": "é", "label": null}\n'
-        )
-    else:
-        save_arrow(folder, table if name.endswith(".arrow") else numbers, {"label": NAMES})
-    content = bytearray((folder / name).read_bytes())
-    for place, byte in damage:
-        content[place % len(content)] = byte
-    (folder / name).write_bytes(content)
-    try:
-        assert read(folder, on_error=lambda error: None)["train"].classes
-    except UserError as error:
-        assert "fuzz" in str(error)
-    finally:
-        for file in folder.iterdir():
-            file.unlink()

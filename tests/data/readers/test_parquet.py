@@ -1,17 +1,12 @@
 """Parquet files: both forms, types, malformed cases with their rows, and fuzz."""
 
-import io
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from spml.data import read
-from spml.errors import DataError
+from tests.data.conftest import refused, rows
 
 
 @pytest.fixture
@@ -22,10 +17,6 @@ def save(tmp_path):
         return path
 
     return saver
-
-
-def rows(table):
-    return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
 def test_paths_from_windows(save):
@@ -90,7 +81,7 @@ def test_class_list(save):
         "dog",
         "cat",
     ]
-    with pytest.raises(DataError, match=r"row 2: class 'dgo'.*did you mean 'dog'"):
+    with refused(r"row 2: class 'dgo'.*did you mean 'dog'"):
         read(save(image=["a", "b"], label=["dog", "dgo"]), classes=["dog"])
 
 
@@ -132,33 +123,11 @@ def test_class_list(save):
 )
 def test_malformed_tables(save, columns, message, monkeypatch):
     monkeypatch.setattr("spml.data.readers.parquet.BATCH", 2)
-    with pytest.raises(DataError, match=rf"my\.parquet.*{message}"):
+    with refused(rf"my\.parquet.*{message}"):
         read(save(**columns))
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PAR1" * 4])
 def test_files_that_are_no_parquet(write, content):
-    with pytest.raises(DataError, match=r"my.parquet: not a sound Parquet file"):
+    with refused(r"my.parquet: not a sound Parquet file"):
         read(write(content, "my.parquet"))
-
-
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None
-)
-@given(
-    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
-    st.booleans(),
-)
-def test_damaged_files_give_tables_or_a_data_error(tmp_path: Path, damage, wide):
-    buffer = io.BytesIO()
-    labels = {"dog": [1, 0, -1]} if wide else {"label": ["dog|cat", None, "é"]}
-    pq.write_table(pa.table({"image": ["a", "b", "c"], **labels}), buffer)
-    content = bytearray(buffer.getvalue())
-    for place, byte in damage:
-        content[place % len(content)] = byte
-    path = tmp_path / "fuzz.parquet"
-    path.write_bytes(content)
-    try:
-        assert read(path)["train"].classes
-    except DataError as error:
-        assert "fuzz.parquet" in str(error)
