@@ -1,3 +1,4 @@
+import shutil
 import threading
 
 import pytest
@@ -56,3 +57,10 @@ def gate(monkeypatch):
     monkeypatch.setattr(cache_build, "decode_bytes", gate)
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def small_disk(monkeypatch):
+    """Report 5,000 free bytes."""
+    usage = shutil.disk_usage("/")._replace(free=5000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)

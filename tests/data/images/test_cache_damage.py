@@ -10,7 +10,7 @@ from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
 from spml.errors import DataError, UserError
 from tests.data.conftest import refused
-from tests.data.images.caching import SIZE, Lines, direct, file_in, make, pixels
+from tests.data.images.caching import SIZE, Lines, direct, failing_writes, file_in, make, pixels
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,11 @@ from tests.data.images.caching import SIZE, Lines, direct, file_in, make, pixels
     ],
 )
 def test_a_disk_error_is_one_line_and_finished_pictures_are_kept(
-    tmp_path, decoded, monkeypatch, settled, error, message
+    tmp_path, decoded, settled, error, message
 ):
     table = make(tmp_path / "a", 6)
-    original, written = os.pwrite, []
-
-    def pwrite(*args):
-        if len(written) == 4:
-            raise error
-        written.append(args)
-        return original(*args)
-
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(UserError, match=rf"cache in .*: {message}.*--cache none"),
-    ):
-        patch.setattr(os, "pwrite", pwrite)
+    reported = pytest.raises(UserError, match=rf"cache in .*: {message}.*--cache none")
+    with failing_writes(error, after=4), reported:
         open_cache([table], SIZE, folder=tmp_path / "cache", threads=1)
     decoded.clear()
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
