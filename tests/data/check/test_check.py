@@ -12,6 +12,11 @@ from spml.data.check.check import _copies, check
 from spml.data.check.problems import KINDS, Place, count_kinds, counted
 
 
+def checked(csv, labels=None):
+    """Check a file without a warning of rare classes."""
+    return check(read(csv, labels=labels), min_positives=0)
+
+
 def kinds(report, severity="error"):
     return count_kinds([one for one in report.problems if one.severity == severity])
 
@@ -23,18 +28,13 @@ def only(report, kind):
 
 
 def test_sound_data_have_no_errors(table):
-    report = check(
-        read(table("image,label\na.jpg,dog\nb.png,cat\nc.webp,dog|cat\nd.bmp,dog\n")),
-        min_positives=0,
-    )
+    report = checked(table("image,label\na.jpg,dog\nb.png,cat\nc.webp,dog|cat\nd.bmp,dog\n"))
     assert report.problems == [] and report.copies == []
 
 
 def test_a_missing_file_is_named_with_its_line(write, picture):
     picture("a.jpg")
-    report = check(
-        read(write("image,label\na.jpg,dog\n\ngone.jpg,dog\na.jpg/b.jpg,dog\n")), min_positives=0
-    )
+    report = checked(write("image,label\na.jpg,dog\n\ngone.jpg,dog\na.jpg/b.jpg,dog\n"))
     assert [(one.split, one.row) for one in report.by_kind()["missing"]] == [
         ("train", 1),
         ("train", 2),
@@ -47,9 +47,7 @@ def test_a_missing_file_is_named_with_its_line(write, picture):
 def test_a_missing_file_with_a_similar_spelling_is_named(write, picture):
     picture("A B.JPG")
     picture("vo\u0308gel.png", 1)
-    report = check(
-        read(write("image,label\na b.jpg,dog\nv\u00f6gel.png,dog\nno/c.jpg,cat\n")), min_positives=0
-    )
+    report = checked(write("image,label\na b.jpg,dog\nv\u00f6gel.png,dog\nno/c.jpg,cat\n"))
     hints = [one.message.partition("no such file")[2] for one in report.by_kind()["missing"]]
     assert hints == ["; there is 'A B.JPG'", "; there is 'vo\u0308gel.png'", ""]
 
@@ -71,7 +69,7 @@ def test_unreadable_pictures(write, picture, tmp_path):
     csv = write(
         "image,label\n" + "".join(f"{name},dog\n" for name in ["good.png", "whole.jpg", *bad])
     )
-    report = check(read(csv))
+    report = checked(csv)
 
     assert kinds(report) == {"unreadable": 7}
     assert ["a folder, pipe or device" in one.message for one in report.errors] == [False] * 4 + [
@@ -120,7 +118,7 @@ def test_the_same_bytes_in_two_splits_leak(table, picture):
         "image,label,split\ntest.png,dog,test\ntrain.png,dog,train\nval.png,dog,val\n"
         "x/twin.png,cat,val\nx/twin2.png,cat,\nown.png,dog,\nown2.png,dog,\n"
     )
-    report = check(read(csv), min_positives=0)
+    report = checked(csv)
 
     assert kinds(report) == {"leak": 3} and kinds(report, "warning") == {}
     assert {(one.split, one.row) for one in report.errors} == {
@@ -142,7 +140,7 @@ def test_pictures_of_equal_length_are_not_the_same(picture, write):
         "image,label,split\n"
         + "".join(f"{i}.bmp,dog,{'test' if i > 2 else ''}\n" for i in range(4))
     )
-    assert check(read(csv), min_positives=0).problems == []
+    assert checked(csv).problems == []
 
 
 def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
@@ -156,7 +154,7 @@ def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
     picture("a.png", 1)
     picture("b.png", 1)
     Image.new("RGB", (300, 4)).save(picture("c.png", 2))
-    report = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")))
+    report = checked(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n"))
     assert len(hashed) == 2 and kinds(report, "warning")["repeated"] == 1
 
 
@@ -167,14 +165,10 @@ def test_broken_files_are_not_copies_of_each_other(write, picture):
         write("", name)
     picture("e.jpg")
     picture("f.jpg", 1)
-    report = check(
-        read(
-            write(
-                "image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\n"
-                "d.jpg,x,test\ne.jpg,x,\nf.jpg,x,"
-            )
-        )
+    csv = write(
+        "image,label,split\na.jpg,x,\nb.jpg,y,test\nc.jpg,x,\nd.jpg,x,test\ne.jpg,x,\nf.jpg,x,"
     )
+    report = checked(csv)
     assert kinds(report) == {"unreadable": 4} and report.copies == []
 
 
@@ -184,7 +178,7 @@ def test_copies_with_contradictory_labels(table, picture):
     csv = table(
         "image,label,negative\na.png,dog,\nb.png,cat,\nc.png,bird,dog|cat\nd.png,dog,\ne.png,cat,\n"
     )
-    report = check(read(csv), min_positives=0)
+    report = checked(csv)
 
     assert kinds(report) == {"contradiction": 1} and kinds(report, "warning") == {"different": 1}
     assert only(report, "contradiction").row == 2
@@ -193,10 +187,7 @@ def test_copies_with_contradictory_labels(table, picture):
         "'a.png' (train, line 2), which has 'dog'; here it has 'cat'"
         in only(report, "different").message
     )
-    other = check(
-        read(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv")),
-        min_positives=0,
-    )
+    other = checked(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv"))
     assert "'y' positive here and negative there" in only(other, "contradiction").message
 
 
@@ -204,14 +195,14 @@ def test_in_complete_tables_other_labels_contradict(table, picture):
     picture("a.png", 1)
     picture("b.png", 1)
     csv = table("image,label\na.png,dog\nb.png,cat\nd.png,dog\ne.png,cat\n")
-    assert kinds(check(read(csv, labels="complete"))) == {"contradiction": 1}
-    assert kinds(check(read(csv))) == {}
+    assert kinds(checked(csv, labels="complete")) == {"contradiction": 1}
+    assert kinds(checked(csv)) == {}
 
 
 def test_copies_with_the_same_labels_are_reported(table, picture):
     picture("a.png", 1)
     picture("./sub/../b.png", 1)
-    report = check(read(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n")), min_positives=0)
+    report = checked(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n"))
     assert kinds(report, "warning") == {"repeated": 1}
     assert report.copies == [(Place("train", 0), Place("train", 1))]
 

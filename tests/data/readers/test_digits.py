@@ -1,10 +1,7 @@
 """The embedded scenes: the same bytes everywhere, and the statistics they were given."""
 
 import hashlib
-import subprocess
-import sys
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -60,14 +57,6 @@ def test_the_other_regime():
     assert (counts.min(), counts.max()) == (2, 5)
 
 
-def test_no_digit_image_is_in_two_splits():
-    _, digit = digits._glyphs()
-    pools = [set(np.concatenate(digits._pool(digit, split, 1200)).tolist()) for split in range(3)]
-
-    assert all(not (a & b) for a, b in combinations(pools, 2))
-    assert len(set.union(*pools)) == len(digit)
-
-
 def test_observed_digits_hold_positives_alone(monkeypatch):
     monkeypatch.setitem(
         digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1))
@@ -76,14 +65,3 @@ def test_observed_digits_hold_positives_alone(monkeypatch):
     np.testing.assert_array_equal(
         observed.labels, np.where(read("digits")["train"].labels == 1, 1, 0)
     )
-
-
-def test_the_package_loads_without_heavy_libraries():
-    program = (
-        "import sys, spml.data; "
-        "print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
