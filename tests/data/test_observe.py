@@ -114,8 +114,3 @@ def test_split_is_the_reference_partition(n, fraction, seed):
 def test_fractions_out_of_range(fraction):
     with pytest.raises(UserError, match="fraction"):
         split(10, fraction)
-
-
-def test_a_negative_length():
-    with pytest.raises(UserError, match="-1 rows"):
-        split(-1)

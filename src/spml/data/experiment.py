@@ -102,8 +102,6 @@ def split(n: int, fraction: float = VAL_FRACTION, seed: int = SEED) -> tuple[Row
     """
     if not 0 <= fraction < 1:
         raise UserError(f"validation fraction {fraction} must be at least 0 and below 1")
-    if n < 0:
-        raise UserError(f"a list of {n} rows cannot be split")
     order = np.random.RandomState(seed).permutation(n)
     num_train = n - round(fraction * n)
     return np.sort(order[:num_train]), np.sort(order[num_train:])

@@ -119,14 +119,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Findings:
-    """All problems of a data set.
+    """All problems of a data set, and the groups of rows with the same picture."""
 
-    Attributes:
-        problems: in the order of splits and rows within each kind.
-        copies: groups of two or more rows with the same picture, in the order of splits and rows.
-    """
-
-    problems: list[Problem]
+    problems: list[Problem]  # in the order of splits and rows within each kind
     copies: list[tuple[Place, ...]] = field(default_factory=list, repr=False)
 
     @property

@@ -24,18 +24,11 @@ FILL = {"observed": 0, "complete": -1}
 
 @dataclass(frozen=True)
 class Reading:
-    """Options of reading a user's file.
+    """Options of reading a user's file."""
 
-    Attributes:
-        labels: whether an absent label is unknown ("observed") or negative ("complete").
-        classes: the classes and their order; None takes them from the file.
-        on_error: called for each invalid record, which is then left out. If None, the first one is
-            raised.
-    """
-
-    labels: Kind = "observed"
-    classes: ClassList | None = None
-    on_error: OnError | None = None
+    labels: Kind = "observed"  # whether an absent label is unknown or negative ("complete")
+    classes: ClassList | None = None  # and their order; None takes them from the file
+    on_error: OnError | None = None  # takes each invalid record; None raises the first
 
 
 def report(error: DataError, on_error: OnError | None) -> None:
@@ -48,11 +41,8 @@ def report(error: DataError, on_error: OnError | None) -> None:
 class Builder:
     """Collects labels entry by entry; `tables` checks that they agree and returns the tables.
 
-    Args:
-        source: file of the entries, for messages.
-        reading: kind of labels, classes and treatment of invalid records.
-        root: folder that paths of items start from.
-        unit: unit in which positions in the source are counted.
+    Messages name the source and the position in it, counted in `unit`. Paths of items start from
+    `root`.
     """
 
     def __init__(self, source: Path, reading: Reading, root: Path, unit: str = "line") -> None:

@@ -22,11 +22,7 @@ def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]
     """Read the annotated images of train2014 ("train") and val2014 ("test").
 
     Images without an annotation are left out, and image ids are sorted as strings: both belong to
-    the protocol.
-
-    Args:
-        root: folder that holds `annotations`.
-        labels: whether an absent label is unknown or negative.
+    the protocol. `root` holds the folder `annotations`.
     """
     wanted = f"annotations/instances_{LISTS['train']}.json"
     folder = folder_with(

@@ -20,12 +20,8 @@ PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", 
 def read_folder(path: Path, reading: Reading) -> dict[str, LabelTable]:
     """Read pictures that are labelled by their folder, sorted by path.
 
-    Folders inside a class folder belong to the class.
-
-    Args:
-        path: folder of the classes, or of `train` and `val` or `test` with the classes inside.
-        reading: without a class list, the classes are the sorted folders. A record is a class
-            folder.
+    The folder holds the classes, or `train` and `val` or `test` with the classes inside. Folders
+    inside a class folder belong to the class. A record is a class folder.
     """
     builder = Builder(path, reading, path, "picture")
     top = _folders(path)

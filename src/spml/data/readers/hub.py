@@ -52,11 +52,8 @@ class Part:
 def read_hub_folder(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
     """Read a dataset's folder: paths of pictures, and names, lists of names, or class labels.
 
-    Args:
-        path: the folder.
-        root: folder of the pictures; None is the dataset's own.
-        reading: without a class list, classes are in the dataset's order if it lists them, else
-            sorted. Rows are counted over all files.
+    Without a class list, classes are in the dataset's order if it lists them, else sorted. Rows are
+    counted over all files.
     """
     builder = Builder(path, reading, root or path, "row")
     listed = fill(builder)

@@ -21,14 +21,7 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def areas(source: str, table: LabelTable) -> Areas:
-    """Return the summed box area of each positive in pixels.
-
-    The order is that of `table.sparse.positives(-1)`.
-
-    Args:
-        source: name of a benchmark that has boxes.
-        table: as `read` returns it; its root leads to the boxes.
-    """
+    """Return the summed box area of each positive in pixels, in the order of `positives(-1)`."""
     with_boxes = [name for name, entry in BENCHMARKS.items() if entry.boxes]
     if source not in with_boxes:
         raise UserError(

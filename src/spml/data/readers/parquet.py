@@ -51,12 +51,10 @@ def inner_type(kind: Any) -> Any:
 
 
 def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
-    """Read a Parquet file; `label` and `negative` hold names joined by `|` or lists of names.
+    """Read a Parquet file with the columns of a CSV file.
 
-    Args:
-        path: file with the columns of a CSV file; class columns hold 1, 0, -1, booleans or null.
-        root: folder of the images; None is the folder of the file.
-        reading: as for a CSV file.
+    `label` and `negative` hold names joined by `|` or lists of names; class columns hold 1, 0, -1,
+    booleans or null.
     """
     import pyarrow.parquet as pq
 

@@ -28,10 +28,9 @@ def add_files(
     """Add one split for each file, in the classes of the training file.
 
     Args:
-        tables: of the training file.
+        tables: of the training file, `source`.
         files: by split, "val" or "test".
         reader: returns the tables of a file in fixed classes.
-        source: the training file.
         classes: its class list; None takes the classes of its tables.
         on_error: called for each row that is in another file too, which is then left out.
     """

@@ -31,11 +31,8 @@ Record = tuple[int, list[str]]  # place and cells
 def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
     """Read a CSV file: `image,label[,negative][,split]`, or `image[,split]` and class columns.
 
-    Args:
-        path: UTF-8 file with a header; cells are separated by commas, semicolons or tabs.
-        root: folder of the images; None is the folder of the file.
-        reading: without a class list, classes are sorted (long form) or in the order of the columns
-            (wide form).
+    Cells are separated by commas, semicolons or tabs. Without a class list, classes are sorted
+    (long form) or in the order of the columns (wide form).
     """
     builder = Builder(path, reading, root or path.parent)
     rows = records(builder)

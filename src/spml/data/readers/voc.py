@@ -21,9 +21,7 @@ LISTS = {"train": "train", "test": "val"}  # the official val list is the benchm
 def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     """Read the official train list ("train") and val list ("test").
 
-    Args:
-        root: VOCdevkit, its parent or VOC2012.
-        labels: whether an absent label is unknown or negative.
+    `root` is VOCdevkit, its parent or VOC2012.
     """
     starts = (".", "VOC2012", "VOCdevkit/VOC2012")
     home = folder_with(
