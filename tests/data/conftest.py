@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
+from spml.data import read
 from spml.errors import DataError
 
 FUZZ = settings(
@@ -15,6 +16,16 @@ FUZZ = settings(
 def refused(message):
     """Expect a DataError whose message matches a pattern."""
     return pytest.raises(DataError, match=message)
+
+
+def train(*arguments, **options):
+    """Read the training table of a source."""
+    return read(*arguments, **options)["train"]
+
+
+def splits(tables):
+    """Return the items of each split."""
+    return {split: list(table.items) for split, table in tables.items()}
 
 
 def rows(table):

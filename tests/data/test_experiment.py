@@ -9,7 +9,7 @@ import pytest
 from spml.data import load, observe, read, split
 from spml.data.readers.digits import SETTINGS
 from spml.errors import DataError, UserError
-from tests.data.conftest import refused
+from tests.data.conftest import refused, train
 
 
 def many(n=10):
@@ -21,7 +21,7 @@ def many(n=10):
 def test_complete_data_are_drawn_over_the_whole_list(write):
     path = write(many())
     experiment = load(path, labels="complete", observe_seed=3, split_seed=4, val_fraction=0.3)
-    truth = read(path, labels="complete")["train"].labels
+    truth = train(path, labels="complete").labels
 
     np.testing.assert_array_equal(experiment.complete.labels, truth)
     np.testing.assert_array_equal(experiment.observed.labels, observe(truth, 3))
@@ -34,7 +34,7 @@ def test_complete_data_are_drawn_over_the_whole_list(write):
 def test_observed_data_stay_unchanged(write):
     path = write(many())
     experiment = load(path)
-    np.testing.assert_array_equal(experiment.observed.labels, read(path)["train"].labels)
+    np.testing.assert_array_equal(experiment.observed.labels, train(path).labels)
     assert (experiment.label_kind, experiment.complete) == ("observed", None)
     assert (len(experiment.train_rows), len(experiment.val_rows)) == (8, 2)
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from spml.data import LabelTable, load, observe, read
+from spml.data import LabelTable, load, observe
 from spml.data.observation import Observation, draw, draw_weighted
 from spml.data.readers.object_sizes import areas
 from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
 from spml.errors import UserError
-from tests.data.conftest import refused
+from tests.data.conftest import refused, train
 
 COMPLETE = hnp.arrays(
     np.int8,
@@ -215,7 +215,7 @@ def test_areas_of_coco(tmp_path):
         [(9, 7, [0, 0, 2, 3]), (9, 3, [1, 1, 5, 5]), (9, 7, [0, 0, 1, 1]), (10, 3, [0, 0, 1, 4])],
     )
     coco_file(tmp_path, "val2014", [(1, 7, [0, 0, 2, 2])])
-    table = read("coco", tmp_path)["train"]
+    table = train("coco", tmp_path)
     assert list(table.items) == ["train2014/10.jpg", "train2014/9.jpg"]
     np.testing.assert_array_equal(areas("coco", table), [4, 7, 25])
     experiment = load("coco", tmp_path, observe="size:positives=2", val_fraction=0)
@@ -314,7 +314,7 @@ def test_duplicate_items_are_refused(tmp_path):
 
 
 def test_loading_records_the_model(data):
-    whole = read(data, labels="complete")["train"].sparse
+    whole = train(data, labels="complete").sparse
     model = "uniform:positives=2,negatives=1"
     experiment = load(data, labels="complete", observe=model, observe_seed=5)
     expected = draw(whole, 5, 2, 1).rows(np.arange(10))

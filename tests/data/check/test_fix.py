@@ -10,7 +10,7 @@ from spml.data.check.check import check
 from spml.data.check.fix import clean, write_table
 from spml.errors import UserError
 from tests.data.check.test_check import kinds
-from tests.data.conftest import refused
+from tests.data.conftest import refused, splits, train
 
 DAMAGED = (
     "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\n"
@@ -123,7 +123,7 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
         "d.png,y,test\ne.png,y,\nf.png,y,\n"
     )
     cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
-    assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
+    assert splits(cleaned.tables) == {
         "train": ["e.png", "f.png"],
         "test": ["c.png", "d.png"],
     }
@@ -136,10 +136,10 @@ def test_paths_are_relative_to_the_copy(table, monkeypatch):
     for out in ("data/same.csv", "above.csv", "data/in/below.csv", "new/else.csv"):
         path = folder / out if out == "above.csv" else Path(out)
         cleaned_copy(Path("data/my.csv"), path)
-        assert check(read(path)).errors == [] and len(read(path)["train"]) == 3
-    assert read("data/same.csv")["train"].items[0] == "in/a.png"
-    assert read("above.csv")["train"].items[0] == "data/in/a.png"
-    assert read("new/else.csv")["train"].items[0] == str(folder / "data/in/a.png")
+        assert check(read(path)).errors == [] and len(train(path)) == 3
+    assert train("data/same.csv").items[0] == "in/a.png"
+    assert train("above.csv").items[0] == "data/in/a.png"
+    assert train("new/else.csv").items[0] == str(folder / "data/in/a.png")
 
 
 def test_names_with_commas_quotes_and_newlines_survive(table, write, picture):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spml.data import read
-from tests.data.conftest import refused
+from tests.data.conftest import refused, splits, train
 
 GOOD = {
     "x": np.arange(12, dtype=np.float64).reshape(4, 3),
@@ -28,7 +28,7 @@ def save(tmp_path):
 
 
 def test_features(save):
-    table = read(save())["train"]
+    table = train(save())
     assert (table.classes, list(table.items)) == (["dog", "cat"], ["0", "1", "2", "3"])
     assert table.x.dtype == np.float32
     np.testing.assert_array_equal(table.x, GOOD["x"])
@@ -36,7 +36,7 @@ def test_features(save):
 
 
 def test_complete_takes_zero_as_negative(save):
-    table = read(save(), labels="complete")["train"]
+    table = train(save(), labels="complete")
     np.testing.assert_array_equal(table.labels, np.where(GOOD["labels"] == 1, 1, -1))
 
 
@@ -47,26 +47,22 @@ def test_splits_and_items(save):
             items=np.array([b"a", b"b", b"c", b"d"]),
         )
     )
-    assert {name: list(table.items) for name, table in tables.items()} == {
-        "train": ["b", "d"],
-        "val": ["a"],
-        "test": ["c"],
-    }
+    assert splits(tables) == {"train": ["b", "d"], "val": ["a"], "test": ["c"]}
     np.testing.assert_array_equal(tables["train"].x, GOOD["x"][[1, 3]])
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 5, 6), (4, 5, 6, 3)])
 def test_pictures(save, shape):
     x = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    table = read(save(x=x))["train"]
+    table = train(save(x=x))
     np.testing.assert_array_equal(table.x, x if shape[1] == 3 else x.transpose(0, 3, 1, 2))
 
 
 def test_class_list_orders_the_columns(save):
-    table = read(save(), classes=["cat", "dog"])["train"]
+    table = train(save(), classes=["cat", "dog"])
     assert table.classes == ["cat", "dog"]
     np.testing.assert_array_equal(table.labels, GOOD["labels"][:, ::-1])
-    assert read(save(classes=None), classes=["bird", "fox"])["train"].classes == ["bird", "fox"]
+    assert train(save(classes=None), classes=["bird", "fox"]).classes == ["bird", "fox"]
 
 
 def with_value(key, row, value):
@@ -178,4 +174,4 @@ def test_classes_that_predictions_cannot_take(save, name):
     with refused(r"x.npz: classes: class .*; rename it, or"):
         read(path)
     (path.parent / "classes.txt").write_text(f"dog\n{name}\tother\n")
-    assert read(path, classes=path.parent / "classes.txt")["train"].classes == ["dog", "other"]
+    assert train(path, classes=path.parent / "classes.txt").classes == ["dog", "other"]

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spml.data import read
 from spml.errors import UserError
-from tests.data.conftest import FUZZ
+from tests.data.conftest import FUZZ, train
 
 ITEMS = ["a", "b", "c"]
 LISTS = pa.table({"image": ITEMS, "labels": [["dog"], [], ["cat", None]]})
@@ -70,6 +69,6 @@ def test_damaged_files_give_tables_or_an_error(tmp_path, kind, damage, cut):
     path.write_bytes(content[: damage[0][0] % len(content)] if cut else content)
     source = path.parent if kind.startswith("hub") else path
     try:
-        assert read(source, on_error=lambda error: None)["train"].classes
+        assert train(source, on_error=lambda error: None).classes
     except UserError as error:
         assert str(source) in str(error)

@@ -8,6 +8,7 @@ import pytest
 
 from spml.data import read
 from spml.data.readers import digits
+from tests.data.conftest import train
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,5 @@ def test_observed_digits_hold_positives_alone(monkeypatch):
     monkeypatch.setitem(
         digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1))
     )
-    observed = read("digits", labels="observed")["train"]
-    np.testing.assert_array_equal(
-        observed.labels, np.where(read("digits")["train"].labels == 1, 1, 0)
-    )
+    observed = train("digits", labels="observed")
+    np.testing.assert_array_equal(observed.labels, np.where(train("digits").labels == 1, 1, 0))

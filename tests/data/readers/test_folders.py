@@ -6,7 +6,7 @@ import pytest
 
 from spml.data import read
 from spml.errors import UserError
-from tests.data.conftest import refused
+from tests.data.conftest import refused, train
 
 
 def test_class_folders(tmp_path, write, positives):
@@ -20,14 +20,14 @@ def test_class_folders(tmp_path, write, positives):
     ):
         write("", f"pictures/{name}")
     with warnings.catch_warnings(action="error"):  # system files are not reported
-        table = read(tmp_path / "pictures")["train"]
+        table = train(tmp_path / "pictures")
     assert positives(table) == {
         "dog/a.PNG": ["dog"],
         "dog/b.jpg": ["dog"],
         "hot dog/inner/c.webp": ["hot dog"],
     }
     assert (table.root, table.sparse.fill) == (tmp_path / "pictures", 0)
-    assert read(tmp_path / "pictures", labels="complete")["train"].sparse.fill == -1
+    assert train(tmp_path / "pictures", labels="complete").sparse.fill == -1
 
 
 def test_splits(tmp_path, write, positives):
@@ -42,7 +42,7 @@ def test_splits(tmp_path, write, positives):
 def test_a_class_may_be_called_train(tmp_path, write, positives):
     for name in ("train/a.jpg", "bus/b.jpg"):
         write("", f"pictures/{name}")
-    assert positives(read(tmp_path / "pictures")["train"]) == {
+    assert positives(train(tmp_path / "pictures")) == {
         "bus/b.jpg": ["bus"],
         "train/a.jpg": ["train"],
     }
@@ -70,20 +70,20 @@ def test_splits_of_other_names_are_no_classes(tmp_path, write, names):
 def test_classes_named_like_splits_hold_pictures(tmp_path, write):
     for name in ("train/steam/a.jpg", "bus/city/b.jpg", "test/c.jpg", "test/inner/d.jpg"):
         write("", f"pictures/{name}")
-    assert read(tmp_path / "pictures")["train"].classes == ["bus", "test", "train"]
+    assert train(tmp_path / "pictures").classes == ["bus", "test", "train"]
 
 
 def test_class_list(tmp_path, write):
     write("", "pictures/dgo/a.jpg")
     with refused(r"class 'dgo' is not in the class list.*did you mean 'dog'"):
         read(tmp_path / "pictures", classes=["cat", "dog"])
-    assert read(tmp_path / "pictures", classes=["cat", "dgo"])["train"].labels.tolist() == [[0, 1]]
+    assert train(tmp_path / "pictures", classes=["cat", "dgo"]).labels.tolist() == [[0, 1]]
 
 
 def test_every_decodable_format_counts_as_a_picture(tmp_path, write):
     for name in ("dog/a.TIF", "dog/b.tiff", "cat/c.bmp"):
         write("", f"pictures/{name}")
-    assert list(read(tmp_path / "pictures")["train"].items) == [
+    assert list(train(tmp_path / "pictures").items) == [
         "cat/c.bmp",
         "dog/a.TIF",
         "dog/b.tiff",
@@ -97,7 +97,7 @@ def test_other_files_are_counted(tmp_path, write):
     with pytest.warns(
         UserWarning, match=r"3 files are no pictures and were left out, first .*more.md"
     ):
-        assert list(read(tmp_path / "pictures")["train"].items) == ["dog/a.jpg"]
+        assert list(train(tmp_path / "pictures").items) == ["dog/a.jpg"]
 
 
 @pytest.mark.parametrize(

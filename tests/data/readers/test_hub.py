@@ -12,7 +12,7 @@ from PIL import Image
 from spml.data import read
 from spml.data.readers.hub_export import export, main
 from spml.errors import UserError
-from tests.data.conftest import refused, rows
+from tests.data.conftest import refused, rows, train
 
 NAMES = {"names": ["dog", "cat", "bird"], "_type": "ClassLabel"}
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -60,7 +60,7 @@ def items(folder):
 
 
 def labels(folder):
-    return rows(read(folder)["train"])
+    return rows(train(folder))
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -75,8 +75,8 @@ def test_saved_to_disk(save, tmp_path, shards, where):
     assert table.classes == ["dog", "cat", "bird"]
     assert rows(table) == {"a.jpg": [0, 0, 1], "b.jpg": [1, 0, 0], "c.jpg": [0, 0, 0]}
     assert table.root == folder and table.where(2) == f"{folder}, row 3: "
-    assert read(folder, tmp_path)["train"].root == tmp_path
-    assert read(folder, labels="complete")["train"].sparse.fill == -1
+    assert train(folder, tmp_path).root == tmp_path
+    assert train(folder, labels="complete").sparse.fill == -1
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_lists_of_class_labels(save, features):
     ],
 )
 def test_names(save, cells):
-    table = read(save({"image": ["a", "b", "c"], "label": cells}))["train"]
+    table = train(save({"image": ["a", "b", "c"], "label": cells}))
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, 0], "c": [0, 0, 0]}
 
 
 def test_names_of_class_labels_are_stripped(save):
     names = {"names": [" dog ", "a b", ""]}
-    table = read(save({"image": ["a", "b"], "label": [0, 1]}, label=names))["train"]
+    table = train(save({"image": ["a", "b"], "label": [0, 1]}, label=names))
     assert table.classes == ["dog", "a b"] and rows(table) == {"a": [1, 0], "b": [0, 1]}
 
 
@@ -167,11 +167,11 @@ def test_pictures_with_metadata(tmp_path, write):
 
 def test_numeric_names_stay_as_written(tmp_path, write):
     write("file_name,label\n1,01\n02,1\n3,NA\n4,\n", "set/metadata.csv")
-    table = read(tmp_path / "set")["train"]
+    table = train(tmp_path / "set")
     assert table.classes == ["01", "1", "NA"]
     assert rows(table) == {"1": [1, 0, 0], "02": [0, 1, 0], "3": [0, 0, 1], "4": [0, 0, 0]}
     write("file_name,label\na,true\nb,2020-01-01\nc,1.0\n", "set/metadata.csv")
-    assert read(tmp_path / "set")["train"].classes == ["1.0", "2020-01-01", "true"]
+    assert train(tmp_path / "set").classes == ["1.0", "2020-01-01", "true"]
     write('{"features": {"label": {"names": ["cat", "dog"]}}}', "set/dataset_info.json")
     write("file_name,label\na,1\nb,0\n", "set/metadata.csv")
     assert labels(tmp_path / "set") == {"a": [0, 1], "b": [1, 0]}
@@ -179,7 +179,7 @@ def test_numeric_names_stay_as_written(tmp_path, write):
 
 def test_a_class_list_replaces_the_datasets_names(save):
     folder = save({"image": ["a", "b"], "label": [0, 2]}, label=NAMES)
-    assert rows(read(folder, classes=["bird", "dog"])["train"]) == {"a": [0, 1], "b": [1, 0]}
+    assert rows(train(folder, classes=["bird", "dog"])) == {"a": [0, 1], "b": [1, 0]}
     with refused("row 2: class 'bird' is not in the class list"):
         read(folder, classes=["dog"])
 
@@ -187,7 +187,7 @@ def test_a_class_list_replaces_the_datasets_names(save):
 def test_bad_rows_are_reported(save):
     errors = []
     folder = save({"image": ["a", None, "c", "d"], "label": [0, 0, 9, -2]}, label=NAMES)
-    assert rows(read(folder, on_error=errors.append)["train"]) == {"a": [1, 0, 0]}
+    assert rows(train(folder, on_error=errors.append)) == {"a": [1, 0, 0]}
     starts = [str(error).partition("row ")[2][:8] for error in errors]
     assert starts == ["2: the i", "3: label", "4: label"]
 
@@ -232,7 +232,7 @@ def test_pictures_by_path_in_an_image_column(save, tmp_path):
     assert labels(folder) == {"/x/a.jpg": [0, 1], "b.jpg": [1, 0]}
     export(folder, tmp_path / "out")  # which writes only existing pictures
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["labels.csv"]
-    written = read(tmp_path / "out/labels.csv")["train"].items
+    written = train(tmp_path / "out/labels.csv").items
     assert set(written) == {"/x/a.jpg", str(folder / "b.jpg")}
 
 
@@ -240,7 +240,7 @@ def test_a_row_without_a_picture_is_reported_and_the_rest_read(save):
     errors = []
     column = pa.array([None, {"bytes": None, "path": "b.jpg"}], PICTURE)
     folder = save({"image": column, "label": ["dog", "cat"]})
-    assert read(folder, on_error=errors.append)["train"].items == ["b.jpg"]
+    assert train(folder, on_error=errors.append).items == ["b.jpg"]
     assert "row 1: " in str(errors[0])
 
 

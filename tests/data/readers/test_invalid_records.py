@@ -14,7 +14,7 @@ from spml.data.check.check import check
 from spml.data.check.fix import clean
 from spml.data.readers.builder import Builder, Reading
 from spml.errors import DataError
-from tests.data.conftest import FUZZ, refused
+from tests.data.conftest import FUZZ, refused, train
 
 
 def tolerant(path, **options):
@@ -116,55 +116,40 @@ def test_every_kind_of_bad_row_of_the_long_form(write):
     assert len(reported) == 11
 
 
-def test_every_kind_of_bad_row_of_the_wide_form(write):
-    path = write("image,dog,cat,split\na,1,,\nb,yes,1,\nc,1,2,\nd,0,1,test\na,-1,0,\ne,0,1,\n")
-    labels, reported = tolerant(path)
-    assert labels == {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}}
-    assert [text.partition(":")[0] for text in reported] == [
-        f"my.csv, line {line}" for line in (3, 4, 6)
-    ]
+@pytest.mark.parametrize(
+    ("text", "expected", "lines"),
+    [
+        (
+            "image,dog,cat,split\na,1,,\nb,yes,1,\nc,1,2,\nd,0,1,test\na,-1,0,\ne,0,1,\n",
+            {"train": {"a": [1, 0], "e": [0, 1]}, "test": {"d": [0, 1]}},
+            [3, 4, 6],
+        ),
+        (
+            "image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n",
+            {"train": {"a": [1, 0], "b": [0, 1]}},
+            [3, 5],
+        ),
+        ("image,label,negative\na,x,x\na,y,\nb,x,\n", {"train": {"a": [0, 1], "b": [1, 0]}}, [2]),
+        ("image,label,negative\na,x|y|z,x|y|z\nb,x,\n", {"train": {"b": [1, 0, 0]}}, [2]),
+        ('image,label\na,x\n"b,x\nc,x\n', {"train": {"a": [1]}}, [3]),
+        (b'image,label\n"a\n\xff\nb",x\nc,x\n', {"train": {"c": [1]}}, [3]),
+        ("image,label,split\na,ant,x\na,dog,\nb,cat,\nb,bee,val\n", None, [2, 5]),
+    ],
+    ids=[
+        *("wide", "the first of three contradictory rows is kept", "an item keeps valid records"),
+        *("reported once", "a broken quote", "a bad line in a quoted cell", "nothing is left"),
+    ],
+)
+def test_bad_rows_are_left_out(write, text, expected, lines):
+    labels, reported = tolerant(write(text))
+    assert labels == (expected or {"train": {"a": [0, 1], "b": [1, 0]}})
+    assert [error.partition(":")[0] for error in reported] == [f"my.csv, line {n}" for n in lines]
 
 
-def test_nothing_of_a_skipped_record_is_left(write):
-    path = write("image,dog,cat\nb,1,yes\na,1,\n")
-    table = read(path, on_error=lambda error: None)["train"]
+def test_the_places_of_later_records_stay_right(write):
+    table = train(write("image,dog,cat\nb,1,yes\na,1,\n"), on_error=lambda error: None)
     assert (list(table.items), table.labels.tolist()) == (["a"], [[1, 0]])
     assert table.where(0).endswith("line 3: ")
-    table = read(
-        write("image,label,split\na,ant,x\na,dog,\nb,cat,\nb,bee,val\n"),
-        on_error=lambda error: None,
-    )["train"]
-    assert (table.classes, list(table.items)) == (["cat", "dog"], ["a", "b"])
-
-
-def test_the_first_of_three_contradictory_rows_is_kept(write):
-    labels, reported = tolerant(write("image,label,negative\na,x,\na,y,x\na,x,\na,,x\nb,y,\n"))
-    assert labels == {"train": {"a": [1, 0], "b": [0, 1]}}
-    assert [text.partition(":")[0] for text in reported] == ["my.csv, line 3", "my.csv, line 5"]
-
-
-def test_an_item_keeps_its_valid_records(write):
-    labels, reported = tolerant(write("image,label,negative\na,x,x\na,y,\nb,x,\n"))
-    assert labels == {"train": {"a": [0, 1], "b": [1, 0]}} and len(reported) == 1
-
-
-def test_a_record_is_reported_once(write):
-    _, reported = tolerant(write("image,label,negative\na,x|y|z,x|y|z\nb,x,\n"))
-    assert len(reported) == 1
-
-
-def test_a_broken_quote_may_invalidate_the_rest_of_the_file(write):
-    labels, reported = tolerant(write('image,label\na,x\n"b,x\nc,x\n'))
-    assert labels == {"train": {"a": [1]}}
-    assert reported[0].startswith("my.csv, line 3: ")
-    assert len(reported) == 1
-
-
-def test_a_bad_line_inside_a_quoted_cell_invalidates_that_record(write):
-    labels, reported = tolerant(write(b'image,label\n"a\n\xff\nb",x\nc,x\n'))
-    assert labels == {"train": {"c": [1]}}
-    assert len(reported) == 1
-    assert reported[0].startswith("my.csv, line 3: byte 0xff")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from spml.data import load, read
 from spml.data.readers.nuswide import CLASSES
-from tests.data.conftest import refused
+from tests.data.conftest import refused, train
 
 MARKS = {
     ("sky", "Train"): "1\n0\n1\n",
@@ -67,7 +67,7 @@ def test_formatted_files(formatted, positives):
     assert positives(tables["train"])["train/2.jpg"] == ["beach"]
     assert positives(tables["test"]) == {"val/0.jpg": ["airport"], "val/1.jpg": ["animal"]}
     assert (tables["train"].root, tables["train"].sparse.fill) == (formatted / "Flickr", -1)
-    assert read("nuswide", formatted, labels="observed")["train"].sparse.fill == 0
+    assert train("nuswide", formatted, labels="observed").sparse.fill == 0
 
 
 def test_the_version_is_named(official):

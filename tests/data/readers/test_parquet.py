@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spml.data import read
-from tests.data.conftest import refused, rows
+from tests.data.conftest import refused, rows, train
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def save(tmp_path):
 
 
 def test_paths_from_windows(save):
-    assert list(read(save(image=["p q\\a.jpg"], label=["dog"]))["train"].items) == ["p q/a.jpg"]
+    assert list(train(save(image=["p q\\a.jpg"], label=["dog"])).items) == ["p q/a.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_long_form(save, labels):
         label=labels,
         negative=[None, "dog", "cat", None],
     )
-    table = read(path)["train"]
+    table = train(path)
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, -1], "c": [0, -1, 0]}
     assert table.root == path.parent
@@ -48,7 +48,7 @@ def test_long_form(save, labels):
         label=[["dog"], ["cat"], []],
         negative=[None, ["dog"], ["cat", "dog"]],
     )
-    assert rows(read(path)["train"]) == {"a": [0, 1], "b": [1, -1], "c": [-1, -1]}
+    assert rows(train(path)) == {"a": [0, 1], "b": [1, -1], "c": [-1, -1]}
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.int64()])
@@ -72,12 +72,12 @@ def test_wide_form(save, kind, monkeypatch):
 def test_labels_of_a_skipped_row_are_not_given_to_another(save):
     errors = []
     path = save(image=["a", "b", None, "d"], cat=[1, 7, 0, 0], dog=[0, 1, 1, 0], owl=[0, -1, -1, 1])
-    assert rows(read(path, on_error=errors.append)["train"]) == {"a": [1, 0, 0], "d": [0, 0, 1]}
+    assert rows(train(path, on_error=errors.append)) == {"a": [1, 0, 0], "d": [0, 0, 1]}
     assert [str(error).partition(": ")[0].rpartition(" ")[2] for error in errors] == ["2", "3"]
 
 
 def test_class_list(save):
-    assert read(save(image=["a"], label=["dog"]), classes=["dog", "cat"])["train"].classes == [
+    assert train(save(image=["a"], label=["dog"]), classes=["dog", "cat"]).classes == [
         "dog",
         "cat",
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spml.data import LabelTable, read
 from spml.errors import DataError
-from tests.data.conftest import FUZZ, refused, rows
+from tests.data.conftest import FUZZ, refused, rows, splits, train
 
 
 def test_long_form(write):
@@ -24,21 +24,36 @@ def test_long_form(write):
 
 
 def test_rows_of_one_image_are_merged(write):
-    table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))[
-        "train"
-    ]
+    text = "image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"
+    table = train(write(text))
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [-1, 1, 1], "b": [1, -1, -1], "c": [0, 0, 0]}
     assert table.sparse.counts(1).tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "classes", "expected"),
+    [
+        ("id,image,label,width\n1,a,dog,640\n", ["dog"], {"a": [1]}),
+        ('image;"a,b,c";d\nx;1;0\n', ["a,b,c", "d"], {"x": [1, 0]}),
+        ("sep=;\r\nimage;label\na;dog\n", ["dog"], {"a": [1]}),
+        ("\ufeffSEP=;\nimage;label\na;dog\n", ["dog"], {"a": [1]}),
+        ("image,label\na,1\nb,0\n", ["0", "1"], {"a": [0, 1], "b": [1, 0]}),
+        ("image,label,id\na,1,7\nb,0,8\n", ["0", "1"], {"a": [0, 1], "b": [1, 0]}),
+        ("image,label,negative\na,1,0\n", ["0", "1"], {"a": [-1, 1]}),
+    ],
+    ids=["other columns", "names", "sep", "SEP", "numbers", "numbers and ids", "negatives"],
+)
+def test_unusual_tables(write, text, classes, expected):
+    table = train(write(text))
+    assert (table.classes, rows(table)) == (classes, expected)
+
+
 def test_paths_from_windows_have_slashes_unless_there_is_such_a_file(write, tmp_path):
     (tmp_path / "odd\\c.jpg").touch()
-    table = read(
-        write("image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n")
-    )["train"]
-    assert rows(table) == {"my photos/a.jpg": [1, 1], "odd\\c.jpg": [0, 1]}
-    wide = read(write("image,dog\na\\b.jpg,1\n", "pictures/wide.csv"), tmp_path)["train"]
+    text = "image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n"
+    assert rows(train(write(text))) == {"my photos/a.jpg": [1, 1], "odd\\c.jpg": [0, 1]}
+    wide = train(write("image,dog\na\\b.jpg,1\n", "pictures/wide.csv"), tmp_path)
     assert rows(wide) == {"a/b.jpg": [1]}
 
 
@@ -49,9 +64,7 @@ def test_the_first_contradiction_is_named(write):
 
 
 def test_complete_labels_make_absence_negative(write):
-    table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")[
-        "train"
-    ]
+    table = train(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")
     assert rows(table) == {"a": [-1, 1], "b": [1, -1], "c": [-1, -1]}
     assert (table.sparse.fill, table.sparse.values.tolist()) == (-1, [1, 1])
 
@@ -60,11 +73,7 @@ def test_splits(write):
     tables = read(
         write("image,label,split\na,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n")
     )
-    assert {name: list(table.items) for name, table in tables.items()} == {
-        "train": ["b", "d"],
-        "val": ["c"],
-        "test": ["a"],
-    }
+    assert splits(tables) == {"train": ["b", "d"], "val": ["c"], "test": ["a"]}
     assert rows(tables["test"]) == {"a": [1, 1]}
 
 
@@ -83,58 +92,37 @@ def test_wide_form(write):
 def test_dialects(write, bom, separator, end):
     lines = ["image,label,negative", '"a, b; c.jpg",dog,"hot dog"', "", "é.jpg,cat,", ",,"]
     text = end.join(lines).replace(",", separator).replace('"a' + separator, '"a,')
-    table = read(write(bom + text.encode()))["train"]
+    table = train(write(bom + text.encode()))
     assert list(table.items) == ["a, b; c.jpg", "é.jpg"]
     assert table.classes == ["cat", "dog", "hot dog"]
 
 
-@pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n"])
-def test_a_separator_line_for_excel_is_skipped_and_counted(write, first):
-    assert rows(read(write(f"{first}image;label\na;dog\n"))["train"]) == {"a": [1]}
-    with refused(r"my.csv, line 4: 3 cells, the header has 2"):
-        read(write(f"{first}image;label\na;dog\nb;dog;cat\n"))
-
-
-def test_wide_names_may_hold_the_other_separators(write):
-    table = read(write('image;"a,b,c";d\nx;1;0\n'))["train"]
-    assert table.classes == ["a,b,c", "d"]
-
-
-def test_quoted_cells_may_span_lines_and_line_numbers_stay_right(write):
-    path = write('image,label\n"a\nb",dog\n\nc,dog,cat\n')
-    with refused(r"my.csv, line 5: 3 cells, the header has 2; quote"):
-        read(path)
-
-
-def test_other_columns_of_the_long_form_are_ignored(write):
-    assert rows(read(write("id,image,label,width\n1,a,dog,640\n"))["train"]) == {"a": [1]}
+@pytest.mark.parametrize(
+    "text",
+    ["sep=;\nimage;label\n\na;dog\nb;dog;cat\n", 'image,label\n"a\nb",dog\n\nc,dog,cat\n'],
+    ids=["sep", "a cell over two lines"],
+)
+def test_line_numbers_count_every_line(write, text):
+    with refused("my.csv, line 5: 3 cells, the header has 2; quote"):
+        read(write(text))
 
 
 def test_root_replaces_the_folder(write, tmp_path):
-    assert read(write("image,label\na,dog\n"), tmp_path / "x")["train"].root == tmp_path / "x"
+    assert train(write("image,label\na,dog\n"), tmp_path / "x").root == tmp_path / "x"
 
 
 def test_a_class_called_label_among_class_columns_is_reported(write):
     path = write("image,cat,label,split\na.jpg,1,0,train\nb.jpg,,1,train\n")
     with refused("line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"):
         read(path)
-    assert read(path, classes=write("0\n1\n", "names.txt"))["train"].classes == ["0", "1"]
-    for sound in (
-        "image,label\na.jpg,1\nb.jpg,0\n",
-        "image,label,negative\na.jpg,1,0\nb.jpg,0,1\n",
-    ):
-        assert read(write(sound, "sound.csv"))["train"].classes == ["0", "1"]
-    assert read(write("image,label,id\na.jpg,1,7\nb.jpg,0,8\n", "ids.csv"))["train"].classes == [
-        "0",
-        "1",
-    ]
+    assert train(path, classes=write("0\n1\n", "names.txt")).classes == ["0", "1"]
 
 
 def test_class_list_fixes_the_order(write):
     path = write("image,label\na,dog\nb,cat\n")
     names = write("\ufeffdog\n\n cat \nbird\n", "classes.txt")
     for classes in (names, str(names), ["dog", "cat", "bird"]):
-        table = read(path, classes=classes)["train"]
+        table = train(path, classes=classes)
         assert table.classes == ["dog", "cat", "bird"]
         assert rows(table) == {"a": [1, 0, 0], "b": [0, 1, 0]}
 
@@ -142,7 +130,7 @@ def test_class_list_fixes_the_order(write):
 def test_class_list_with_names_to_show(write):
     path = write("image,label\na,n02\nb,n01\n")
     names = write("n01\tdog\nn02\tcat\nn03\n", "classes.txt")
-    table = read(path, classes=names)["train"]
+    table = train(path, classes=names)
     assert table.classes == ["dog", "cat", "n03"]
     assert rows(table) == {"a": [0, 1, 0], "b": [1, 0, 0]}
 
@@ -234,7 +222,7 @@ def test_class_lists_that_do_not_fit(write, classes, message):
 
 def test_a_display_name_may_replace_a_reserved_name(write):
     names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
-    table = read(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)["train"]
+    table = train(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)
     assert table.classes == ["labels", "a or b", "Image"]
     assert rows(table) == {
         "x": [1, 0, 0],
@@ -245,9 +233,7 @@ def test_a_display_name_may_replace_a_reserved_name(write):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_line_ends(write, end):
     path = write(end.join([b"\xef\xbb\xbfimage,label", b'"a",dog', "b,caf\xe9".encode(), b"", b""]))
-    table = read(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))[
-        "train"
-    ]
+    table = train(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))
     assert rows(table) == {"a": [1, 0], "b": [0, 1]} and table.where(1).endswith("my.csv, line 3: ")
     with refused(r"my.csv, line 3: byte 0xe9 is not UTF-8"):
         read(write(end.join([b"image,label", b"a,dog", b"b,caf\xe9", b""])))
@@ -302,7 +288,7 @@ def test_a_written_table_is_read_back(tmp_path: Path, labels):
     path = tmp_path / "written.csv"
     lines = [f'"{image}","{"|".join(sorted(names))}"' for image, names in labels.items()]
     path.write_text("image,label\n" + "\n".join(lines), encoding="utf-8")
-    table = read(path)["train"]
+    table = train(path)
 
     assert list(table.items) == list(labels)
     assert table.classes == sorted(set().union(*labels.values()))

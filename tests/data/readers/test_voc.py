@@ -4,7 +4,7 @@ import pytest
 
 from spml.data import load, read
 from spml.data.readers.voc import CLASSES
-from tests.data.conftest import refused
+from tests.data.conftest import refused, train
 
 
 @pytest.fixture
@@ -43,10 +43,8 @@ def test_reading(voc, positives, root):
 
 
 def test_observed(voc):
-    assert (
-        read("voc", voc.parents[1], labels="observed")["train"].labels.tolist().count([0] * 20) == 0
-    )
-    assert read("voc", voc.parents[1], labels="observed")["train"].labels.min() == 0
+    assert train("voc", voc.parents[1], labels="observed").labels.tolist().count([0] * 20) == 0
+    assert train("voc", voc.parents[1], labels="observed").labels.min() == 0
 
 
 def test_loading(voc):

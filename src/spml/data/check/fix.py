@@ -122,7 +122,7 @@ def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
 def write_table(
     tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None
 ) -> None:
-    """Write tables of files as a new CSV in long form, with paths relative to its folder or absolute.
+    """Write tables of files as a new CSV in long form, with paths relative to its folder if inside.
 
     `names` are the class names in the file; None uses those of the tables.
     """
