@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from spml.data import LabelTable, read
 from spml.data.check.check import check
 from spml.data.check.fix import clean
-from spml.data.readers.builder import Builder, Reading
 from spml.errors import DataError
 from tests.data.conftest import FUZZ, refused, train
 
@@ -37,28 +36,6 @@ def test_the_lines_inside_a_stray_quote_are_reported(write, row, last, left):
     assert [text.partition(";")[2] for text in reported] == [
         f" check the quotes and line ends of this row, which extends to line {last}"
     ]
-
-
-def test_the_number_of_passes_does_not_grow_with_contradictions():
-    class Listed(dict):
-        gone_through = 0
-
-        def __iter__(self):
-            Listed.gone_through += 1
-            return super().__iter__()
-
-    def passes(count):
-        reported = []
-        builder = Builder(Path("my.csv"), Reading(on_error=reported.append), Path())
-        builder._rows, Listed.gone_through = Listed(), 0
-        for place in range(1, count + 1):
-            builder.names(builder.row(f"{place}.jpg", place), "dog", 1, place)
-            builder.names(place - 1, "dog" if place > 1 else "cat", -1, place)
-        builder.tables()
-        assert len(reported) == count - 1
-        return Listed.gone_through
-
-    assert passes(20) == passes(2)
 
 
 def test_similar_names_are_searched_once_and_only_for_listed_errors(write, monkeypatch):
