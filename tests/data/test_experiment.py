@@ -13,9 +13,8 @@ from tests.data.conftest import refused, train
 
 
 def many(n=10):
-    return "image,label\n" + "".join(
-        f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n)
-    )
+    lines = (f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n))
+    return "image,label\n" + "".join(lines)
 
 
 def test_complete_data_are_drawn_over_the_whole_list(write):
@@ -60,11 +59,8 @@ def test_digits(monkeypatch):
 
     np.testing.assert_array_equal(experiment.observed.labels, observe(truth))
     np.testing.assert_array_equal(experiment.observed.x[30:], tables["val"].x)
-    assert (len(experiment.train_rows), len(experiment.val_rows), len(experiment.test)) == (
-        30,
-        20,
-        10,
-    )
+    parts = (experiment.train_rows, experiment.val_rows, experiment.test)
+    assert [len(part) for part in parts] == [30, 20, 10]
     assert (experiment.name, experiment.label_kind) == ("digits", "complete")
 
 

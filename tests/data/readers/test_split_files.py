@@ -22,10 +22,8 @@ def test_the_other_files_use_the_classes_of_the_first(write):
     assert rows(tables["test"]) == {"f": [0, 1]}
     assert read(train, val=str(val)).keys() == {"train", "val"}
     numbered = write("image,label\n0,dog\n1,cat\n", "numbered.csv")
-    assert list(read(train, val=numbered)["val"].items) == [
-        "0",
-        "1",
-    ]  # names of files, not rows of arrays
+    items = read(train, val=numbered)["val"].items  # names of files, not rows of arrays
+    assert list(items) == ["0", "1"]
     assert rows(read(train, val=val, labels="complete")["val"]) == {"d": [-1, 1], "e": [1, -1]}
 
 
@@ -53,16 +51,11 @@ def test_load_validates_completely_if_every_label_is_known(write):
 
 def test_a_split_column_may_repeat_the_option(write):
     train = write(TRAIN, "train.csv")
-    assert list(read(train, val=write("image,label,split\nd,dog,val\n", "v.csv"))) == [
-        "train",
-        "val",
-    ]
+    held = write("image,label,split\nd,dog,val\n", "v.csv")
+    assert list(read(train, val=held)) == ["train", "val"]
     marked = write("image,label,split\na,dog,\nb,cat,test\n", "marked.csv")
-    assert list(read(marked, val=write("image,label\nd,dog\n", "v.csv"))) == [
-        "train",
-        "val",
-        "test",
-    ]
+    held = write("image,label\nd,dog\n", "v.csv")
+    assert list(read(marked, val=held)) == ["train", "val", "test"]
 
 
 @pytest.mark.parametrize(
@@ -111,11 +104,9 @@ def test_problems_are_collected_over_all_files(write):
     val = write("image,label,split\nd,dog,\na,dog,\ne,dgo,\nf,dog,no\nb,cat,\n", "val.csv")
     tables = read(write(TRAIN + "z\n", "train.csv"), val=val, on_error=errors.append)
     assert rows(tables["val"]) == {"d": [0, 1]}
-    assert [
-        str(error).partition(":")[0].rpartition("/")[2]
-        for error in errors
-        if "too (" not in str(error)
-    ] == [*("train.csv, line 5", "val.csv, line 4", "val.csv, line 5")]
+    others = [str(error) for error in errors if "too (" not in str(error)]
+    places = [error.partition(":")[0].rpartition("/")[2] for error in others]
+    assert places == ["train.csv, line 5", "val.csv, line 4", "val.csv, line 5"]
     assert sum("too (" in str(error) for error in errors) == 2
     with refused("every item is in another file too"):
         read(write(TRAIN, "train.csv"), val=write(TRAIN, "val.csv"), on_error=errors.append)
@@ -133,17 +124,12 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
     linked = read(tmp_path / "link/train.csv", val=tmp_path / "two/val.csv")["val"]
     assert linked.file(0).resolve() == tmp_path / "two/a"
     monkeypatch.chdir(tmp_path)
-    assert list(read("one/train.csv", val="one/in/../in/val.csv")["val"].items) == [
-        "in/a",
-        "in/sub/b",
-        "/x/y",
-    ]
+    relative = read("one/train.csv", val="one/in/../in/val.csv")["val"]
+    assert list(relative.items) == ["in/a", "in/sub/b", "/x/y"]
     with refused(r"'a' is in val, but in train too"):
         read(train, val=write(f"image,label\n{tmp_path}/one/a,dog\n", "two/val.csv"))
-    assert (
-        read(train, tmp_path, val=write("image,label\nd,dog\n", "two/val.csv"))["val"].root
-        == tmp_path
-    )
+    rooted = read(train, tmp_path, val=write("image,label\nd,dog\n", "two/val.csv"))
+    assert rooted["val"].root == tmp_path
     with refused("too"):
         read(train, tmp_path, val=val)
 
@@ -159,14 +145,8 @@ def test_arrays(tmp_path):
     val = arrays(tmp_path / "val.npz", x + 10, [[1, -1], [-1, 1], [-1, 1]])
     experiment = load(train, val=val)
     assert experiment.validates_completely
-    assert experiment.observed.labels.tolist() == [
-        [1, 0],
-        [0, 1],
-        [1, 0],
-        [1, -1],
-        [-1, 1],
-        [-1, 1],
-    ]
+    labels = [[1, 0], [0, 1], [1, 0], [1, -1], [-1, 1], [-1, 1]]
+    assert experiment.observed.labels.tolist() == labels
     assert list(experiment.observed.items) == ["0", "1", "2", "val.npz:0", "val.npz:1", "val.npz:2"]
     np.testing.assert_array_equal(experiment.observed.x, np.concatenate([x, x + 10]))
 
@@ -200,9 +180,6 @@ def test_the_benchmarks_have_their_own_splits(write):
 def test_messages_name_the_file_of_a_row(write):
     train, val = write(TRAIN, "train.csv"), write("image,label\n\nd,dog\n", "val.csv")
     table = load(train, val=val).observed
-    assert [table.where(row).removesuffix(": ") for row in (0, 2, 3)] == [
-        f"{train}, line 2",
-        f"{train}, line 4",
-        f"{val}, line 3",
-    ]
+    places = [table.where(row) for row in (0, 2, 3)]
+    assert places == [f"{train}, line 2: ", f"{train}, line 4: ", f"{val}, line 3: "]
     assert table.take([3, 0]).where(0) == f"{val}, line 3: "
