@@ -98,10 +98,8 @@ def test_differences_are_explained(name, counts, pattern):
 def test_hashes_are_of_separate_draws():
     data = experiment("voc", 50, 30, 20, 3)
     expected = (observe(data.test.labels) == 1).tobytes()
-    assert observed_sha256(data) == {
-        "train": data.sha256,
-        "test": hashlib.sha256(expected).hexdigest(),
-    }
+    expected = {"train": data.sha256, "test": hashlib.sha256(expected).hexdigest()}
+    assert observed_sha256(data) == expected
     assert set(BENCHMARKS["voc"].observed_sha256) == {"train", "test"}
 
 
@@ -112,11 +110,8 @@ def test_missing_pictures(tmp_path):
     table = LabelTable(
         ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"], ["x"], np.ones((4, 1)), root=tmp_path
     )
-    assert missing_pictures([table]) == [
-        tmp_path / "a/2.jpg",
-        tmp_path / "b/1.jpg",
-        tmp_path / "3.jpg",
-    ]
+    expected = [tmp_path / "a/2.jpg", tmp_path / "b/1.jpg", tmp_path / "3.jpg"]
+    assert missing_pictures([table]) == expected
 
 
 def test_the_steps_for_nuswide_name_the_files_that_are_read():

@@ -245,16 +245,11 @@ def test_progress_is_reported(table, monkeypatch):
         advance=lambda what, done, total: progress.append((what, done, total)),
     )
     assert progress[:3] == [("looking for files", i, 3) for i in (1, 2, 3)]
-    assert progress[-1] == (
-        "decoding pictures",
-        3,
-        3,
-    )
+    expected = ("decoding pictures", 3, 3)
+    assert progress[-1] == expected
 
 
 def test_counts_are_formatted_as_text():
-    assert (
-        counted({"missing": 2, "unreadable": 1, "leak": 0})
-        == "2 missing files, 1 unreadable picture"
-    )
+    expected = "2 missing files, 1 unreadable picture"
+    assert counted({"missing": 2, "unreadable": 1, "leak": 0}) == expected
     assert all(kind.severity in ("error", "warning") for kind in KINDS.values())

@@ -106,11 +106,8 @@ def test_rows_with_different_paths_of_one_file_are_merged(write, picture):
     done = cleaned_copy(csv, csv.parent / "clean.csv")
     assert (done.united, done.unknown, len(done.tables["train"])) == (2, 1, 3)
     tables = read(csv.parent / "clean.csv")
-    assert known(tables)["train"] == {
-        "a.png": ("xy", "z"),
-        "b.png": ("x", ""),
-        "in/d.png": ("", "y"),
-    }
+    expected = {"a.png": ("xy", "z"), "b.png": ("x", ""), "in/d.png": ("", "y")}
+    assert known(tables)["train"] == expected
     done = cleaned_copy(csv, csv.parent / "complete.csv", labels="complete")
     assert (done.united, done.unsettled, len(done.tables["train"])) == (2, 0, 3)
 
@@ -123,10 +120,8 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
         "d.png,y,test\ne.png,y,\nf.png,y,\n"
     )
     cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
-    assert splits(cleaned.tables) == {
-        "train": ["e.png", "f.png"],
-        "test": ["c.png", "d.png"],
-    }
+    expected = {"train": ["e.png", "f.png"], "test": ["c.png", "d.png"]}
+    assert splits(cleaned.tables) == expected
 
 
 def test_paths_are_relative_to_the_copy(table, monkeypatch):

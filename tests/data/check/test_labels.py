@@ -37,10 +37,8 @@ def test_classes_that_cannot_be_learned(table):
     assert kinds(report) == {} and report.warnings == report.problems
     assert only(report, "no_positive").message == "'none'"
     assert "'tested' has 1 in test" in only(report, "test_only").message
-    assert [one.message.split()[0] for one in report.by_kind()["few_positives"]] == [
-        "'rare'",
-        "'validated'",
-    ]
+    expected = ["'rare'", "'validated'"]
+    assert [one.message.split()[0] for one in report.by_kind()["few_positives"]] == expected
     assert "few_positives" not in checked(csv).by_kind()
 
 
@@ -59,10 +57,8 @@ def test_names_that_look_the_same_are_escaped(table):
 def test_rows_without_a_positive(table):
     csv = table("image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n")
     report = checked(csv)
-    assert [(one.split, one.row) for one in report.by_kind()["unlabelled"]] == [
-        ("train", 1),
-        ("test", 0),
-    ]
+    expected = [("train", 1), ("test", 0)]
+    assert [(one.split, one.row) for one in report.by_kind()["unlabelled"]] == expected
     assert "my.csv, line 3: 'b.png'" in report.by_kind()["unlabelled"][0].message
 
 

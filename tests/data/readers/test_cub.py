@@ -31,10 +31,8 @@ def cub(tmp_path, write):
 def check(tables, positives):
     shape, color = "has_bill_shape::curved_(up_or_down)", "has_wing_color::blue"
     assert tables["train"].classes == [shape, color]
-    assert positives(tables["train"]) == {
-        "001.Albatross/b.jpg": [shape],
-        "002.Auklet/c.jpg": [shape, color],
-    }
+    expected = {"001.Albatross/b.jpg": [shape], "002.Auklet/c.jpg": [shape, color]}
+    assert positives(tables["train"]) == expected
     assert positives(tables["test"]) == {"001.Albatross/a.jpg": [color]}
 
 

@@ -34,11 +34,8 @@ def test_bytes_are_recorded(scenes, split, recorded):
 
 
 def test_sizes_and_types(scenes):
-    assert {split: len(table) for split, table in scenes.items()} == {
-        "train": 3000,
-        "val": 750,
-        "test": 2000,
-    }
+    expected = {"train": 3000, "val": 750, "test": 2000}
+    assert {split: len(table) for split, table in scenes.items()} == expected
     for split, table in scenes.items():
         assert table.x.dtype == np.uint8
         assert table.x.shape == (len(table), 3, 40, 40)

@@ -21,11 +21,8 @@ def test_class_folders(tmp_path, write, positives):
         write("", f"pictures/{name}")
     with warnings.catch_warnings(action="error"):  # system files are not reported
         table = train(tmp_path / "pictures")
-    assert positives(table) == {
-        "dog/a.PNG": ["dog"],
-        "dog/b.jpg": ["dog"],
-        "hot dog/inner/c.webp": ["hot dog"],
-    }
+    expected = {"dog/a.PNG": ["dog"], "dog/b.jpg": ["dog"], "hot dog/inner/c.webp": ["hot dog"]}
+    assert positives(table) == expected
     assert (table.root, table.sparse.fill) == (tmp_path / "pictures", 0)
     assert train(tmp_path / "pictures", labels="complete").sparse.fill == -1
 
@@ -42,10 +39,8 @@ def test_splits(tmp_path, write, positives):
 def test_a_class_may_be_called_train(tmp_path, write, positives):
     for name in ("train/a.jpg", "bus/b.jpg"):
         write("", f"pictures/{name}")
-    assert positives(train(tmp_path / "pictures")) == {
-        "bus/b.jpg": ["bus"],
-        "train/a.jpg": ["train"],
-    }
+    expected = {"bus/b.jpg": ["bus"], "train/a.jpg": ["train"]}
+    assert positives(train(tmp_path / "pictures")) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,11 +78,8 @@ def test_class_list(tmp_path, write):
 def test_every_decodable_format_counts_as_a_picture(tmp_path, write):
     for name in ("dog/a.TIF", "dog/b.tiff", "cat/c.bmp"):
         write("", f"pictures/{name}")
-    assert list(train(tmp_path / "pictures").items) == [
-        "cat/c.bmp",
-        "dog/a.TIF",
-        "dog/b.tiff",
-    ]
+    expected = ["cat/c.bmp", "dog/a.TIF", "dog/b.tiff"]
+    assert list(train(tmp_path / "pictures").items) == expected
 
 
 def test_other_files_are_counted(tmp_path, write):

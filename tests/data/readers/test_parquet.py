@@ -77,10 +77,8 @@ def test_labels_of_a_skipped_row_are_not_given_to_another(save):
 
 
 def test_class_list(save):
-    assert train(save(image=["a"], label=["dog"]), classes=["dog", "cat"]).classes == [
-        "dog",
-        "cat",
-    ]
+    expected = ["dog", "cat"]
+    assert train(save(image=["a"], label=["dog"]), classes=["dog", "cat"]).classes == expected
     with refused(r"row 2: class 'dgo'.*did you mean 'dog'"):
         read(save(image=["a", "b"], label=["dog", "dgo"]), classes=["dog"])
 

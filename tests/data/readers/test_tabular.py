@@ -224,10 +224,8 @@ def test_a_display_name_may_replace_a_reserved_name(write):
     names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
     table = train(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)
     assert table.classes == ["labels", "a or b", "Image"]
-    assert rows(table) == {
-        "x": [1, 0, 0],
-        "y": [0, 1, 0],
-    }
+    expected = {"x": [1, 0, 0], "y": [0, 1, 0]}
+    assert rows(table) == expected
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

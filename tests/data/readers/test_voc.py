@@ -32,10 +32,8 @@ def test_reading(voc, positives, root):
     tables = read("voc", voc.parents[3] / root)
     assert list(tables) == ["train", "test"]
     assert list(tables["train"].items) == ["2008_000001.jpg", "2008_000002.jpg"]
-    assert positives(tables["train"]) == {
-        "2008_000001.jpg": ["person"],
-        "2008_000002.jpg": ["train"],
-    }
+    expected = {"2008_000001.jpg": ["person"], "2008_000002.jpg": ["train"]}
+    assert positives(tables["train"]) == expected
     assert positives(tables["test"]) == {"2009_000001.jpg": [], "2009_000002.jpg": ["dog"]}
     assert tables["train"].sparse.fill == -1
     assert tables["train"].root == voc.parents[1] / "JPEGImages"
