@@ -74,19 +74,11 @@ def test_files_that_match_the_paper_have_no_differences():
 @pytest.mark.parametrize(
     ("name", "counts", "pattern"),
     [
-        (
-            "voc",
-            (5717, 5823, 20, 1.6),
-            "1.60 positives per .* has 1.46: other label files",
-        ),
+        ("voc", (5717, 5823, 20, 1.6), "1.60 positives per .* has 1.46: other label files"),
         ("voc", (2501, 5823, 20, 1.46), "2,501 images in the train list, .* has 5,717: VOC2007"),
         ("voc", (5717, 5822, 20, 1.46), "5,822 images in the test list, .* 5,823: another version"),
         ("voc", (5717, 5823, 21, 1.46), "21 classes, the paper has 20"),
-        (
-            "nuswide",
-            (161789, 107859, 81, 1.89),
-            "161,789 images.* official lists, numbers will",
-        ),
+        ("nuswide", (161789, 107859, 81, 1.89), "161,789 images.* official lists, numbers will"),
         ("coco", (82783, 40504, 80, 2.9), "82,783 images in .* has 82,081: all images.*\n.*40,504"),
     ],
 )

@@ -92,11 +92,7 @@ def test_fraction_zero_needs_no_validation_rows(write):
             "2 rows give no validation row at fraction 0.2; add rows, or mark",
         ),
         ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, "1 training rows"),
-        (
-            "image,label,split\na,x,\nb,x,\nc,,val\n",
-            {},
-            ": the validation rows have no label",
-        ),
+        ("image,label,split\na,x,\nb,x,\nc,,val\n", {}, ": the validation rows have no label"),
         (
             "image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n",
             {},

@@ -67,10 +67,7 @@ def inspect_files(
     what = "decoding pictures" if decoded else "comparing files"
     same: dict[str, list[Place]] = defaultdict(list)
     for place, (error, digest) in _threaded(
-        what,
-        lambda at: _contents(path(at), decoded, size, lengths[at] in shared),
-        to_read,
-        advance,
+        what, lambda at: _contents(path(at), decoded, size, lengths[at] in shared), to_read, advance
     ):
         if error:
             refuse(place, "unreadable", error)
@@ -92,10 +89,7 @@ def inspect_arrays(tables: dict[str, LabelTable]) -> list[Copies]:
 
 
 def _threaded(
-    what: str,
-    work: Callable[[Place], Out],
-    places: Sequence[Place],
-    advance: Advance | None,
+    what: str, work: Callable[[Place], Out], places: Sequence[Place], advance: Advance | None
 ) -> Iterator[tuple[Place, Out]]:
     """Yield each place with the result of its work, in order.
 

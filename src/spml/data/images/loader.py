@@ -229,9 +229,7 @@ class Threads(ThreadPoolExecutor):
 
 
 def prefetch(
-    groups: Iterable[Group],
-    begin: Callable[[Threads, Group], Callable[[], Result]],
-    threads: int,
+    groups: Iterable[Group], begin: Callable[[Threads, Group], Callable[[], Result]], threads: int
 ) -> Generator[tuple[Group, Result]]:
     """Yield each group with its result, prepared by threads while earlier results are used.
 

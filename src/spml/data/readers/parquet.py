@@ -71,12 +71,7 @@ def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, L
 
 
 def _check_types(path: Path, form: Form, schema: Any) -> None:
-    columns = (
-        (form.image, False),
-        (form.split, False),
-        (form.label, True),
-        (form.negative, True),
-    )
+    columns = ((form.image, False), (form.split, False), (form.label, True), (form.negative, True))
     for place, lists in columns:
         field = None if place is None else schema.field(place)
         if field is not None and not is_text(inner_type(field.type) if lists else field.type):
