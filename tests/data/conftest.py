@@ -47,6 +47,19 @@ def write(tmp_path):
 
 
 @pytest.fixture
+def damage(write, tmp_path):
+    """Replace the content of a file, or remove it if the content is None."""
+
+    def damager(name, content):
+        if content is None:
+            (tmp_path / name).unlink()
+        else:
+            write(content, name)
+
+    return damager
+
+
+@pytest.fixture
 def positives():
     """Names of the positives of every item of a table."""
 

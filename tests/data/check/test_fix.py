@@ -39,18 +39,15 @@ def cleaned_copy(csv, out, merge=False, labels=None):
 
 
 def known(tables):
-    """{split: {item: (positives, negatives)}} of explicit labels."""
+    """{split: {item: (positives, negatives)}} of explicit labels, by first letter."""
+
+    def letters(table, row):
+        names = np.array([name[0] for name in table.classes])
+        return tuple("".join(names[row == value]) for value in (1, -1))
+
     return {
         split: {
-            item: tuple(
-                "".join(
-                    name[0]
-                    for name, value in zip(table.classes, row, strict=True)
-                    if value == wanted
-                )
-                for wanted in (1, -1)
-            )
-            for item, row in zip(table.items, table.labels.tolist(), strict=True)
+            item: letters(table, row) for item, row in zip(table.items, table.labels, strict=True)
         }
         for split, table in tables.items()
     }

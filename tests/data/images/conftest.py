@@ -12,20 +12,6 @@ def settled(monkeypatch):
     monkeypatch.setattr(cache_build, "RECENT", 0)
 
 
-@pytest.fixture
-def decoded(monkeypatch):
-    """Names of the decoded files."""
-    names = []
-
-    def decode_bytes(data, path, *args, **kwargs):
-        names.append(path.name)
-        return original(data, path, *args, **kwargs)
-
-    original = cache_build.decode_bytes
-    monkeypatch.setattr(cache_build, "decode_bytes", decode_bytes)
-    return names
-
-
 class Gate:
     """Block the decoding of named pictures until the gate opens."""
 
@@ -57,6 +43,12 @@ def gate(monkeypatch):
     monkeypatch.setattr(cache_build, "decode_bytes", gate)
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def decoded(gate):
+    """Names of the decoded files."""
+    return gate.names
 
 
 @pytest.fixture

@@ -90,10 +90,7 @@ def test_reading_a_folder_in_a_folder(cub, positives, tmp_path):
         ),
     ],
 )
-def test_damaged_copies(cub, write, name, content, message):
-    if content is None:
-        (cub / name).unlink()
-    else:
-        write(content, name)
+def test_damaged_copies(cub, damage, name, content, message):
+    damage(name, content)
     with refused(message):
         read("cub", cub)

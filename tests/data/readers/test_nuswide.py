@@ -104,11 +104,8 @@ def test_formatted_versions_are_distinguished(formatted):
         ),
     ],
 )
-def test_damaged_lists(official, write, name, content, message):
-    if content is None:
-        (official / name).unlink()
-    else:
-        write(content, name)
+def test_damaged_lists(official, damage, name, content, message):
+    damage(name, content)
     with refused(message):
         read("nuswide", official)
 

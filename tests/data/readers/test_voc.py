@@ -71,10 +71,7 @@ def test_loading(voc):
         ("train.txt", "2008_000001\n", "line 1: '2008_000002' is not in train.txt"),
     ],
 )
-def test_damaged_copies(voc, name, content, message):
-    if content is None:
-        (voc / name).unlink()
-    else:
-        (voc / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+def test_damaged_copies(voc, damage, name, content, message):
+    damage(voc / name, content)
     with refused(message):
         read("voc", voc.parents[1])
