@@ -35,8 +35,7 @@ def check(
         tables: by split, as `read` returns them.
         unread: the invalid records that `read` reported.
         labels: the kind that `read` used; the fill value of arrays does not show it.
-        pictures: decode every picture file; if False, files are only located and compared.
-        size: resize decoded pictures, as training would.
+        pictures: decode every picture file, resized to `size` as for training.
         min_positives: warn of a class with fewer positives in train.
         advance: called with the current step, the number done and the total.
     """

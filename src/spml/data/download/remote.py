@@ -7,18 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive to download and unpack.
+    """An archive to download and unpack."""
 
-    Attributes:
-        name: file name on the disk.
-        addresses: its addresses, tried in turn.
-        size: in bytes.
-        digest: "md5:..." or "sha256:..." of its content.
-        unpacked: approximate number of bytes it unpacks to.
-    """
-
-    name: str
-    addresses: tuple[str, ...]
-    size: int
-    digest: str
-    unpacked: int
+    name: str  # on the disk
+    addresses: tuple[str, ...]  # tried in turn
+    size: int  # in bytes
+    digest: str  # "md5:..." or "sha256:..." of its content
+    unpacked: int  # approximate number of bytes it unpacks to

@@ -77,19 +77,12 @@ class Cache:
 
 @dataclass
 class Staged:
-    """A batch on its way to the device.
-
-    Attributes:
-        rows: rows of the batch.
-        lacking: rows whose pictures are not on the device yet.
-        host: buffer for the lacking pictures.
-        errors: reason by row for pictures that cannot be read.
-    """
+    """A batch on its way to the device."""
 
     rows: Rows
-    lacking: Rows
-    host: Tensor
-    errors: dict[int, DataError] = field(default_factory=dict)
+    lacking: Rows  # whose pictures are not on the device yet
+    host: Tensor  # buffer for the lacking pictures
+    errors: dict[int, DataError] = field(default_factory=dict)  # of pictures, by row
 
 
 class Pictures:

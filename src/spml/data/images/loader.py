@@ -159,19 +159,12 @@ def _send(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataE
 
 @dataclass(frozen=True)
 class Stream:
-    """Batches of a stream of items; only the batches of the look-ahead are in memory.
+    """Batches of a stream of items; only the batches of the look-ahead are in memory."""
 
-    Attributes:
-        size: height and width of pictures; None for feature vectors.
-        batch_size: items per batch.
-        threads: decoding threads; one per core up to eight when None.
-        pinned: store pictures in pinned memory, from which a GPU copies asynchronously.
-    """
-
-    size: int | None
+    size: int | None  # height and width of pictures; None for feature vectors
     batch_size: int = 32
-    threads: int | None = None
-    pinned: bool = False
+    threads: int | None = None  # one per core up to eight when None
+    pinned: bool = False  # store pictures in memory from which a GPU copies asynchronously
 
     def batches(
         self,

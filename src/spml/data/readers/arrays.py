@@ -89,11 +89,7 @@ def _classes(
 
 
 class RowCheck:
-    """Collects the invalid rows of arrays and reports each one once.
-
-    Attributes:
-        invalid: row numbers.
-    """
+    """Collects the invalid rows of arrays and reports each one once."""
 
     def __init__(self, path: Path, on_error: OnError | None) -> None:
         self.path, self.on_error = path, on_error

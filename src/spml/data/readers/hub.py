@@ -36,17 +36,12 @@ Store = Callable[[str, int, bytes, str], str]  # split, row, bytes and path of a
 
 @dataclass(frozen=True)
 class Part:
-    """A file of one split.
-
-    Attributes:
-        prefix: prepended to the file's paths, to make them relative to the dataset's folder.
-        named: whether a file or folder name gives the split; if not, a column `split` does.
-    """
+    """A file of one split."""
 
     split: str
     file: Path
-    prefix: str = ""
-    named: bool = True
+    prefix: str = ""  # makes the file's paths relative to the dataset's folder
+    named: bool = True  # a file or folder name gives the split; if not, a column `split` does
 
 
 def read_hub_folder(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
