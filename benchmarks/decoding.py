@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torchvision
-from PIL import Image, __version__
+from PIL import Image, ImageOps, __version__
 from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 
 from spml.data import LabelTable
@@ -61,9 +61,11 @@ def differences(files: list[Path], size: int) -> list[float]:
     for file in files:
         with Image.open(file) as image:
             theirs = np.asarray(
-                image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+                ImageOps.exif_transpose(image)
+                .convert("RGB")
+                .resize((size, size), Image.Resampling.BILINEAR)
             )
-        ours = decode(file, size, upright=False).permute(1, 2, 0).numpy()
+        ours = decode(file, size).permute(1, 2, 0).numpy()
         counts += np.bincount(np.abs(ours.astype(int) - theirs).ravel(), minlength=256)
     return [float(x) / counts.sum() for x in (*counts[:3], counts[3:].sum())]
 

@@ -22,7 +22,7 @@ SIZE, QUALITY = 448, 88
 def shrink(picture: Path, out: Path) -> None:
     if out.exists():
         return
-    pixels = decode(picture, SIZE, upright=True).permute(1, 2, 0).numpy()
+    pixels = decode(picture, SIZE).permute(1, 2, 0).numpy()
     with replacing(out) as beside:
         Image.fromarray(pixels).save(beside, "JPEG", quality=QUALITY)
 

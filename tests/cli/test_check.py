@@ -226,7 +226,7 @@ def test_errors_that_fix_cannot_remove_are_reported(photos, capsys):
     (folder / "2.png").unlink()
     photos(["1.png,dog,train", "2.png,cat,train", "3.png,cat,val"], without=("2.png",))
     assert main(["check", "photos.csv", "--fix", "b.csv"]) == 2
-    assert capsys.readouterr().err.startswith("spml: b.csv: 1 rows in train are too few")
+    assert capsys.readouterr().err.startswith("spml: b.csv: 1 training rows; at least 2")
 
 
 def test_classes_without_labels_in_the_copy_are_reported(photos, capsys):
@@ -324,11 +324,11 @@ def test_long_lines_are_not_wrapped_and_errors_are_red(capsys):
     from rich.console import Console
 
     from spml.cli.output.check import print_problems, print_warnings
-    from spml.data.check.problems import Findings, problem
+    from spml.data.check.problems import Findings, Problem
 
     long = "photos.csv, line 3: " + "a folder/" * 20 + "x.png"
     print_problems(
-        Console(width=40), Findings([problem("missing", long), problem("repeated", long)])
+        Console(width=40), Findings([Problem("missing", long), Problem("repeated", long)])
     )
     print_warnings(Console(width=40), [long])
     lines = capsys.readouterr().out.splitlines()
@@ -336,6 +336,6 @@ def test_long_lines_are_not_wrapped_and_errors_are_red(capsys):
         lines.count(f"  {long}") == 2 and f"warning: {long} " in lines
     )  # so that the line can be searched and copied
     colours = Console(force_terminal=True, color_system="standard", width=200, no_color=False)
-    print_problems(colours, Findings([problem("missing", "m"), problem("repeated", "r")]))
+    print_problems(colours, Findings([Problem("missing", "m"), Problem("repeated", "r")]))
     out = capsys.readouterr().out
     assert "\x1b[1;31merror: " in out and "\x1b[1;33mwarning: " in out

@@ -2,7 +2,35 @@ import os
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from PIL import Image
+
+from spml.data import read
+from spml.errors import DataError
+
+FUZZ = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None
+)
+
+
+def refused(message):
+    """Expect a DataError whose message matches a pattern."""
+    return pytest.raises(DataError, match=message)
+
+
+def train(*arguments, **options):
+    """Read the training table of a source."""
+    return read(*arguments, **options)["train"]
+
+
+def splits(tables):
+    """Return the items of each split."""
+    return {split: list(table.items) for split, table in tables.items()}
+
+
+def rows(table):
+    """Return the labels of each item."""
+    return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
 @pytest.fixture
@@ -16,6 +44,19 @@ def write(tmp_path):
         return path
 
     return writer
+
+
+@pytest.fixture
+def damage(write, tmp_path):
+    """Replace the content of a file, or remove it if the content is None."""
+
+    def damager(name, content):
+        if content is None:
+            (tmp_path / name).unlink()
+        else:
+            write(content, name)
+
+    return damager
 
 
 @pytest.fixture

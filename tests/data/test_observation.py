@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from spml.data import LabelTable, load, observe, read
+from spml.data import LabelTable, load, observe
 from spml.data.observation import Observation, draw, draw_weighted
 from spml.data.readers.object_sizes import areas
 from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
-from spml.errors import DataError, UserError
+from spml.errors import UserError
+from tests.data.conftest import refused, train
 
 COMPLETE = hnp.arrays(
     np.int8,
@@ -28,42 +29,33 @@ def table_of(labels, items=None):
 
 
 def drawn(labels, text, seed=1200):
-    observed, about = Observation.parse(text).draw(table_of(np.asarray(labels, np.int8)), seed)
-    return observed.rows(np.arange(len(labels))), about
+    observed, record = Observation.parse(text).draw(table_of(np.asarray(labels, np.int8)), seed)
+    return observed.rows(np.arange(len(labels))), record
 
 
-@given(COMPLETE, st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(0, 3))
-def test_uniform_is_the_protocol(labels, seed, positives, negatives):
-    observed, about = drawn(labels, f"uniform:positives={positives},negatives={negatives}", seed)
-    np.testing.assert_array_equal(observed, observe(labels, seed, positives, negatives))
-    assert about == {
-        "model": "uniform",
-        "positives": positives,
-        "negatives": negatives,
-        "seed": seed,
-    }
+def about(model, **options):
+    """Return the record of a model."""
+    return {"model": model, **options, "seed": 1200}
+
+
+@given(COMPLETE, st.integers(0, 3), st.integers(0, 3))
+def test_uniform_is_the_protocol(labels, positives, negatives):
+    options = {"positives": positives, "negatives": negatives}
+    observed, record = drawn(labels, f"uniform:positives={positives},negatives={negatives}")
+    np.testing.assert_array_equal(observed, observe(labels, 1200, positives, negatives))
+    assert record == about("uniform", **options)
     np.testing.assert_array_equal(drawn(labels, "uniform")[0], observe(labels))
-    np.testing.assert_array_equal(
-        draw(SparseLabels.from_dense(labels)).rows(np.arange(len(labels))), observe(labels)
-    )
 
 
-@given(
-    COMPLETE,
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 3),
-    st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]),
-)
-def test_weighted_draws_keep_the_requested_number_of_true_positives(labels, seed, positives, gamma):
-    observed, about = drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)
+@given(COMPLETE, st.integers(0, 3), st.sampled_from([-2.0, 0.0, 0.5, 1.0, 300.0]))
+def test_weighted_draws_keep_the_requested_number_of_true_positives(labels, positives, gamma):
+    text = f"frequency:gamma={gamma},positives={positives}"
+    observed, record = drawn(labels, text)
     assert set(np.unique(observed)) <= {0, 1} and (labels[observed == 1] == 1).all()
-    np.testing.assert_array_equal(
-        (observed == 1).sum(axis=1), np.minimum(positives, (labels == 1).sum(axis=1))
-    )
-    np.testing.assert_array_equal(
-        drawn(labels, f"frequency:gamma={gamma},positives={positives}", seed)[0], observed
-    )
-    assert about == {"model": "frequency", "gamma": gamma, "positives": positives, "seed": seed}
+    expected = np.minimum(positives, (labels == 1).sum(axis=1))
+    np.testing.assert_array_equal((observed == 1).sum(axis=1), expected)
+    np.testing.assert_array_equal(drawn(labels, text)[0], observed)
+    assert record == about("frequency", gamma=gamma, positives=positives)
 
 
 @pytest.mark.parametrize(
@@ -80,22 +72,15 @@ def test_frequency_draws_in_proportion_to_the_power(gamma, share):
     observed, _ = drawn(labels, f"frequency:gamma={gamma}")
     assert (observed[:10_000, 0] == 1).mean() == pytest.approx(share, abs=0.02)
     assert (observed[10_000:, 0] == 1).all()
-    assert drawn(labels, "frequency")[1] == {
-        "model": "frequency",
-        "gamma": 1.0,
-        "positives": 1,
-        "seed": 1200,
-    }
+    assert drawn(labels, "frequency")[1] == about("frequency", gamma=1.0, positives=1)
 
 
 def test_several_positives_are_drawn_without_replacement():
     """The reference draws one at a time, in proportion to the remaining weights."""
     weights = np.array([5.0, 3.0, 1.0, 1.0])
     labels = SparseLabels.from_dense(np.ones((40_000, 4), np.int8))
-    chosen = (
-        draw_weighted(labels, np.tile(np.log(weights), 40_000), positives=2).rows(np.arange(40_000))
-        == 1
-    )
+    observed = draw_weighted(labels, np.tile(np.log(weights), 40_000), positives=2)
+    chosen = observed.rows(np.arange(40_000)) == 1
     for c in range(4):
         first = weights[c] / 10
         second = sum(weights[d] / 10 * weights[c] / (10 - weights[d]) for d in range(4) if d != c)
@@ -118,23 +103,16 @@ def test_seeds():
 
 
 def test_unknown_labels_cannot_be_drawn_from():
-    with pytest.raises(DataError, match="complete labels"):
+    with refused("complete labels"):
         draw_weighted(SparseLabels.from_dense([[1, 0]]), np.zeros(1))
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        (
-            "random",
-            "'random' is not an observation model; "
-            "the models are uniform, frequency, size and file:PATH",
-        ),
+        ("random", "the models are uniform, frequency, size and file:PATH"),
         ("", "'' is not an observation model"),
-        (
-            "uniform:gamma=1",
-            "'gamma=1' is not an option of uniform; the options are positives, negatives",
-        ),
+        ("uniform:gamma=1", "is not an option of uniform; the options are positives, negatives"),
         ("uniform:positives=1.5", "'positives=1.5': give a whole number"),
         ("uniform:positives=-1", "must not be below 0"),
         ("frequency:gamma", "'gamma': give a number"),
@@ -143,9 +121,8 @@ def test_unknown_labels_cannot_be_drawn_from():
     ],
 )
 def test_texts_that_describe_no_model_are_refused(text, part):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=part):
         Observation.parse(text)
-    assert part in str(caught.value)
 
 
 @given(hnp.arrays(np.int8, (6, 5), elements=st.sampled_from([1, 0, -1])))
@@ -173,21 +150,13 @@ def voc(tmp_path):
     """
     home = tmp_path / "VOC2012"
     (home / "Annotations").mkdir(parents=True)
-    objects = {
-        "1": [
-            box("dog", 20, 10),
-            box("dog", 5, 2),
-            box("person", 3, 10),
-            box("head", 9, 9),
-            box("person", 9, 9, 1),
-        ],
-        "2": [box("car", 4, 4)],
-        "3": [box("person", 10, 10), box("dog", 9, 9, difficult=1), box("tvmonitor", 2, 2)],
-    }
+    dogs = [box("dog", 20, 10), box("dog", 5, 2)]
+    people = [box("person", 3, 10), box("head", 9, 9), box("person", 9, 9, 1)]
+    last = [box("person", 10, 10), box("dog", 9, 9, difficult=1), box("tvmonitor", 2, 2)]
+    objects = {"1": dogs + people, "2": [box("car", 4, 4)], "3": last}
     for image, boxes in objects.items():
-        (home / "Annotations" / f"{image}.xml").write_text(
-            f"<annotation>{''.join(boxes)}</annotation>"
-        )
+        text = f"<annotation>{''.join(boxes)}</annotation>"
+        (home / "Annotations" / f"{image}.xml").write_text(text)
     labels = np.full((3, 20), -1, np.int8)
     for row, name in ((0, "dog"), (0, "person"), (1, "car"), (2, "person")):
         labels[row, CLASSES.index(name)] = 1
@@ -200,17 +169,16 @@ def test_areas_of_voc(voc):
 
 def test_size_draws_in_proportion_to_area(voc):
     many = voc.take(np.zeros(4000, int))
-    observed, about = Observation.parse("size").draw(many, source="voc")
+    observed, record = Observation.parse("size").draw(many, source="voc")
     assert observed.counts(1)[CLASSES.index("dog")] / 4000 == pytest.approx(210 / 240, abs=0.02)
-    assert about == {"model": "size", "gamma": 1.0, "positives": 1, "without_area": 0, "seed": 1200}
+    assert record == about("size", gamma=1.0, positives=1, without_area=0)
 
 
 def test_a_positive_without_boxes_is_counted(voc):
-    (voc.root.parent / "Annotations" / "1.xml").write_text(
-        f"<annotation>{box('person', 2, 2)}</annotation>"
-    )
-    observed, about = Observation.parse("size").draw(voc, source="voc")
-    assert about["without_area"] == 1 and observed.rows([0])[0, CLASSES.index("person")] == 1
+    text = f"<annotation>{box('person', 2, 2)}</annotation>"
+    (voc.root.parent / "Annotations" / "1.xml").write_text(text)
+    observed, record = Observation.parse("size").draw(voc, source="voc")
+    assert record["without_area"] == 1 and observed.rows([0])[0, CLASSES.index("person")] == 1
 
 
 @pytest.mark.parametrize(
@@ -224,7 +192,7 @@ def test_a_positive_without_boxes_is_counted(voc):
 def test_damaged_annotations(voc, content, message):
     path = voc.root.parent / "Annotations" / "1.xml"
     path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(DataError, match=message):
+    with refused(message):
         areas("voc", voc)
 
 
@@ -247,15 +215,14 @@ def test_areas_of_coco(tmp_path):
         [(9, 7, [0, 0, 2, 3]), (9, 3, [1, 1, 5, 5]), (9, 7, [0, 0, 1, 1]), (10, 3, [0, 0, 1, 4])],
     )
     coco_file(tmp_path, "val2014", [(1, 7, [0, 0, 2, 2])])
-    table = read("coco", tmp_path)["train"]
+    table = train("coco", tmp_path)
     assert list(table.items) == ["train2014/10.jpg", "train2014/9.jpg"]
     np.testing.assert_array_equal(areas("coco", table), [4, 7, 25])
     experiment = load("coco", tmp_path, observe="size:positives=2", val_fraction=0)
-    assert experiment.observation["model"] == "size" and experiment.observed.sparse.counts(
-        1
-    ).tolist() == [1, 2]
+    assert experiment.observation["model"] == "size"
+    assert experiment.observed.sparse.counts(1).tolist() == [1, 2]
     coco_file(tmp_path, "train2014", [(9, 7, [0, 0])])
-    with pytest.raises(DataError, match="not the layout of an instances file"):
+    with refused("not the layout of an instances file"):
         areas("coco", table)
 
 
@@ -264,111 +231,95 @@ def test_data_without_boxes():
         areas("cub", table_of(np.ones((1, 1), np.int8)))
 
 
+def listed(label, count=10, split=""):
+    """Return rows of a table."""
+    return "".join(f"{i}.jpg,{label}{split and ',' + split}\n" for i in range(count))
+
+
 @pytest.fixture
 def data(write):
-    rows = "".join(f"{i}.jpg,a|b{'|c' if i % 2 else ''}\n" for i in range(10))
-    return write("image,label\n" + rows)
+    cells = ("a|b", "a|b|c")
+    return write("image,label\n" + "".join(f"{i}.jpg,{cells[i % 2]}\n" for i in range(10)))
 
 
-def test_from_a_file(data, write):
-    rows = "".join(
-        f"{i}.jpg,{'b' if i % 2 else 'a'},{'c' if i == 4 else ''}\n" for i in reversed(range(10))
-    )
-    path = write("image,label,negative\n" + rows, "seen.csv")
-    experiment = load(data, labels="complete", observe=f"file:{path}")
+@pytest.fixture
+def from_file(data, write):
+    """Load the data with the observed labels of a table."""
+
+    def loader(text):
+        path = write(text, "seen.csv") if isinstance(text, str) else text
+        return load(data, labels="complete", observe=f"file:{path}")
+
+    return loader
+
+
+def test_from_a_file(from_file, tmp_path):
+    cells = [f"{'ab'[i % 2]},{'c' * (i == 4)}" for i in range(10)]
+    lines = [f"{i}.jpg,{cells[i]}\n" for i in reversed(range(10))]
+    experiment = from_file("image,label,negative\n" + "".join(lines))
     expected = np.zeros((10, 3), np.int8)
     expected[np.arange(10), np.arange(10) % 2] = 1
     expected[4, 2] = -1
     np.testing.assert_array_equal(experiment.observed.labels, expected)
-    assert experiment.observation == {"model": "file", "path": str(path), "contradicting": 0}
+    path = str(tmp_path / "seen.csv")
+    assert experiment.observation == {"model": "file", "path": path, "contradicting": 0}
 
 
-def test_contradictions_of_a_file_are_counted(data, write):
-    path = write("image,label\n" + "".join(f"{i}.jpg,c\n" for i in range(10)), "seen.csv")
-    experiment = load(data, labels="complete", observe=f"file:{path}")
-    assert experiment.observation["contradicting"] == 5
+def test_contradictions_of_a_file_are_counted(from_file):
+    assert from_file("image,label\n" + listed("c")).observation["contradicting"] == 5
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("0.jpg,a\n", r"seen.csv: 9 of 10 items are not in it, first '1.jpg'"),
-        (
-            "".join(f"{i}.jpg,a\n" for i in range(11)),
-            r"1 items that are not .* '10.jpg'; leave them out, or mark",
-        ),
-        (
-            "".join(f"{i}.jpg,dog\n" for i in range(10)),
-            r"class 'dog' is not one of the data's 3 classes",
-        ),
-    ],
-)
-def test_files_that_do_not_match(data, write, rows, message):
-    path = write("image,label\n" + rows, "seen.csv")
-    with pytest.raises(DataError, match=message):
-        load(data, labels="complete", observe=f"file:{path}")
-
-
-def test_a_file_of_only_test_rows_or_of_known_negatives_is_refused(data, write, tmp_path):
-    rows = write(
-        "image,label,split\n" + "".join(f"{i}.jpg,a,test\n" for i in range(10)), "seen.csv"
-    )
-    labels, items = np.tile(np.int8([1, -1, -1]), (10, 1)), [f"{i}.jpg" for i in range(10)]
-    np.savez(
-        tmp_path / "seen.npz",
-        x=np.zeros((10, 2), np.float32),
-        labels=labels,
-        classes=list("abc"),
-        items=items,
-    )
-    for path, message in (
-        (rows, "no training rows"),
-        (tmp_path / "seen.npz", "most labels are known negatives"),
-    ):
-        with pytest.raises(DataError, match=message):
-            load(data, labels="complete", observe=f"file:{path}")
-
-
-def test_duplicate_items_are_refused(tmp_path):
-    def arrays(name, items):
-        labels = np.eye(5, 2, dtype=np.int8)
-        np.savez(
-            tmp_path / name, x=np.eye(5, 2), labels=labels, classes=["a", "b"], items=list(items)
-        )
-        return tmp_path / name
-
-    once, twice, other = (
-        arrays("once.npz", "pqrst"),
-        arrays("twice.npz", "ppqrs"),
-        arrays("other.npz", "pqrsp"),
-    )
-    for data, path, where in (
-        (twice, twice, "the data"),
-        (once, other, r"other\.npz"),
-        (twice, once, "the data"),
-    ):
-        with pytest.raises(
-            DataError, match=f"{where}: item 'p' appears twice; .* give each row its own"
-        ):
-            load(data, labels="complete", observe=f"file:{path}")
-
-
-def test_training_and_validation_rows_of_a_file_are_joined(data, write):
+def test_training_and_validation_rows_of_a_file_are_joined(from_file):
     rows = "".join(f"{i}.jpg,a,{'val' if i % 3 else 'train'}\n" for i in range(10))
-    path = write("image,label,split\n" + rows, "seen.csv")
-    experiment = load(data, labels="complete", observe=f"file:{path}")
+    experiment = from_file("image,label,split\n" + rows)
     assert experiment.observed.sparse.counts(1).tolist() == [10, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image,label\n0.jpg,a\n", "seen.csv: 9 of 10 items are not in it, first '1.jpg'"),
+        ("image,label\n" + listed("a", 11), "1 items that are not .* '10.jpg'; leave them out, or"),
+        ("image,label\n" + listed("dog"), "class 'dog' is not one of the data's 3 classes"),
+        ("image,label,split\n" + listed("a", split="test"), "no training rows"),
+    ],
+)
+def test_files_that_do_not_match(from_file, text, message):
+    with refused(message):
+        from_file(text)
+
+
+def arrays(path, labels, items):
+    x = np.zeros((len(labels), 2), np.float32)
+    classes = list("abc")[: labels.shape[1]]
+    np.savez(path, x=x, labels=labels, classes=classes, items=list(items))
+    return path
+
+
+def test_a_file_of_known_negatives_is_refused(from_file, tmp_path):
+    labels = np.tile(np.int8([1, -1, -1]), (10, 1))
+    with refused("most labels are known negatives"):
+        from_file(arrays(tmp_path / "seen.npz", labels, [f"{i}.jpg" for i in range(10)]))
+
+
+def test_duplicate_items_are_refused(tmp_path):
+    labels = np.eye(5, 2, dtype=np.int8)
+    once = arrays(tmp_path / "once.npz", labels, "pqrst")
+    twice = arrays(tmp_path / "twice.npz", labels, "ppqrs")
+    other = arrays(tmp_path / "other.npz", labels, "pqrsp")
+    pairs = ((twice, twice, "the data"), (once, other, r"other\.npz"), (twice, once, "the data"))
+    for data, path, where in pairs:
+        with refused(f"{where}: item 'p' appears twice; .* give each row its own"):
+            load(data, labels="complete", observe=f"file:{path}")
+
+
 def test_loading_records_the_model(data):
-    whole = read(data, labels="complete")["train"].sparse
-    experiment = load(
-        data, labels="complete", observe="uniform:positives=2,negatives=1", observe_seed=5
-    )
-    np.testing.assert_array_equal(
-        experiment.observed.labels, draw(whole, 5, 2, 1).rows(np.arange(10))
-    )
-    assert experiment.observation == {"model": "uniform", "positives": 2, "negatives": 1, "seed": 5}
+    whole = train(data, labels="complete").sparse
+    model = "uniform:positives=2,negatives=1"
+    experiment = load(data, labels="complete", observe=model, observe_seed=5)
+    expected = draw(whole, 5, 2, 1).rows(np.arange(10))
+    np.testing.assert_array_equal(experiment.observed.labels, expected)
+    assert experiment.observation == about("uniform", positives=2, negatives=1) | {"seed": 5}
     assert load(data).observation == {"model": "given"}
     with pytest.raises(UserError, match="draws from complete labels"):
         load(data, observe="frequency")

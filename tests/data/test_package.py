@@ -18,8 +18,12 @@ def test_every_name_is_there_after_any_first_import(first):
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_the_benchmarks_are_listed_without_numpy():
-    script = "import sys, spml.data.benchmarks; assert 'numpy' not in sys.modules"
+@pytest.mark.parametrize(
+    ("name", "heavy"),
+    [("benchmarks", ["numpy"]), ("readers.read", ["torch", "sklearn", "pyarrow", "scipy", "PIL"])],
+)
+def test_heavy_libraries_are_not_imported(name, heavy):
+    script = f"import sys, spml.data.{name}; assert not {{*{heavy}}} & {{*sys.modules}}"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

@@ -19,9 +19,7 @@ from spml.data.statistics import statistics
 def experiment(complete, observed=None, fraction=0.2):
     names = [f"c{i}" for i in range(complete.shape[1])]
     table = LabelTable([str(i) for i in range(len(complete))], names, complete)
-    seen = (
-        table.with_labels(draw(table.sparse)) if observed is None else table.with_labels(observed)
-    )
+    seen = table.with_labels(draw(table.sparse) if observed is None else observed)
     return Experiment("x", names, seen, table, *split(len(complete), fraction), None, "complete")
 
 
@@ -45,11 +43,8 @@ def test_counts_equal_those_of_dense_tables(y, s, drawn):
     if result.unknown:
         share = (y & (s == 0)).sum() / (s == 0).sum()
         assert result.constant == share
-        assert (
-            result.logit is None
-            if share in (0, 1)
-            else result.logit == pytest.approx(math.log(share / (1 - share)))
-        )
+        logit = None if share in (0, 1) else pytest.approx(math.log(share / (1 - share)))
+        assert result.logit == logit
     if drawn:
         assert result.positives == pytest.approx(y.sum() / len(rows))
         np.testing.assert_array_equal(result.total, y.sum(axis=0))
@@ -73,24 +68,15 @@ def test_pairs():
 def test_only_pairs_that_occur_are_listed():
     labels = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, 1]], np.int8)
     pairs = statistics(experiment(labels, fraction=0)).pairs()
-    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)] and pairs[
-        "lift"
-    ] == []
+    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)]
+    assert pairs["lift"] == []
 
 
 def test_observed_labels_only(write):
     rows = "".join(f"{i}.jpg,{'ab'[i % 2]},{'b' if i == 0 else ''}\n" for i in range(10))
     result = statistics(load(write("image,label,negative\n" + rows)))
-    assert (
-        result.complete,
-        result.missing,
-        result.constant,
-        result.logit,
-        result.cooccurrence,
-    ) == (
-        False,
-        *[None] * 4,
-    )
+    unknown = (result.missing, result.constant, result.logit, result.cooccurrence)
+    assert not result.complete and unknown == (None,) * 4
     assert result.pairs() == {} and result.images == {"train": 8, "val": 2, "test": 0}
     stored = result.to_json()
     assert stored["positives_per_image"] is None and stored["known_positives_per_image"] == 1
@@ -104,12 +90,8 @@ def test_observed_pairs_are_counted_if_there_are_any(write):
 
 def test_json_holds_everything(scenes):
     stored = json.loads(json.dumps(statistics(scenes).to_json()))
-    assert stored["observation"] == {
-        "model": "uniform",
-        "positives": 1,
-        "negatives": 0,
-        "seed": 1200,
-    }
+    drawn = {"model": "uniform", "positives": 1, "negatives": 0, "seed": 1200}
+    assert stored["observation"] == drawn
     assert stored["missing_positives"] == sum(row["missing"] for row in stored["classes"])
     assert (
         stored["positives_per_image"] + stored["negatives_per_image"] == stored["num_classes"] == 10
@@ -125,25 +107,19 @@ def test_too_many_classes_for_pairs(monkeypatch):
 def test_many_rows_and_classes_stay_sparse():
     """100,000 rows of 10,000 classes, a gigabyte as a dense table."""
     rows, classes = 100_000, 10_000
-    rng = np.random.default_rng(0)
-    columns = np.sort(
-        rng.integers(0, classes // 3, (rows, 3)) + np.arange(3) * (classes // 3), axis=1
-    )
-    indptr = np.arange(rows + 1) * 3
-    complete = SparseLabels(
-        indptr, columns.ravel().astype(np.int32), np.ones(rows * 3, np.int8), -1, classes
-    )
-    observed = SparseLabels(
-        np.arange(rows + 1), columns[:, 0].astype(np.int32), np.ones(rows, np.int8), 0, classes
-    )
-    table = LabelTable(range(rows), [str(i) for i in range(classes)], complete)
-    result = statistics(
-        Experiment(
-            "x", table.classes, table.with_labels(observed), table, *split(rows), None, "complete"
-        )
-    )
-    assert (
-        result.unknown == 80_000 * (classes - 1)
-        and result.missing.sum() == 160_000
-        and result.cooccurrence is None
-    )
+    third = classes // 3
+    starts = np.random.default_rng(0).integers(0, third, (rows, 3))
+    columns = (starts + np.arange(3) * third).astype(np.int32)
+
+    def labels(entries, fill):
+        indptr = np.arange(rows + 1) * entries
+        values = np.ones(rows * entries, np.int8)
+        return SparseLabels(indptr, columns[:, :entries].ravel(), values, fill, classes)
+
+    table = LabelTable(range(rows), [str(i) for i in range(classes)], labels(3, -1))
+    seen = table.with_labels(labels(1, 0))
+    parts = Experiment("x", table.classes, seen, table, *split(rows), None, "complete")
+    result = statistics(parts)
+    assert result.unknown == 80_000 * (classes - 1)
+    assert result.missing.sum() == 160_000
+    assert result.cooccurrence is None

@@ -46,7 +46,7 @@ def test_decoding_continues_while_the_model_works(monkeypatch):
     """The model waits for a decoded picture of a later batch: without overlap it never ends."""
     later = threading.Event()
 
-    def decoding(path, size, upright):
+    def decoding(path, size):
         if path.name == "3":
             later.set()
         return torch.zeros(3, size, size, dtype=torch.uint8)

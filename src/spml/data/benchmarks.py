@@ -24,23 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counts:
-    """A column of the paper's table of data sets.
-
-    Attributes:
-        classes: number of classes.
-        train: number of training images.
-        val: number of validation images.
-        test: number of test images.
-        positives: mean positives of a training image.
-        tolerance: of `positives`; one unit of the last printed digit.
-    """
+    """A column of the paper's table of data sets: numbers of classes and of images by split."""
 
     classes: int
     train: int
     val: int
     test: int
-    positives: float
-    tolerance: float = 0.011
+    positives: float  # mean of a training image
+    tolerance: float = 0.011  # of `positives`: one unit of the last printed digit
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,6 @@ class Benchmark:
     neither numpy nor the readers.
 
     Attributes:
-        name: on the command line.
-        title: in tables.
         reader: function (root, labels=) that returns the label tables by split.
         paper: its column in the paper's table of data sets; None if it has none.
         archives: downloaded and unpacked by `spml prepare --download`, in this order.
@@ -109,15 +98,10 @@ ENTRIES = (
                 size=1_999_639_040,
                 digest="md5:6cd6e144f989b92b3379bac3b3de84fd",
                 unpacked=2_000_000_000,
-                files=41_000,
             ),
         ),
-        other_lists={
-            2501: "VOC2007",
-            2510: "VOC2007",
-            11540: "the trainval list",
-            5011: "VOC2007's trainval list",
-        },
+        other_lists=dict.fromkeys((2501, 2510), "VOC2007")
+        | {11540: "the trainval list", 5011: "VOC2007's trainval list"},
         other_labels="other label files, or 'difficult' objects counted",
         observed_sha256={
             "train": "6c3763a26035abe63507068b85ecf1fda245cb681f66b02e7db6e7b6d44516d6",
@@ -137,7 +121,6 @@ ENTRIES = (
                 size=252_872_794,
                 digest="sha256:031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
                 unpacked=1_200_000_000,
-                files=10,
             ),
             Archive(
                 "train2014.zip",
@@ -145,7 +128,6 @@ ENTRIES = (
                 size=13_510_573_713,
                 digest="sha256:ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775",
                 unpacked=13_600_000_000,
-                files=82_783,
             ),
             Archive(
                 "val2014.zip",
@@ -153,15 +135,10 @@ ENTRIES = (
                 size=6_645_013_297,
                 digest="sha256:fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
                 unpacked=6_700_000_000,
-                files=40_504,
             ),
         ),
-        other_lists={
-            117266: "COCO 2017",
-            118287: "COCO 2017",
-            82783: "all images, without labels too",
-            4952: "COCO 2017",
-        },
+        other_lists=dict.fromkeys((117266, 118287, 4952), "COCO 2017")
+        | {82783: "all images, without labels too"},
     ),
     Benchmark(
         name="nuswide",
@@ -186,11 +163,8 @@ NUS-WIDE cannot be downloaded by a program: its pictures are given on request.
    c. the official lists (161,789 / 107,859 images): the folders ImageList and Groundtruth, from
       the page of step 1, in {root}.
 4. Run again: spml prepare nuswide --root {root}""",
-        other_lists={
-            161789: "the official lists",
-            107859: "the official lists",
-            119103: "the list of robust-loss-mlml",
-        },
+        other_lists=dict.fromkeys((161789, 107859), "the official lists")
+        | {119103: "the list of robust-loss-mlml"},
     ),
     Benchmark(
         name="cub",
@@ -204,14 +178,10 @@ NUS-WIDE cannot be downloaded by a program: its pictures are given on request.
                 size=1_150_585_339,
                 digest="sha256:0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
                 unpacked=1_300_000_000,
-                files=12_500,
             ),
         ),
-        other_lists={
-            11788: "all images, not split",
-            3000: "CUB-200 of 2010",
-            3033: "CUB-200 of 2010",
-        },
+        other_lists=dict.fromkeys((3000, 3033), "CUB-200 of 2010")
+        | {11788: "all images, not split"},
     ),
 )
 BENCHMARKS = {entry.name: entry for entry in ENTRIES}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spml.data.observation import Observation
 
 SEED = 1200  # of the shared protocol
+VAL_FRACTION = 0.2
 MAX_SEED = 2**32 - 1  # the largest that numpy accepts
 UNLABELLED = "the validation rows have no label; label some of them, or mark labelled rows val"
 CHUNK_BYTES = 2**24  # of dense labels that are hashed at once
@@ -35,7 +36,6 @@ class Experiment:
 
     Attributes:
         name: name of the data set, or the path it was read from.
-        classes: one name per column.
         observed: labels that training may see, of the whole train list (with validation rows).
         complete: true labels of the same rows; None if unknown.
         train_rows: rows of the train list to train on, sorted.
@@ -92,7 +92,7 @@ def digest(table: LabelTable) -> str:
     return sha256.hexdigest()
 
 
-def split(n: int, fraction: float = 0.2, seed: int = SEED) -> tuple[Rows, Rows]:
+def split(n: int, fraction: float = VAL_FRACTION, seed: int = SEED) -> tuple[Rows, Rows]:
     """Return training rows and validation rows of a list of n, each sorted.
 
     Args:
@@ -102,8 +102,6 @@ def split(n: int, fraction: float = 0.2, seed: int = SEED) -> tuple[Rows, Rows]:
     """
     if not 0 <= fraction < 1:
         raise UserError(f"validation fraction {fraction} must be at least 0 and below 1")
-    if n < 0:
-        raise UserError(f"a list of {n} rows cannot be split")
     order = np.random.RandomState(seed).permutation(n)
     num_train = n - round(fraction * n)
     return np.sort(order[:num_train]), np.sort(order[num_train:])
@@ -115,7 +113,7 @@ def load(
     labels: Kind | None = None,
     observe_seed: int = SEED,
     split_seed: int = SEED,
-    val_fraction: float = 0.2,
+    val_fraction: float = VAL_FRACTION,
     classes: str | Path | Sequence[str] | ClassList | None = None,
     observe: str = "uniform",
     val: str | Path | None = None,
@@ -144,9 +142,12 @@ def load(
     model = _observation_model(observe, kind, source)
     listed = class_list(classes)
     tables = read(source, root, labels=kind, classes=listed, val=val, test=test)
-    whole, train_rows, val_rows = _train_list(str(source), tables, val_fraction, split_seed)
-    if kind == "observed" and unlabelled(whole.sparse.take(val_rows)):
-        raise DataError(f"{source if val is None else val}: {UNLABELLED}")
+    try:
+        whole, train_rows, val_rows = train_list(
+            tables, val_fraction, split_seed, complete=kind == "complete"
+        )
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
     observed = whole
     record: dict[str, str | float] = {"model": "given"}
     if model is not None:
@@ -187,17 +188,19 @@ def _observation_model(observe: str, kind: Kind, source: str | Path) -> Observat
     return model
 
 
-def _train_list(
-    source: str, tables: dict[str, LabelTable], fraction: float, seed: int
+def train_list(
+    tables: dict[str, LabelTable],
+    fraction: float = VAL_FRACTION,
+    seed: int = SEED,
+    *,
+    complete: bool,
 ) -> tuple[LabelTable, Rows, Rows]:
     """Return the train list, its training rows and its validation rows.
 
     If the data have a validation split, its rows follow those of the training split.
     """
     if "train" not in tables:
-        raise DataError(
-            f"{source}: no training rows, only {' and '.join(tables)}; mark some rows train"
-        )
+        raise DataError(f"no training rows, only {' and '.join(tables)}; mark some rows train")
     whole = tables["train"]
     if "val" in tables:
         rows = np.arange(len(whole) + len(tables["val"]))
@@ -206,12 +209,12 @@ def _train_list(
     else:
         train_rows, val_rows = split(len(whole), fraction, seed)
     if len(train_rows) < 2:
-        raise DataError(
-            f"{source}: {len(train_rows)} training rows; at least 2 are needed: add rows"
-        )
+        raise DataError(f"{len(train_rows)} training rows; at least 2 are needed: add rows")
     if fraction > 0 and not len(val_rows):
         raise DataError(
-            f"{source}: {len(whole)} rows give no validation row at fraction {fraction}; "
+            f"{len(whole)} rows give no validation row at fraction {fraction}; "
             "add rows, or mark some val in a column 'split'"
         )
+    if not complete and unlabelled(whole.sparse.take(val_rows)):
+        raise DataError(UNLABELLED)
     return whole, train_rows, val_rows

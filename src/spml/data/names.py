@@ -6,8 +6,10 @@ import difflib
 import os
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,15 +28,10 @@ RARE = 10  # a class is suspiciously rare if a similar name has this many times 
 
 @dataclass(frozen=True)
 class ClassList:
-    """Classes in a fixed order.
+    """Classes in a fixed order."""
 
-    Attributes:
-        display: name in the data -> name in tables and reports.
-        source: origin of the list, for messages.
-    """
-
-    display: dict[str, str]
-    source: str
+    display: dict[str, str]  # name in the data -> name in tables and reports
+    source: str  # origin of the list, for messages
     _suggestions: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -53,14 +50,9 @@ class ClassList:
 def class_list(
     classes: str | Path | Sequence[str] | ClassList | None, known: Collection[str] = ()
 ) -> ClassList | None:
-    """Return a class list from names or from a file.
+    """Return a class list from names, a file, or the text of `--classes` (see `from_text`).
 
     A line of the file holds one name, then optionally a tab and the name to display.
-
-    Args:
-        classes: names, the path of a file, or the text of `--classes` (see `from_text`). A
-            ClassList is returned unchanged.
-        known: names that the text may be one of.
     """
     if classes is None or isinstance(classes, ClassList):
         return classes
@@ -105,23 +97,17 @@ def from_text(text: str, known: Collection[str] = ()) -> Path | list[str]:
 
 
 def refuse_name(name: str, place: str) -> None:
-    """Raise DataError for a class name that a file of predictions cannot hold.
-
-    Args:
-        name: the displayed name.
-        place: start of the message.
-    """
+    """Raise DataError for a displayed name that a file of predictions cannot hold."""
+    problem = ""
     if name in OF_PREDICTIONS:
-        columns = ", ".join(OF_PREDICTIONS)
-        problem = f"class {name!r} is called like a column of predictions ({columns})"
+        problem = f"is called like a column of predictions ({', '.join(OF_PREDICTIONS)})"
     elif "|" in name:
-        problem = f"class {name!r} contains '|', which joins class names"
-    else:
-        return
-    raise DataError(
-        f"{place}{problem}; rename it, "
-        "or follow it by a tab and another name in a class list (--classes FILE)"
-    )
+        problem = "contains '|', which joins class names"
+    if problem:
+        raise DataError(
+            f"{place}class {name!r} {problem}; rename it, "
+            "or follow it by a tab and another name in a class list (--classes FILE)"
+        )
 
 
 def suggestion(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
@@ -189,18 +175,13 @@ def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
 
     Digits are never left out, so that class1 is not class2.
     """
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = defaultdict(list)
     for i, name in enumerate(classes):
         plain = _letters(name)
         letters = [k for k in range(len(plain)) if len(plain) > 2 and not plain[k].isdigit()]
         for spelling in {plain, *(plain[:k] + plain[k + 1 :] for k in letters)}:
-            groups.setdefault(spelling, []).append(i)
-    return {
-        (a, b)
-        for members in groups.values()
-        for k, a in enumerate(members)
-        for b in members[k + 1 :]
-    }
+            groups[spelling].append(i)
+    return {pair for members in groups.values() for pair in combinations(members, 2)}
 
 
 def _one_error(a: str, b: str) -> bool:

@@ -81,13 +81,8 @@ def draw_weighted(
     """Draw positives in proportion to weights, without replacement, row by row.
 
     The first draw of a row is positive i with probability w_i / sum w: the largest of log w_i plus
-    Gumbel noise. A positive of weight 0 is drawn only if its row has too few others.
-
-    Args:
-        labels: complete labels.
-        log_weights: of each positive, in the order of `labels.positives(-1)`; -inf for weight 0.
-        seed: of the draw.
-        positives: number of positives per row that stay known; all of them if a row has fewer.
+    Gumbel noise. A positive of weight 0 is drawn only if its row has too few others. The weights
+    are in the order of `labels.positives(-1)`.
     """
     known = _complete_positives(labels, positives)
     uniform = np.random.RandomState(seed).random_sample(len(known.indices))
@@ -133,15 +128,7 @@ def _observed(
 
 @dataclass(frozen=True)
 class Observation:
-    """An observation model; OPTIONS lists the options that each model has.
-
-    Attributes:
-        model: its name.
-        positives: number of positives per row that stay known.
-        negatives: number of negatives per row that stay known.
-        gamma: exponent of frequencies or areas.
-        path: file of the observed labels.
-    """
+    """An observation model; OPTIONS lists the options that each model has."""
 
     model: str
     positives: int = 1
@@ -176,12 +163,9 @@ class Observation:
     def draw(
         self, table: LabelTable, seed: int = SEED, *, source: str = ""
     ) -> tuple[SparseLabels, Record]:
-        """Return the observed labels of a completely labelled table, and the record of the draw.
+        """Return the observed labels of a completely labelled train list, and a record of the draw.
 
-        Args:
-            table: the train list.
-            seed: of the draw.
-            source: name of the data set, for `size`.
+        `source` is the name of the data set, for `size`.
         """
         record: Record = {"model": self.model}
         record |= {name: getattr(self, name) for name in OPTIONS[self.model]}
@@ -191,22 +175,18 @@ class Observation:
         if self.model == "uniform":
             observed = draw(table.sparse, seed, self.positives, self.negatives)
             return observed, record | {"seed": seed}
-        weights = self._weights(table, source)
         if self.model == "size":
+            from spml.data.readers.object_sizes import areas
+
+            weights = areas(source, table)
             record["without_area"] = int((weights <= 0).sum())
+        else:
+            classes = table.sparse.positives(-1).indices
+            weights = table.sparse.counts(1)[classes].astype(np.float64)
         log_weights = np.full(len(weights), -np.inf)
         log_weights[weights > 0] = self.gamma * np.log(weights[weights > 0])
         observed = draw_weighted(table.sparse, log_weights, seed, self.positives)
         return observed, record | {"seed": seed}
-
-    def _weights(self, table: LabelTable, source: str) -> npt.NDArray[np.float64]:
-        """Frequency of the class, or area of its boxes, of each positive."""
-        if self.model == "frequency":
-            known = table.sparse.positives(-1)
-            return table.sparse.counts(1)[known.indices].astype(np.float64)
-        from spml.data.readers.object_sizes import areas
-
-        return areas(source, table)
 
 
 def _number(part: str, text: str, kind: type[int] | type[float]) -> float:

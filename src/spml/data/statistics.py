@@ -32,9 +32,6 @@ class Statistics:
     """Counts of a data set's labels; all but `images` count its training rows.
 
     Attributes:
-        name: the data set's name or path.
-        version: its version, if several circulate.
-        classes: one name per column.
         images: number in train, val and test.
         seen: known positives of each class, #{s = 1}.
         negatives: known negatives of each class.
@@ -43,7 +40,6 @@ class Statistics:
         unknown: labels that training does not see, #{s = 0}.
         cooccurrence: number of items with both classes of a pair; None if there are too many
             classes, or if y is unknown and no item has two known positives.
-        observation: the model that drew the observed labels.
     """
 
     name: str
@@ -108,7 +104,6 @@ class Statistics:
     def to_json(self) -> dict[str, Any]:
         """Return everything but the counts of all pairs, for JSON; unknown values are null."""
         training = self.images["train"]
-        known_negatives = int(self.negatives.sum())
         missing = [None] * len(self.classes) if self.missing is None else self.missing.tolist()
         per_class = zip(
             self.classes, self.seen.tolist(), missing, self.negatives.tolist(), strict=True
@@ -122,7 +117,7 @@ class Statistics:
             "positives_per_image": self.positives if self.complete else None,
             "negatives_per_image": len(self.classes) - self.positives if self.complete else None,
             "known_positives_per_image": float(self.seen.sum() / training),
-            "known_negatives_per_image": known_negatives / training,
+            "known_negatives_per_image": float(self.negatives.sum() / training),
             "unknown_labels": self.unknown,
             "missing_positives": None if self.missing is None else int(self.missing.sum()),
             "constant": self.constant,

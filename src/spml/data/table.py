@@ -36,8 +36,8 @@ class SparseLabels:
     num_classes: int
 
     @classmethod
-    def from_dense(cls, labels: npt.ArrayLike) -> SparseLabels:
-        """Convert a dense array; the fill value is the more frequent one of 0 and -1."""
+    def from_dense(cls, labels: npt.ArrayLike, fill: int | None = None) -> SparseLabels:
+        """Convert a dense array; the default fill value is the more frequent one of 0 and -1."""
         dense = np.asarray(labels)
         if dense.ndim != 2:
             raise DataError(
@@ -50,7 +50,8 @@ class SparseLabels:
                 f"labels hold {place}; only 1 (positive), 0 (unknown) and -1 (negative) are labels"
             )
         dense = dense.astype(np.int8)
-        fill = -1 if np.count_nonzero(dense == -1) > np.count_nonzero(dense == 0) else 0
+        if fill is None:
+            fill = -1 if np.count_nonzero(dense == -1) > np.count_nonzero(dense == 0) else 0
         rows, columns = np.nonzero(dense != fill)
         return cls.from_entries(rows, columns, dense[rows, columns], dense.shape, fill)
 
@@ -143,17 +144,11 @@ def _row_numbers(index: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Position of each row in the files it was read from, for messages.
+    """Position of each row in the files it was read from, for messages."""
 
-    Attributes:
-        files: each file with the unit that positions in it are counted in: (photos.csv, "line").
-        numbers: position of each row.
-        file: index of each row's file in `files`.
-    """
-
-    files: tuple[tuple[Path, str], ...]
-    numbers: npt.NDArray[np.int64]
-    file: npt.NDArray[np.uint8]
+    files: tuple[tuple[Path, str], ...]  # each with the unit of its positions: (photos.csv, "line")
+    numbers: npt.NDArray[np.int64]  # position of each row
+    file: npt.NDArray[np.uint8]  # index of each row's file in `files`
 
     @classmethod
     def of(cls, file: Path, unit: str, numbers: npt.ArrayLike) -> Places:

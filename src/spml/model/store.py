@@ -282,8 +282,8 @@ def _problem(info: ModelInfo) -> str | None:
     if not isinstance(info.training, dict) or not isinstance(info.versions, dict):
         return "training and versions must be tables"
     wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))
-    if wanted is None or "upright" not in how:
-        return "preprocessing must say kind (pictures or features), size, features and upright"
+    if wanted is None or how.get("upright") is not True:
+        return "preprocessing must say kind (pictures or features), size, features, upright: true"
     amount = how.get(wanted)
     good = isinstance(amount, int) and not isinstance(amount, bool) and amount > 0
     return None if good else f"preprocessing: {wanted} must be a whole number above 0"

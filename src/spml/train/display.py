@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spml.data import Experiment
+from spml.data.images import build
 from spml.runs.settings import Resolved
 
 
-class Display:
+class Display(build.Progress):
     """Progress bars on a terminal, lines elsewhere, nothing if quiet."""
 
     def __init__(self, quiet: bool = False) -> None:

@@ -29,4 +29,4 @@ def own_device() -> str:
 def feed_for(table: LabelTable, info: ModelInfo, cache: Cache | None = None) -> Feed:
     """Return the items of a table as the model takes them; `cache` holds the table's pictures."""
     how = info.preprocessing
-    return Feed(table, how["size"], upright=bool(how["upright"]), cache=cache)
+    return Feed(table, how["size"], cache=cache)

@@ -8,8 +8,9 @@ import pytest
 from spml.data import LabelTable, read
 from spml.data.check.check import check
 from spml.data.check.fix import clean, write_table
-from spml.errors import DataError, UserError
+from spml.errors import UserError
 from tests.data.check.test_check import kinds
+from tests.data.conftest import refused, splits, train
 
 DAMAGED = (
     "image,label,negative,split\nok.png,dog,cat,\ngone.png,dog,,\nbad.png,dog,,test\n"
@@ -38,18 +39,15 @@ def cleaned_copy(csv, out, merge=False, labels=None):
 
 
 def known(tables):
-    """{split: {item: (positives, negatives)}} of explicit labels."""
+    """{split: {item: (positives, negatives)}} of explicit labels, by first letter."""
+
+    def letters(table, row):
+        names = np.array([name[0] for name in table.classes])
+        return tuple("".join(names[row == value]) for value in (1, -1))
+
     return {
         split: {
-            item: tuple(
-                "".join(
-                    name[0]
-                    for name, value in zip(table.classes, row, strict=True)
-                    if value == wanted
-                )
-                for wanted in (1, -1)
-            )
-            for item, row in zip(table.items, table.labels.tolist(), strict=True)
+            item: letters(table, row) for item, row in zip(table.items, table.labels, strict=True)
         }
         for split, table in tables.items()
     }
@@ -105,11 +103,8 @@ def test_rows_with_different_paths_of_one_file_are_merged(write, picture):
     done = cleaned_copy(csv, csv.parent / "clean.csv")
     assert (done.united, done.unknown, len(done.tables["train"])) == (2, 1, 3)
     tables = read(csv.parent / "clean.csv")
-    assert known(tables)["train"] == {
-        "a.png": ("xy", "z"),
-        "b.png": ("x", ""),
-        "in/d.png": ("", "y"),
-    }
+    expected = {"a.png": ("xy", "z"), "b.png": ("x", ""), "in/d.png": ("", "y")}
+    assert known(tables)["train"] == expected
     done = cleaned_copy(csv, csv.parent / "complete.csv", labels="complete")
     assert (done.united, done.unsettled, len(done.tables["train"])) == (2, 0, 3)
 
@@ -122,10 +117,8 @@ def test_only_leaks_into_train_and_val_are_removed(table, picture):
         "d.png,y,test\ne.png,y,\nf.png,y,\n"
     )
     cleaned = cleaned_copy(csv, csv.parent / "clean.csv")
-    assert {split: list(one.items) for split, one in cleaned.tables.items()} == {
-        "train": ["e.png", "f.png"],
-        "test": ["c.png", "d.png"],
-    }
+    expected = {"train": ["e.png", "f.png"], "test": ["c.png", "d.png"]}
+    assert splits(cleaned.tables) == expected
 
 
 def test_paths_are_relative_to_the_copy(table, monkeypatch):
@@ -135,10 +128,10 @@ def test_paths_are_relative_to_the_copy(table, monkeypatch):
     for out in ("data/same.csv", "above.csv", "data/in/below.csv", "new/else.csv"):
         path = folder / out if out == "above.csv" else Path(out)
         cleaned_copy(Path("data/my.csv"), path)
-        assert check(read(path)).errors == [] and len(read(path)["train"]) == 3
-    assert read("data/same.csv")["train"].items[0] == "in/a.png"
-    assert read("above.csv")["train"].items[0] == "data/in/a.png"
-    assert read("new/else.csv")["train"].items[0] == str(folder / "data/in/a.png")
+        assert check(read(path)).errors == [] and len(train(path)) == 3
+    assert train("data/same.csv").items[0] == "in/a.png"
+    assert train("above.csv").items[0] == "data/in/a.png"
+    assert train("new/else.csv").items[0] == str(folder / "data/in/a.png")
 
 
 def test_names_with_commas_quotes_and_newlines_survive(table, write, picture):
@@ -170,13 +163,13 @@ def test_nothing_is_replaced(table, existing):
 )
 def test_values_that_a_csv_cannot_hold_are_refused(tmp_path, item, name, message):
     tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
-    with pytest.raises(DataError, match=message.replace("|", r"\|")):
+    with refused(message.replace("|", r"\|")):
         write_table(tables, tmp_path / "clean.csv")
     assert not list(tmp_path.iterdir())
 
 
 def test_an_empty_copy_is_not_written(write):
     csv = write("image,label\na.png,x\nb.png,x\n")
-    with pytest.raises(DataError, match="no row with a label is left"):
+    with refused("no row with a label is left"):
         cleaned_copy(csv, csv.parent / "clean.csv")
     assert not (csv.parent / "clean.csv").exists()

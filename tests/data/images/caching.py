@@ -2,8 +2,12 @@
 
 import multiprocessing
 import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from spml.data import LabelTable
@@ -89,6 +93,28 @@ def feed_of(table, cache, mode="disk"):
     if mode == "resident":
         feed.cached.resident = torch.full((len(table), SIZE, SIZE, 3), 7, dtype=torch.uint8)
     return feed
+
+
+@contextmanager
+def failing_writes(error, after):
+    """Let writing pixels fail after a number of pictures."""
+    original, written = os.pwrite, []
+
+    def pwrite(*args):
+        if len(written) == after:
+            raise error
+        written.append(args)
+        return original(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite)
+        yield
+
+
+def environment(**variables):
+    """Return the environment of a program that imports the tests."""
+    paths = [str(Path(__file__).parents[3]), *filter(None, sys.path)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
 
 
 def opened(tables, folder, mode="disk", **options):

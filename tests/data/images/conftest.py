@@ -1,3 +1,4 @@
+import shutil
 import threading
 
 import pytest
@@ -11,30 +12,14 @@ def settled(monkeypatch):
     monkeypatch.setattr(cache_build, "RECENT", 0)
 
 
-@pytest.fixture
-def decoded(monkeypatch):
-    """Names of the decoded files."""
-    names = []
-
-    def decode_bytes(data, path, *args, **kwargs):
-        names.append(path.name)
-        return original(data, path, *args, **kwargs)
-
-    original = cache_build.decode_bytes
-    monkeypatch.setattr(cache_build, "decode_bytes", decode_bytes)
-    return names
-
-
 class Gate:
     """Block the decoding of named pictures until the gate opens."""
 
     def __init__(self):
-        self.shut, self.begun, self.names, self.original = (
-            {},
-            threading.Event(),
-            [],
-            cache_build.decode_bytes,
-        )
+        self.shut = {}
+        self.begun = threading.Event()
+        self.names = []
+        self.original = cache_build.decode_bytes
 
     def __call__(self, data, path, *args, **kwargs):
         self.names.append(path.name)
@@ -58,3 +43,16 @@ def gate(monkeypatch):
     monkeypatch.setattr(cache_build, "decode_bytes", gate)
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def decoded(gate):
+    """Names of the decoded files."""
+    return gate.names
+
+
+@pytest.fixture
+def small_disk(monkeypatch):
+    """Report 5,000 free bytes."""
+    usage = shutil.disk_usage("/")._replace(free=5000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)

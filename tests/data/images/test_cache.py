@@ -1,10 +1,8 @@
-import os
 import random
 import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ import torch
 
 from spml.data.images import build as module
 from spml.data.images.cache import open_cache
+from spml.data.images.loader import Feed
 from spml.data.images.store import format_bytes, free_memory, stamp_of
 from spml.errors import UserError
 from tests.data.images.caching import (
@@ -20,6 +19,7 @@ from tests.data.images.caching import (
     Lines,
     age,
     direct,
+    environment,
     file_in,
     lines,
     make,
@@ -46,11 +46,11 @@ def test_files_of_the_same_bytes_share_their_pixels(tmp_path, decoded, settled):
     assert len(decoded) == 5
 
 
-def test_another_size_or_orientation_is_another_pool(tmp_path):
+def test_another_size_is_another_pool(tmp_path):
     table = make(tmp_path / "a", 2)
-    for size, upright in ((8, True), (9, True), (8, False)):
-        open_cache([table], size, folder=tmp_path / "cache", upright=upright)
-    assert len(list((tmp_path / "cache").iterdir())) == 3
+    for size in (8, 9):
+        open_cache([table], size, folder=tmp_path / "cache")
+    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 @pytest.mark.parametrize("seconds", [0, 5000])
@@ -82,58 +82,54 @@ def test_the_size_is_printed_before_anything_is_decoded(tmp_path, settled):
         [table.take([0, 1]), table.take([1, 2])], SIZE, folder=tmp_path / "cache", progress=lines
     )
     (line,) = lines
-    assert (
-        line.startswith(f"cache: 3 pictures x 2 kB = 5 kB in {tmp_path / 'cache'}")
-        and lines.begun == 3
-    )
+    assert line.startswith(f"cache: 3 pictures x 2 kB = 5 kB in {tmp_path / 'cache'}")
+    assert lines.begun == 3
     lines = Lines()
     open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
     assert lines[0].endswith(", 2 to decode") and lines.begun == 2
     lines = Lines()
     open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
     assert "to decode" not in lines[0] and lines.begun == 0
-    assert (
-        format_bytes(448 * 448 * 3) == "602 kB" and format_bytes(11_540 * 448 * 448 * 3) == "6.9 GB"
-    )
+    assert format_bytes(448 * 448 * 3) == "602 kB"
+    assert format_bytes(11_540 * 448 * 448 * 3) == "6.9 GB"
 
 
-def test_too_little_disk_or_memory_is_reported_first(tmp_path, decoded, monkeypatch):
-    table = make(tmp_path / "a", 3)
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(UserError, match=r"5 kB are needed and 5 kB are.*--cache none"),
-    ):
-        patch.setattr(
-            shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9000, 4000, 5000)
-        )
-        open_cache([table], SIZE, folder=tmp_path / "cache")
+def test_too_little_disk_is_reported_first(tmp_path, decoded, small_disk):
+    with pytest.raises(UserError, match=r"5 kB are needed and 5 kB are.*--cache none"):
+        open_cache([make(tmp_path / "a", 3)], SIZE, folder=tmp_path / "cache")
     assert not decoded
+
+
+def test_too_little_memory_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("spml.data.images.cache.free_memory", lambda device: 6000)
-    with pytest.raises(
-        UserError, match=r"5 kB do not fit well in the 6 kB that are free; give --cache disk"
-    ):
-        pixels(table, tmp_path / "cache", "memory")
+    message = r"5 kB do not fit well in the 6 kB that are free; give --cache disk"
+    with pytest.raises(UserError, match=message):
+        pixels(make(tmp_path / "a", 3), tmp_path / "cache", "memory")
 
 
 def test_free_memory_is_available_on_this_system():
     assert free_memory(torch.device("cpu")) > 2**20
 
 
-def build(folder, names, cache, gate=None, commit=0.02):
+def build(folder, names, cache, background, gate=None):
     """Build the cache in another process."""
-    module.COMMIT_SECONDS, module.RECENT = commit, 0
+    module.COMMIT_SECONDS, module.RECENT = 0.02, 0
     original = module.decode_bytes
 
-    def noted(data, path, *args, **kwargs):
+    def noted(data, path, *args):
         with (folder / "decoded").open("a") as file:
             file.write(f"{path.name}\n")
         time.sleep(0.01)  # long enough to be killed during it
-        return original(data, path, *args, **kwargs)
+        return original(data, path, *args)
 
     module.decode_bytes = noted
     if gate is not None:
         gate.wait()
-    open_cache([table_of(folder, names)], SIZE, folder=cache, threads=2)
+    table = table_of(folder, names)
+    options = {"folder": cache, "threads": 2, "background": background}
+    with open_cache([table], SIZE, **options) as opened:
+        for _ in Feed(table, SIZE, cache=opened).in_order(5):
+            pass
 
 
 def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
@@ -141,7 +137,7 @@ def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
     gate = FORK.Barrier(3)
     parts = [table.items[:50], table.items[::-1][:50], table.items]
     processes = [
-        FORK.Process(target=build, args=(tmp_path / "a", part, tmp_path / "cache", gate))
+        FORK.Process(target=build, args=(tmp_path / "a", part, tmp_path / "cache", False, gate))
         for part in parts
     ]
     for process in processes:
@@ -156,18 +152,18 @@ def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, settled):
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
 
 
-def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settled):
+@pytest.mark.parametrize("background", [False, True])
+def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settled, background):
     table, rng = make(tmp_path / "a", 80), random.Random(5)
     cache, started, landed = tmp_path / "cache", tmp_path / "a" / "decoded", 0
-    for i in range(10):
-        process = FORK.Process(target=build, args=(tmp_path / "a", table.items, cache))
+    for i in range(8):
+        arguments = (tmp_path / "a", table.items, cache, background)
+        process = FORK.Process(target=build, args=arguments)
         process.start()
         until = time.monotonic() + 10
-        while (
-            process.is_alive()
-            and time.monotonic() < until
-            and not (lines(cache) if i == 0 else started.exists())
-        ):
+        while process.is_alive() and time.monotonic() < until:
+            if lines(cache) if i == 0 else started.exists():
+                break
             time.sleep(0.001)
         before = lines(cache)
         time.sleep(rng.uniform(0, 0.1))
@@ -195,15 +191,10 @@ def test_the_cache_does_not_change_the_number_of_training_threads(tmp_path):
         cache = open_cache([table], 24, sys.argv[1], folder=Path("cache"))
         list(Feed(table, 24, cache=cache).in_order(4))
         print(torch.get_num_threads())"""
-    here = str(Path(__file__).parents[2])
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "2",
-        "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)]),
-    }
+    variables = environment(OMP_NUM_THREADS="2")
     for mode in ("none", "disk"):
         command = [sys.executable, "-c", program, mode]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
         )
         assert done.stdout == "2\n"

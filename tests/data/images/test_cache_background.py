@@ -13,6 +13,7 @@ from spml.data.images import build as module
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import channels_last
 from spml.errors import DataError, UserError
+from tests.data.conftest import refused
 from tests.data.images.caching import MODES, SIZE, batch, direct, feed_of, make, opened
 
 
@@ -62,11 +63,9 @@ def test_a_complete_device_copy_replaces_all_reads(tmp_path, monkeypatch):
 
 
 def test_pictures_are_decoded_in_the_order_of_first_rows_then_tables(tmp_path, decoded, settled):
-    train, val, test = (
-        make(tmp_path / "a", 4),
-        make(tmp_path / "b", 3, start=4),
-        make(tmp_path / "c", 3, start=7),
-    )
+    train = make(tmp_path / "a", 4)
+    val = make(tmp_path / "b", 3, start=4)
+    test = make(tmp_path / "c", 3, start=7)
     with opened(
         [train, val, test], tmp_path / "cache", threads=1, first=[(val, [2, 0]), (train, [3, 0])]
     ) as cache:
@@ -133,16 +132,14 @@ def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, g
         with pytest.raises(DataError) as caught:
             reported.result(30)
         assert str(caught.value) == str(before.value)
-        assert (
-            "line 11" in str(caught.value)
-            and "9.jpg" in str(caught.value)
-            and "; and 2 more;" in str(caught.value)
-        )
+        assert "line 11" in str(caught.value)
+        assert "9.jpg" in str(caught.value)
+        assert "; and 2 more;" in str(caught.value)
         assert len(gate.names) == 30
-        with pytest.raises(DataError, match=r"9\.jpg"):
+        with refused(r"9\.jpg"):
             list(feed.in_order(8))
         assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(good))
-        with pytest.raises(DataError, match=r"9\.jpg"):
+        with refused(r"9\.jpg"):
             cache.finish()
 
 

@@ -19,6 +19,7 @@ from spml.data.images.decode import (
     resize,
 )
 from spml.errors import DataError
+from tests.data.conftest import refused
 
 
 def scene(width, height, seed=0):
@@ -58,9 +59,8 @@ def test_pixels_match_the_protocol_within_one_grey_level(tmp_path, shape, qualit
 def test_pixels_are_channels_last_for_every_size_and_equal_planar_ones(tmp_path, name, size):
     scene(60, 50).save(tmp_path / name)
     picture = decode(tmp_path / name, size)
-    assert channels_last(picture).is_contiguous() and torch.equal(
-        channels_first(channels_last(picture)), picture
-    )
+    assert channels_last(picture).is_contiguous()
+    assert torch.equal(channels_first(channels_last(picture)), picture)
     if size is not None:
         in_planes = decode(tmp_path / name).contiguous()
         assert torch.equal(resize(in_planes, size), picture)
@@ -117,15 +117,13 @@ def test_sixteen_bits_become_their_upper_eight(tmp_path, name):
 
 def test_values_without_a_range_are_refused(tmp_path):
     Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "a.tif")
-    with pytest.raises(
-        DataError, match="32-bit numbers of unknown range; save it with 8 or 16 bits"
-    ):
+    with refused("32-bit numbers of unknown range; save it with 8 or 16 bits"):
         decode(tmp_path / "a.tif")
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp"])
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_pictures_are_rotated_by_exif_unless_switched_off(tmp_path, name, orientation):
+def test_pictures_are_rotated_by_exif(tmp_path, name, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     image = scene(40, 24)
@@ -134,7 +132,6 @@ def test_pictures_are_rotated_by_exif_unless_switched_off(tmp_path, name, orient
         flat = np.asarray(stored.convert("RGB")).transpose(2, 0, 1)
     turned = np.rot90(flat, {1: 0, 3: 2, 6: 3, 8: 1}[orientation], axes=(1, 2))
     assert (decode(tmp_path / name).numpy() == turned).all()
-    assert (decode(tmp_path / name, upright=False).numpy() == flat).all()
 
 
 def encoded(kind):
@@ -164,7 +161,7 @@ def test_a_file_that_is_no_picture_gives_one_plain_line(tmp_path, name):
     data, reason = BROKEN[name]
     path = tmp_path / "a.jpg"
     path.write_bytes(data)
-    with pytest.raises(DataError, match=reason) as caught:
+    with refused(reason) as caught:
         decode(path, 32)
     message = str(caught.value)
     assert message.startswith(f"{path}: ") and "\n" not in message
@@ -195,21 +192,17 @@ def test_a_jpeg_that_ends_in_zeros_is_treated_as_truncated(tmp_path, how):
         bytes(100_000),
     ):  # a download into a preallocated file
         path.write_bytes(whole[:half] + rest)
-        with pytest.raises(
-            DataError, match=r"a.jpg: not a picture .* \(the file is cut short\); replace"
-        ):
+        with refused(r"a.jpg: not a picture .* \(the file is cut short\); replace"):
             decode(path)
 
 
 def test_missing_files_and_folders_are_reported(tmp_path):
-    with pytest.raises(
-        DataError, match=r"a.jpg: cannot be read \(No such file or directory\); check the path"
-    ):
+    with refused(r"a.jpg: cannot be read \(No such file or directory\); check the path"):
         decode(tmp_path / "a.jpg")
-    with pytest.raises(DataError, match="a folder, not a picture"):
+    with refused("a folder, not a picture"):
         decode(tmp_path)
     os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(DataError, match="no ordinary file"):
+    with refused("no ordinary file"):
         decode(tmp_path / "pipe.jpg")
 
 
@@ -236,7 +229,7 @@ def test_a_bomb_is_refused_by_its_header(tmp_path, monkeypatch, side):
     jpeg[frame + 5 : frame + 9] = side.to_bytes(2, "big") * 2
     (tmp_path / "bomb.jpg").write_bytes(jpeg)
     for name in ("bomb.png", "bomb.jpg"):
-        with pytest.raises(DataError, match=r"bomb.*above 179 megapixels"):
+        with refused(r"bomb.*above 179 megapixels"):
             decode(tmp_path / name, 32)
 
 
@@ -245,7 +238,7 @@ def test_a_jpeg_that_claims_more_pixels_than_its_bytes_can_hold_is_refused(tmp_p
     frame = jpeg.index(b"\xff\xc0")
     jpeg[frame + 5 : frame + 9] = (13_000).to_bytes(2, "big") * 2
     (tmp_path / "a.jpg").write_bytes(jpeg)
-    with pytest.raises(DataError, match="bytes cannot hold the 13000 x 13000 pixels it claims"):
+    with refused("bytes cannot hold the 13000 x 13000 pixels it claims"):
         decode(tmp_path / "a.jpg", 32)
     for options in ({}, {"progressive": True, "optimize": True}, {"quality": 1, "optimize": True}):
         Image.new("L", (3000, 3000), 255).save(

@@ -9,7 +9,7 @@ from PIL import Image
 from spml.data.images import loader as module
 from spml.data.images.decode import decode
 from spml.data.images.loader import MOST, PREFETCH, Item, Stream
-from spml.errors import DataError
+from tests.data.conftest import refused
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_the_shape_of_full_batches_is_reported_before_any_picture_is_decoded(
 ):
     seen = []
     monkeypatch.setattr(
-        module, "decode", lambda path, size, upright: seen.append(path) or decode(path, size)
+        module, "decode", lambda path, size: seen.append(path) or decode(path, size)
     )
     shapes = []
 
@@ -71,7 +71,7 @@ def test_bad_pictures_are_left_out_and_reported_in_order(photos):
     assert [[item.name for item in group] for _, group in batches] == [["1"], ["2", "3"], ["6"]]
     assert all(len(group) == len(x) for x, group in batches)
     assert [str(error).split(":")[0] for error in reported] == ["line 0", "line 4", "line 5"]
-    with pytest.raises(DataError, match="line 0"):
+    with refused("line 0"):
         list(Stream(16).batches(photos))
 
 
@@ -79,7 +79,7 @@ def test_bad_pictures_are_left_out_and_reported_in_order(photos):
 def test_prefetch_is_bounded_for_any_number_of_items(batch_size, monkeypatch):
     """Reading from an endless source is never more than the look-ahead in advance of its output."""
     monkeypatch.setattr(
-        module, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+        module, "decode", lambda path, size: torch.zeros(3, size, size, dtype=torch.uint8)
     )
     read = 0
 

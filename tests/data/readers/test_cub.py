@@ -3,7 +3,7 @@
 import pytest
 
 from spml.data import read
-from spml.errors import DataError
+from tests.data.conftest import refused
 
 LABELS = [
     "1 1 1 3 27.7",
@@ -31,10 +31,8 @@ def cub(tmp_path, write):
 def check(tables, positives):
     shape, color = "has_bill_shape::curved_(up_or_down)", "has_wing_color::blue"
     assert tables["train"].classes == [shape, color]
-    assert positives(tables["train"]) == {
-        "001.Albatross/b.jpg": [shape],
-        "002.Auklet/c.jpg": [shape, color],
-    }
+    expected = {"001.Albatross/b.jpg": [shape], "002.Auklet/c.jpg": [shape, color]}
+    assert positives(tables["train"]) == expected
     assert positives(tables["test"]) == {"001.Albatross/a.jpg": [color]}
 
 
@@ -92,10 +90,7 @@ def test_reading_a_folder_in_a_folder(cub, positives, tmp_path):
         ),
     ],
 )
-def test_damaged_copies(cub, write, name, content, message):
-    if content is None:
-        (cub / name).unlink()
-    else:
-        write(content, name)
-    with pytest.raises(DataError, match=message):
+def test_damaged_copies(cub, damage, name, content, message):
+    damage(name, content)
+    with refused(message):
         read("cub", cub)

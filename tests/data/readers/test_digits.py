@@ -1,16 +1,14 @@
 """The embedded scenes: the same bytes everywhere, and the statistics they were given."""
 
 import hashlib
-import subprocess
-import sys
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
 
 from spml.data import read
 from spml.data.readers import digits
+from tests.data.conftest import train
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +34,8 @@ def test_bytes_are_recorded(scenes, split, recorded):
 
 
 def test_sizes_and_types(scenes):
-    assert {split: len(table) for split, table in scenes.items()} == {
-        "train": 3000,
-        "val": 750,
-        "test": 2000,
-    }
+    expected = {"train": 3000, "val": 750, "test": 2000}
+    assert {split: len(table) for split, table in scenes.items()} == expected
     for split, table in scenes.items():
         assert table.x.dtype == np.uint8
         assert table.x.shape == (len(table), 3, 40, 40)
@@ -60,30 +55,9 @@ def test_the_other_regime():
     assert (counts.min(), counts.max()) == (2, 5)
 
 
-def test_no_digit_image_is_in_two_splits():
-    _, digit = digits._glyphs()
-    pools = [set(np.concatenate(digits._pool(digit, split, 1200)).tolist()) for split in range(3)]
-
-    assert all(not (a & b) for a, b in combinations(pools, 2))
-    assert len(set.union(*pools)) == len(digit)
-
-
 def test_observed_digits_hold_positives_alone(monkeypatch):
     monkeypatch.setitem(
         digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1))
     )
-    observed = read("digits", labels="observed")["train"]
-    np.testing.assert_array_equal(
-        observed.labels, np.where(read("digits")["train"].labels == 1, 1, 0)
-    )
-
-
-def test_the_package_loads_without_heavy_libraries():
-    program = (
-        "import sys, spml.data; "
-        "print({'torch', 'sklearn', 'pyarrow', 'scipy', 'PIL'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
+    observed = train("digits", labels="observed")
+    np.testing.assert_array_equal(observed.labels, np.where(train("digits").labels == 1, 1, 0))

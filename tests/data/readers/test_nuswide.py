@@ -5,7 +5,7 @@ import pytest
 
 from spml.data import load, read
 from spml.data.readers.nuswide import CLASSES
-from spml.errors import DataError
+from tests.data.conftest import refused, train
 
 MARKS = {
     ("sky", "Train"): "1\n0\n1\n",
@@ -67,7 +67,7 @@ def test_formatted_files(formatted, positives):
     assert positives(tables["train"])["train/2.jpg"] == ["beach"]
     assert positives(tables["test"]) == {"val/0.jpg": ["airport"], "val/1.jpg": ["animal"]}
     assert (tables["train"].root, tables["train"].sparse.fill) == (formatted / "Flickr", -1)
-    assert read("nuswide", formatted, labels="observed")["train"].sparse.fill == 0
+    assert train("nuswide", formatted, labels="observed").sparse.fill == 0
 
 
 def test_the_version_is_named(official):
@@ -104,12 +104,9 @@ def test_formatted_versions_are_distinguished(formatted):
         ),
     ],
 )
-def test_damaged_lists(official, write, name, content, message):
-    if content is None:
-        (official / name).unlink()
-    else:
-        write(content, name)
-    with pytest.raises(DataError, match=message):
+def test_damaged_lists(official, damage, name, content, message):
+    damage(name, content)
+    with refused(message):
         read("nuswide", official)
 
 
@@ -133,10 +130,10 @@ def test_damaged_formatted_files(formatted, name, array, message):
     (formatted / name).unlink()
     if array is not None:
         np.save(formatted / name, array)
-    with pytest.raises(DataError, match=message):
+    with refused(message):
         read("nuswide", formatted)
 
 
 def test_missing_files_are_reported(tmp_path):
-    with pytest.raises(DataError, match=r"no TrainImagelist.txt there"):
+    with refused(r"no TrainImagelist.txt there"):
         read("nuswide", tmp_path)

@@ -4,34 +4,26 @@ import numpy as np
 import pytest
 
 from spml.data import load, read
-from spml.errors import DataError, UserError
+from spml.errors import UserError
+from tests.data.conftest import refused, rows
 
 TRAIN = "image,label\na,dog\nb,cat\nc,dog|cat\n"
 
 
-def rows(table):
-    return dict(zip(table.items, table.labels.tolist(), strict=True))
-
-
 def test_the_other_files_use_the_classes_of_the_first(write):
     train = write(TRAIN, "train.csv")
-    val, test = (
-        write("image,dog,cat\nd,1,-1\ne,-1,1\n", "val.csv"),
-        write("image,label\nf,dog\n", "test.csv"),
-    )
+    val = write("image,dog,cat\nd,1,-1\ne,-1,1\n", "val.csv")
+    test = write("image,label\nf,dog\n", "test.csv")
     tables = read(train, test=test, val=val)
 
     assert list(tables) == ["train", "val", "test"]
     assert [table.classes for table in tables.values()] == [["cat", "dog"]] * 3
-    assert rows(tables["val"]) == {"d": [-1, 1], "e": [1, -1]} and rows(tables["test"]) == {
-        "f": [0, 1]
-    }
+    assert rows(tables["val"]) == {"d": [-1, 1], "e": [1, -1]}
+    assert rows(tables["test"]) == {"f": [0, 1]}
     assert read(train, val=str(val)).keys() == {"train", "val"}
     numbered = write("image,label\n0,dog\n1,cat\n", "numbered.csv")
-    assert list(read(train, val=numbered)["val"].items) == [
-        "0",
-        "1",
-    ]  # names of files, not rows of arrays
+    items = read(train, val=numbered)["val"].items  # names of files, not rows of arrays
+    assert list(items) == ["0", "1"]
     assert rows(read(train, val=val, labels="complete")["val"]) == {"d": [-1, 1], "e": [1, -1]}
 
 
@@ -39,9 +31,8 @@ def test_a_class_list_holds_for_all(write):
     names = write("cat\tKatze\ndog\tHund\nbird\n", "classes.txt")
     val = write("image,label\nd,bird|dog\n", "val.csv")
     tables = read(write(TRAIN, "train.csv"), val=val, classes=names)
-    assert tables["val"].classes == ["Katze", "Hund", "bird"] and rows(tables["val"]) == {
-        "d": [0, 1, 1]
-    }
+    assert tables["val"].classes == ["Katze", "Hund", "bird"]
+    assert rows(tables["val"]) == {"d": [0, 1, 1]}
 
 
 def test_load_validates_completely_if_every_label_is_known(write):
@@ -60,62 +51,51 @@ def test_load_validates_completely_if_every_label_is_known(write):
 
 def test_a_split_column_may_repeat_the_option(write):
     train = write(TRAIN, "train.csv")
-    assert list(read(train, val=write("image,label,split\nd,dog,val\n", "v.csv"))) == [
-        "train",
-        "val",
-    ]
+    held = write("image,label,split\nd,dog,val\n", "v.csv")
+    assert list(read(train, val=held)) == ["train", "val"]
     marked = write("image,label,split\na,dog,\nb,cat,test\n", "marked.csv")
-    assert list(read(marked, val=write("image,label\nd,dog\n", "v.csv"))) == [
-        "train",
-        "val",
-        "test",
-    ]
+    held = write("image,label\nd,dog\n", "v.csv")
+    assert list(read(marked, val=held)) == ["train", "val", "test"]
 
 
 @pytest.mark.parametrize(
-    ("train", "val", "parts"),
+    ("train", "val", "message"),
     [
         (
             TRAIN,
             "image,label\nd,dgo\n",
-            ["val.csv, line 2: class 'dgo'", "train.csv", "did you mean 'dog'?"],
+            r"val.csv, line 2: class 'dgo'.*train.csv.*did you mean 'dog'\?",
         ),
         (
             TRAIN,
             "image,label\nd,dog\nb,dog\n",
-            ["val.csv, line 3: 'b' is in val, but in train", "train.csv, line 3"],
+            "val.csv, line 3: 'b' is in val, but in train.*train.csv, line 3",
         ),
-        (TRAIN, "image,label\n./x/../b,dog\nz,dog\n", ["val.csv, line 2", "train.csv, line 3"]),
+        (TRAIN, "image,label\n./x/../b,dog\nz,dog\n", "val.csv, line 2.*train.csv, line 3"),
         (
             TRAIN,
             "image,label,split\nd,dog,val\ne,dog,\n",
-            ["val.csv: --val", "marked train and val", "unmark"],
+            "val.csv: --val.*marked train and val.*unmark",
         ),
-        (TRAIN, "image,label,split\nd,dog,test\n", ["val.csv: --val", "marked test"]),
-        (TRAIN, "image,label\nd,\n", ["val.csv: no row has a label"]),
-        (TRAIN, "image,fox\nd,1\n", ["val.csv, line 1: class 'fox'"]),
+        (TRAIN, "image,label,split\nd,dog,test\n", "val.csv: --val.*marked test"),
+        (TRAIN, "image,label\nd,\n", "val.csv: no row has a label"),
+        (TRAIN, "image,fox\nd,1\n", "val.csv, line 1: class 'fox'"),
         (
             "image,label,split\na,dog,\nb,dog,val\n",
             "image,label\nd,dog\n",
-            ["line 3", "--val names", "give one"],
+            "line 3.*--val names.*give one",
         ),
     ],
 )
-def test_files_that_do_not_fit(write, train, val, parts):
-    with pytest.raises(DataError) as caught:
+def test_files_that_do_not_fit(write, train, val, message):
+    with refused(message):
         read(write(train, "train.csv"), val=write(val, "val.csv"))
-    for part in parts:
-        assert part in str(caught.value)
 
 
 def test_an_item_in_val_and_test_is_named(write):
-    val, test = (
-        write("image,label\nd,dog\n", "val.csv"),
-        write("image,label\ne,dog\nd,dog\n", "test.csv"),
-    )
-    with pytest.raises(
-        DataError, match=r"test.csv, line 3: 'd' is in test, but in val too \(.*val.csv, line 2\)"
-    ):
+    val = write("image,label\nd,dog\n", "val.csv")
+    test = write("image,label\ne,dog\nd,dog\n", "test.csv")
+    with refused(r"test.csv, line 3: 'd' is in test, but in val too \(.*val.csv, line 2\)"):
         read(write(TRAIN, "train.csv"), val=val, test=test)
 
 
@@ -124,21 +104,17 @@ def test_problems_are_collected_over_all_files(write):
     val = write("image,label,split\nd,dog,\na,dog,\ne,dgo,\nf,dog,no\nb,cat,\n", "val.csv")
     tables = read(write(TRAIN + "z\n", "train.csv"), val=val, on_error=errors.append)
     assert rows(tables["val"]) == {"d": [0, 1]}
-    assert [
-        str(error).partition(":")[0].rpartition("/")[2]
-        for error in errors
-        if "too (" not in str(error)
-    ] == [*("train.csv, line 5", "val.csv, line 4", "val.csv, line 5")]
+    others = [str(error) for error in errors if "too (" not in str(error)]
+    places = [error.partition(":")[0].rpartition("/")[2] for error in others]
+    assert places == ["train.csv, line 5", "val.csv, line 4", "val.csv, line 5"]
     assert sum("too (" in str(error) for error in errors) == 2
-    with pytest.raises(DataError, match="every item is in another file too"):
+    with refused("every item is in another file too"):
         read(write(TRAIN, "train.csv"), val=write(TRAIN, "val.csv"), on_error=errors.append)
 
 
 def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
-    train, val = (
-        write(TRAIN, "one/train.csv"),
-        write("image,label\na,dog\nsub/b,dog\n/x/y,cat\n", "one/in/val.csv"),
-    )
+    train = write(TRAIN, "one/train.csv")
+    val = write("image,label\na,dog\nsub/b,dog\n/x/y,cat\n", "one/in/val.csv")
     table = read(train, val=val)["val"]
     assert (list(table.items), table.root) == (["in/a", "in/sub/b", "/x/y"], tmp_path / "one")
     other = read(train, val=write("image,label\na,dog\n", "two/val.csv"))["val"]
@@ -148,18 +124,13 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
     linked = read(tmp_path / "link/train.csv", val=tmp_path / "two/val.csv")["val"]
     assert linked.file(0).resolve() == tmp_path / "two/a"
     monkeypatch.chdir(tmp_path)
-    assert list(read("one/train.csv", val="one/in/../in/val.csv")["val"].items) == [
-        "in/a",
-        "in/sub/b",
-        "/x/y",
-    ]
-    with pytest.raises(DataError, match=r"'a' is in val, but in train too"):
+    relative = read("one/train.csv", val="one/in/../in/val.csv")["val"]
+    assert list(relative.items) == ["in/a", "in/sub/b", "/x/y"]
+    with refused(r"'a' is in val, but in train too"):
         read(train, val=write(f"image,label\n{tmp_path}/one/a,dog\n", "two/val.csv"))
-    assert (
-        read(train, tmp_path, val=write("image,label\nd,dog\n", "two/val.csv"))["val"].root
-        == tmp_path
-    )
-    with pytest.raises(DataError, match="too"):
+    rooted = read(train, tmp_path, val=write("image,label\nd,dog\n", "two/val.csv"))
+    assert rooted["val"].root == tmp_path
+    with refused("too"):
         read(train, tmp_path, val=val)
 
 
@@ -174,32 +145,21 @@ def test_arrays(tmp_path):
     val = arrays(tmp_path / "val.npz", x + 10, [[1, -1], [-1, 1], [-1, 1]])
     experiment = load(train, val=val)
     assert experiment.validates_completely
-    assert experiment.observed.labels.tolist() == [
-        [1, 0],
-        [0, 1],
-        [1, 0],
-        [1, -1],
-        [-1, 1],
-        [-1, 1],
-    ]
+    labels = [[1, 0], [0, 1], [1, 0], [1, -1], [-1, 1], [-1, 1]]
+    assert experiment.observed.labels.tolist() == labels
     assert list(experiment.observed.items) == ["0", "1", "2", "val.npz:0", "val.npz:1", "val.npz:2"]
     np.testing.assert_array_equal(experiment.observed.x, np.concatenate([x, x + 10]))
 
-    with pytest.raises(
-        DataError,
-        match=r"wide.npz: its items are arrays of \(4,\), those of .*train.npz are arrays",
-    ):
+    with refused(r"wide.npz: its items are arrays of \(4,\), those of .*train.npz are arrays"):
         read(train, val=arrays(tmp_path / "wide.npz", np.ones((1, 4)), [[1, 0]]))
     named = arrays(tmp_path / "named.npz", x, [[1, 0]] * 3, items=["p", "q", "r"])
-    with pytest.raises(DataError, match=r"again.npz: 'q' is in test, but in train too"):
+    with refused(r"again.npz: 'q' is in test, but in train too"):
         read(named, test=arrays(tmp_path / "again.npz", x[:2], [[1, 0]] * 2, items=["s", "q"]))
 
 
 def test_files_and_arrays_do_not_mix(write, tmp_path):
     val = arrays(tmp_path / "val.npz", np.ones((1, 2)), [[1, 0]])
-    with pytest.raises(
-        DataError, match=r"its items are arrays of \(2,\), those of .*my.csv are files"
-    ):
+    with refused(r"its items are arrays of \(2,\), those of .*my.csv are files"):
         read(write("image,label\nq,a\nr,b\n"), val=val)
 
 
@@ -213,16 +173,13 @@ def test_folders(tmp_path, write):
 def test_the_benchmarks_have_their_own_splits(write):
     with pytest.raises(UserError, match="digits has its own splits"):
         read("digits", val=write(TRAIN))
-    with pytest.raises(DataError, match="no such file"):
+    with refused("no such file"):
         read(write(TRAIN), val="gone.csv")
 
 
 def test_messages_name_the_file_of_a_row(write):
     train, val = write(TRAIN, "train.csv"), write("image,label\n\nd,dog\n", "val.csv")
     table = load(train, val=val).observed
-    assert [table.where(row).removesuffix(": ") for row in (0, 2, 3)] == [
-        f"{train}, line 2",
-        f"{train}, line 4",
-        f"{val}, line 3",
-    ]
+    places = [table.where(row) for row in (0, 2, 3)]
+    assert places == [f"{train}, line 2: ", f"{train}, line 4: ", f"{val}, line 3: "]
     assert table.take([3, 0]).where(0) == f"{val}, line 3: "

@@ -4,17 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spml.data import LabelTable, read
 from spml.errors import DataError
-
-TEMPORARY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-
-
-def rows(table):
-    return dict(zip(table.items, table.labels.tolist(), strict=True))
+from tests.data.conftest import FUZZ, refused, rows, splits, train
 
 
 def test_long_form(write):
@@ -29,34 +24,47 @@ def test_long_form(write):
 
 
 def test_rows_of_one_image_are_merged(write):
-    table = read(write("image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"))[
-        "train"
-    ]
+    text = "image,label,negative\na,dog,\na,cat|dog,bird\nb,,\nb,bird,dog|cat\nc,,\n"
+    table = train(write(text))
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [-1, 1, 1], "b": [1, -1, -1], "c": [0, 0, 0]}
     assert table.sparse.counts(1).tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "classes", "expected"),
+    [
+        ("id,image,label,width\n1,a,dog,640\n", ["dog"], {"a": [1]}),
+        ('image;"a,b,c";d\nx;1;0\n', ["a,b,c", "d"], {"x": [1, 0]}),
+        ("sep=;\r\nimage;label\na;dog\n", ["dog"], {"a": [1]}),
+        ("\ufeffSEP=;\nimage;label\na;dog\n", ["dog"], {"a": [1]}),
+        ("image,label\na,1\nb,0\n", ["0", "1"], {"a": [0, 1], "b": [1, 0]}),
+        ("image,label,id\na,1,7\nb,0,8\n", ["0", "1"], {"a": [0, 1], "b": [1, 0]}),
+        ("image,label,negative\na,1,0\n", ["0", "1"], {"a": [-1, 1]}),
+    ],
+    ids=["other columns", "names", "sep", "SEP", "numbers", "numbers and ids", "negatives"],
+)
+def test_unusual_tables(write, text, classes, expected):
+    table = train(write(text))
+    assert (table.classes, rows(table)) == (classes, expected)
+
+
 def test_paths_from_windows_have_slashes_unless_there_is_such_a_file(write, tmp_path):
     (tmp_path / "odd\\c.jpg").touch()
-    table = read(
-        write("image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n")
-    )["train"]
-    assert rows(table) == {"my photos/a.jpg": [1, 1], "odd\\c.jpg": [0, 1]}
-    wide = read(write("image,dog\na\\b.jpg,1\n", "pictures/wide.csv"), tmp_path)["train"]
+    text = "image;label\r\nmy photos\\a.jpg;dog\r\nmy photos/a.jpg;cat\r\nodd\\c.jpg;dog\r\n"
+    assert rows(train(write(text))) == {"my photos/a.jpg": [1, 1], "odd\\c.jpg": [0, 1]}
+    wide = train(write("image,dog\na\\b.jpg,1\n", "pictures/wide.csv"), tmp_path)
     assert rows(wide) == {"a/b.jpg": [1]}
 
 
 def test_the_first_contradiction_is_named(write):
     path = write("image,label,negative\na,dog,\nb,cat,\nc,dog,\nb,,cat\na,,dog\nc,,dog\n")
-    with pytest.raises(DataError, match=r"line 5: 'cat' .* for 'b' \(see line 3\)"):
+    with refused(r"line 5: 'cat' .* for 'b' \(see line 3\)"):
         read(path)
 
 
 def test_complete_labels_make_absence_negative(write):
-    table = read(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")[
-        "train"
-    ]
+    table = train(write("image,label,negative\na,dog,cat\nb,cat,\nc,,\n"), labels="complete")
     assert rows(table) == {"a": [-1, 1], "b": [1, -1], "c": [-1, -1]}
     assert (table.sparse.fill, table.sparse.values.tolist()) == (-1, [1, 1])
 
@@ -65,11 +73,7 @@ def test_splits(write):
     tables = read(
         write("image,label,split\na,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n")
     )
-    assert {name: list(table.items) for name, table in tables.items()} == {
-        "train": ["b", "d"],
-        "val": ["c"],
-        "test": ["a"],
-    }
+    assert splits(tables) == {"train": ["b", "d"], "val": ["c"], "test": ["a"]}
     assert rows(tables["test"]) == {"a": [1, 1]}
 
 
@@ -88,60 +92,37 @@ def test_wide_form(write):
 def test_dialects(write, bom, separator, end):
     lines = ["image,label,negative", '"a, b; c.jpg",dog,"hot dog"', "", "é.jpg,cat,", ",,"]
     text = end.join(lines).replace(",", separator).replace('"a' + separator, '"a,')
-    table = read(write(bom + text.encode()))["train"]
+    table = train(write(bom + text.encode()))
     assert list(table.items) == ["a, b; c.jpg", "é.jpg"]
     assert table.classes == ["cat", "dog", "hot dog"]
 
 
-@pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n"])
-def test_a_separator_line_for_excel_is_skipped_and_counted(write, first):
-    assert rows(read(write(f"{first}image;label\na;dog\n"))["train"]) == {"a": [1]}
-    with pytest.raises(DataError, match=r"my.csv, line 4: 3 cells, the header has 2"):
-        read(write(f"{first}image;label\na;dog\nb;dog;cat\n"))
-
-
-def test_wide_names_may_hold_the_other_separators(write):
-    table = read(write('image;"a,b,c";d\nx;1;0\n'))["train"]
-    assert table.classes == ["a,b,c", "d"]
-
-
-def test_quoted_cells_may_span_lines_and_line_numbers_stay_right(write):
-    path = write('image,label\n"a\nb",dog\n\nc,dog,cat\n')
-    with pytest.raises(DataError, match=r"my.csv, line 5: 3 cells, the header has 2; quote"):
-        read(path)
-
-
-def test_other_columns_of_the_long_form_are_ignored(write):
-    assert rows(read(write("id,image,label,width\n1,a,dog,640\n"))["train"]) == {"a": [1]}
+@pytest.mark.parametrize(
+    "text",
+    ["sep=;\nimage;label\n\na;dog\nb;dog;cat\n", 'image,label\n"a\nb",dog\n\nc,dog,cat\n'],
+    ids=["sep", "a cell over two lines"],
+)
+def test_line_numbers_count_every_line(write, text):
+    with refused("my.csv, line 5: 3 cells, the header has 2; quote"):
+        read(write(text))
 
 
 def test_root_replaces_the_folder(write, tmp_path):
-    assert read(write("image,label\na,dog\n"), tmp_path / "x")["train"].root == tmp_path / "x"
+    assert train(write("image,label\na,dog\n"), tmp_path / "x").root == tmp_path / "x"
 
 
 def test_a_class_called_label_among_class_columns_is_reported(write):
     path = write("image,cat,label,split\na.jpg,1,0,train\nb.jpg,,1,train\n")
-    with pytest.raises(
-        DataError, match="line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"
-    ):
+    with refused("line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"):
         read(path)
-    assert read(path, classes=write("0\n1\n", "names.txt"))["train"].classes == ["0", "1"]
-    for sound in (
-        "image,label\na.jpg,1\nb.jpg,0\n",
-        "image,label,negative\na.jpg,1,0\nb.jpg,0,1\n",
-    ):
-        assert read(write(sound, "sound.csv"))["train"].classes == ["0", "1"]
-    assert read(write("image,label,id\na.jpg,1,7\nb.jpg,0,8\n", "ids.csv"))["train"].classes == [
-        "0",
-        "1",
-    ]
+    assert train(path, classes=write("0\n1\n", "names.txt")).classes == ["0", "1"]
 
 
 def test_class_list_fixes_the_order(write):
     path = write("image,label\na,dog\nb,cat\n")
     names = write("\ufeffdog\n\n cat \nbird\n", "classes.txt")
     for classes in (names, str(names), ["dog", "cat", "bird"]):
-        table = read(path, classes=classes)["train"]
+        table = train(path, classes=classes)
         assert table.classes == ["dog", "cat", "bird"]
         assert rows(table) == {"a": [1, 0, 0], "b": [0, 1, 0]}
 
@@ -149,189 +130,136 @@ def test_class_list_fixes_the_order(write):
 def test_class_list_with_names_to_show(write):
     path = write("image,label\na,n02\nb,n01\n")
     names = write("n01\tdog\nn02\tcat\nn03\n", "classes.txt")
-    table = read(path, classes=names)["train"]
+    table = train(path, classes=names)
     assert table.classes == ["dog", "cat", "n03"]
     assert rows(table) == {"a": [0, 1, 0], "b": [1, 0, 0]}
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "message"),
     [
-        ("", ["empty file", "image,label"]),
-        ("\n \n", ["empty file"]),
-        ("image,label\n", ["no rows", "give at least one"]),
-        ("file,label\na,dog\n", ["line 1", "no column 'image'", "'file', 'label'", "name the one"]),
-        ("image\na\n", ["line 1", "no column 'label'", "add a column"]),
-        ("image,split\na,train\n", ["line 1", "no column 'label'"]),
-        ("image,image,label\na,b,dog\n", ["line 1", "'image' appears twice", "remove one"]),
-        ("image,label,Label\na,b,dog\n", ["line 1", "'label' appears twice"]),
-        ("image,cat,cat\na,1,0\n", ["line 1", "'cat' appears twice", "one named column"]),
-        (",image,cat\n0,a,1\n", ["line 1", "column 1 has no name"]),
-        (
-            "image,label,spilt\na,dog,val\n",
-            ["line 1", "'spilt' is not known", "did you mean 'split'"],
-        ),
-        (
-            "image,label,negatives\na,dog,cat\n",
-            ["line 1", "'negatives'", "did you mean 'negative'"],
-        ),
-        ("image,label\na,dog\n ,dog\n", ["line 3", "image cell is empty", "remove the row"]),
-        ("image,label\na,dog\nb\n", ["line 3", "1 cells, the header has 2", "fill the row up"]),
-        ("image,label\na,dog,cat\n", ["line 2", "3 cells, the header has 2", "quote a cell"]),
+        ("", "empty file.*image,label"),
+        ("\n \n", "empty file"),
+        ("image,label\n", "no rows.*give at least one"),
+        ("file,label\na,dog\n", "line 1.*no column 'image'.*'file', 'label'.*name the one"),
+        ("image\na\n", "line 1.*no column 'label'.*add a column"),
+        ("image,split\na,train\n", "line 1.*no column 'label'"),
+        ("image,image,label\na,b,dog\n", "line 1.*'image' appears twice.*remove one"),
+        ("image,label,Label\na,b,dog\n", "line 1.*'label' appears twice"),
+        ("image,cat,cat\na,1,0\n", "line 1.*'cat' appears twice.*one named column"),
+        (",image,cat\n0,a,1\n", "line 1.*column 1 has no name"),
+        ("image,label,spilt\na,dog,val\n", "line 1.*'spilt' is not known.*did you mean 'split'"),
+        ("image,label,negatives\na,dog,cat\n", "line 1.*'negatives'.*did you mean 'negative'"),
+        ("image,label\na,dog\n ,dog\n", "line 3.*image cell is empty.*remove the row"),
+        ("image,label\na,dog\nb\n", "line 3.*1 cells, the header has 2.*fill the row up"),
+        ("image,label\na,dog,cat\n", "line 2.*3 cells, the header has 2.*quote a cell"),
         (
             "image,label,split\na,dog,trian\n",
-            ["line 2", "'trian'", "train, val or test", "did you mean 'train'"],
+            "line 2.*'trian'.*train, val or test.*did you mean 'train'",
         ),
-        ("image,label,split\na,dog,validation\n", ["line 2", "did you mean 'val'"]),
-        ("image,label,split\na,dog,zzz\n", ["line 2", "'zzz' is not train, val or test"]),
-        (
-            b"image,label\na,dog\nb,caf\xe9\n",
-            ["line 3", "0xe9 is not UTF-8", "save the file as UTF-8"],
-        ),
-        (b"image,label\na,dog\nb,c\0t\n", ["line 3", "NUL", "UTF-8"]),
-        ("image,label\na,dog\n".encode("utf-16"), ["line 1", "UTF-8"]),
-        ("image,label\na,\nb,\n", ["no row has a label", "give at least one"]),
-        ("image,label,negative\na,,dog\n", ["no row has a label"]),
-        ("image,cat\na,0\nb,\n", ["no row has a label"]),
+        ("image,label,split\na,dog,validation\n", "line 2.*did you mean 'val'"),
+        ("image,label,split\na,dog,zzz\n", "line 2.*'zzz' is not train, val or test"),
+        (b"image,label\na,dog\nb,caf\xe9\n", "line 3.*0xe9 is not UTF-8.*save the file as UTF-8"),
+        (b"image,label\na,dog\nb,c\0t\n", "line 3.*NUL.*UTF-8"),
+        ("image,label\na,dog\n".encode("utf-16"), "line 1.*UTF-8"),
+        ("image,label\na,\nb,\n", "no row has a label.*give at least one"),
+        ("image,label,negative\na,,dog\n", "no row has a label"),
+        ("image,cat\na,0\nb,\n", "no row has a label"),
         (
             "image,cat,dog\na,1,0\nb,yes,0\n",
-            ["line 3", "'yes' in column 'cat'", "1, 0, -1 or empty", "'label'"],
+            "line 3.*'yes' in column 'cat'.*1, 0, -1 or empty.*'label'",
         ),
-        ("image,cat\na,2\n", ["line 2", "'2' in column 'cat'"]),
-        ('image,label\n"a,dog\nb,cat\n', ["line 2", "check the quotes"]),
-        ('image,label\n"a"b,dog\n', ["line 2", "check the quotes"]),
-        (
-            "image,labels\na,dog\n",
-            ["line 1", "'labels' holds 'dog'", "rename column 'labels' to 'label'"],
-        ),
-        ("\nimage,split,Lable\na,val,\nb,,2\n", ["line 2", "rename column 'Lable' to 'label'"]),
-        ("image,tags,note\na,dog,x\n", ["line 1", "rename column 'tags' to 'label'"]),
-        ("image,breed,width\na,,640\nb,pug,480\n", ["line 1", "rename column 'breed' to 'label'"]),
-        ("image,breed,note\na,pug,x\n", ["line 2", "'pug' in column 'breed'"]),
-        ("image,cat,dog\na,yes,1\n", ["line 2", "'yes' in column 'cat'"]),
-        (
-            "image,tags\na,1\n",
-            ["line 1", "'tags' is called like a column of predictions", "class list"],
-        ),
-        ("image,a|b\na,1\n", ["line 1", "'a|b' contains '|'", "class list"]),
-        (
-            "image,label\na,dog\nb,image\n",
-            ["line 3", "'image' is called like a column of predictions"],
-        ),
+        ("image,cat\na,2\n", "line 2.*'2' in column 'cat'"),
+        ('image,label\n"a,dog\nb,cat\n', "line 2.*check the quotes"),
+        ('image,label\n"a"b,dog\n', "line 2.*check the quotes"),
+        ("image,breed,note\na,pug,x\n", "line 2.*'pug' in column 'breed'"),
+        ("image,cat,dog\na,yes,1\n", "line 2.*'yes' in column 'cat'"),
+        ("image,tags\na,1\n", "line 1.*'tags' is called like a column of predictions.*class list"),
+        ("image,a|b\na,1\n", r"line 1.*'a\|b' contains '\|'.*class list"),
+        ("image,label\na,dog\nb,image\n", "line 3.*'image' is called like a column of predictions"),
         (
             "image,label,negative\na,,cat\nb,cat,\na,cat,\n",
-            ["line 4", "'cat' is both", "'a'", "line 2", "keep one"],
+            "line 4.*'cat' is both.*'a'.*line 2.*keep one",
         ),
-        ("image,label,negative\na,dog,dog\n", ["line 2", "'dog' is both", "see line 2"]),
-        ("image,cat\na,1\na,-1\n", ["line 3", "'cat' is both", "see line 2"]),
+        ("image,label,negative\na,dog,dog\n", "line 2.*'dog' is both.*see line 2"),
+        ("image,cat\na,1\na,-1\n", "line 3.*'cat' is both.*see line 2"),
         (
             "image,label,split\na,x,train\nb,y,val\na,x,test\n",
-            ["line 4", "'a'", "'test'", "'train' at line 2", "one"],
+            "line 4.*'a'.*'test'.*'train' at line 2.*one",
         ),
     ],
 )
-def test_malformed_files(write, content, parts):
-    with pytest.raises(DataError) as caught:
+def test_malformed_files(write, content, message):
+    with refused(f"my.csv.*{message}") as caught:
         read(write(content))
-    for part in ["my.csv", *parts]:
-        assert part in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_an_overlong_header_is_refused(write):
-    with pytest.raises(
-        DataError, match=r"my\.csv, line 1: field larger than field limit .* of the header"
-    ):
+    with refused(r"my\.csv, line 1: field larger than field limit .* of the header"):
         read(write(f"image,{'x' * 140_000}\na,1\n"))
 
 
 @pytest.mark.parametrize(
-    ("classes", "parts"),
+    ("classes", "message"),
     [
-        ("dog\nbird\n", ["my.csv, line 3", "'Dgo'", "classes.txt", "did you mean 'dog'?"]),
-        ("bird\n", ["my.csv, line 2", "'dog'", "add it there"]),
-        ("dog\ncat\ndog\n", ["classes.txt, line 3", "'dog' appears twice", "remove one"]),
-        ("a\tdog\nb\tdog\n", ["classes.txt, line 2", "'dog' appears twice"]),
-        ("dog\tHund\ndog\tKatze\n", ["classes.txt, line 2", "'dog' appears twice"]),
-        ("\n\n", ["classes.txt", "no class names"]),
-        (b"dog\n\xff\n", ["classes.txt, line 2", "UTF-8"]),
-        ("dog\ntags\n", ["classes.txt, line 2", "'tags' is called like a column of predictions"]),
-        ("dog\tdog|hound\n", ["classes.txt, line 1", "'dog|hound' contains '|'"]),
+        ("dog\nbird\n", r"my.csv, line 3.*'Dgo'.*classes.txt.*did you mean 'dog'\?"),
+        ("bird\n", "my.csv, line 2.*'dog'.*add it there"),
+        ("dog\ncat\ndog\n", "classes.txt, line 3.*'dog' appears twice.*remove one"),
+        ("a\tdog\nb\tdog\n", "classes.txt, line 2.*'dog' appears twice"),
+        ("dog\tHund\ndog\tKatze\n", "classes.txt, line 2.*'dog' appears twice"),
+        ("\n\n", "classes.txt.*no class names"),
+        (b"dog\n\xff\n", "classes.txt, line 2.*UTF-8"),
+        ("dog\ntags\n", "classes.txt, line 2.*'tags' is called like a column of predictions"),
+        ("dog\tdog|hound\n", r"classes.txt, line 1.*'dog\|hound' contains '\|'"),
     ],
 )
-def test_class_lists_that_do_not_fit(write, classes, parts):
+def test_class_lists_that_do_not_fit(write, classes, message):
     path = write("image,label\na,dog\nb,Dgo\n")
-    with pytest.raises(DataError) as caught:
+    with refused(message):
         read(path, classes=write(classes, "classes.txt"))
-    for part in parts:
-        assert part in str(caught.value)
 
 
 def test_a_display_name_may_replace_a_reserved_name(write):
     names = write("tags\tlabels\na|b\ta or b\nImage\n", "classes.txt")
-    table = read(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)["train"]
-    assert table.classes == ["labels", "a or b", "Image"] and rows(table) == {
-        "x": [1, 0, 0],
-        "y": [0, 1, 0],
-    }
+    table = train(write("image,tags,a|b\nx,1,0\ny,0,1\n"), classes=names)
+    assert table.classes == ["labels", "a or b", "Image"]
+    expected = {"x": [1, 0, 0], "y": [0, 1, 0]}
+    assert rows(table) == expected
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_line_ends(write, end):
     path = write(end.join([b"\xef\xbb\xbfimage,label", b'"a",dog', "b,caf\xe9".encode(), b"", b""]))
-    table = read(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))[
-        "train"
-    ]
+    table = train(path, classes=write(end.join([b"dog", "caf\xe9".encode()]), "classes.txt"))
     assert rows(table) == {"a": [1, 0], "b": [0, 1]} and table.where(1).endswith("my.csv, line 3: ")
-    with pytest.raises(DataError, match=r"my.csv, line 3: byte 0xe9 is not UTF-8"):
+    with refused(r"my.csv, line 3: byte 0xe9 is not UTF-8"):
         read(write(end.join([b"image,label", b"a,dog", b"b,caf\xe9", b""])))
 
 
 def test_wide_columns_must_be_in_the_class_list(write):
-    with pytest.raises(DataError, match=r"line 1: class 'dgo'.*did you mean 'dog'"):
+    with refused(r"line 1: class 'dgo'.*did you mean 'dog'"):
         read(write("image,dgo\na,1\n"), classes=["dog"])
 
 
 def test_a_missing_class_list(write):
-    with pytest.raises(
-        DataError, match=r"none.txt: no such file of class names; check the path, or give names"
-    ):
+    with refused(r"none.txt: no such file of class names; check the path, or give names"):
         read(write("image,label\na,dog\n"), classes="none.txt")
 
 
-def cells():
-    return st.sampled_from(
-        [
-            "image",
-            "label",
-            "split",
-            "negative",
-            "a",
-            "b",
-            "dog",
-            "dog|cat",
-            "1",
-            "0",
-            "-1",
-            "train",
-            "",
-            '"',
-        ]
-    )
+CELLS = ["image", "label", "split", "negative", "a", "b", "dog", "dog|cat", "1", "0", "-1", "train"]
+HEADERS = ["image,label", "image,a,b", "image;label;split"]
+GRID = st.lists(
+    st.lists(st.sampled_from([*CELLS, "", '"']), max_size=4).map(",".join), max_size=6
+).map("\n".join)
+HEADED = st.tuples(st.sampled_from(HEADERS), GRID).map("\n".join)
+TEXTS = st.one_of(GRID, HEADED, st.text(max_size=60)).map(
+    lambda text: text.encode("utf-8", "surrogatepass")
+)
 
 
-def texts():
-    grid = st.lists(st.lists(cells(), max_size=4).map(",".join), max_size=6).map("\n".join)
-    headed = st.tuples(
-        st.sampled_from(["image,label", "image,a,b", "image;label;split"]), grid
-    ).map("\n".join)
-    return st.one_of(grid, headed, st.text(max_size=60)).map(
-        lambda text: text.encode("utf-8", "surrogatepass")
-    )
-
-
-@TEMPORARY
-@given(st.one_of(texts(), st.binary(max_size=80)))
+@FUZZ
+@given(st.one_of(TEXTS, st.binary(max_size=80)))
 def test_any_bytes_give_a_table_or_a_data_error(tmp_path: Path, content):
     path = tmp_path / "fuzz.csv"
     path.write_bytes(content)
@@ -352,13 +280,13 @@ NAMES = st.text(CHARACTERS, min_size=1, max_size=6).filter(
 PATHS = NAMES.map(lambda name: name.replace("\\", "/"))  # backslashes are tested above
 
 
-@TEMPORARY
+@FUZZ
 @given(st.dictionaries(PATHS, st.sets(NAMES, min_size=1, max_size=4), min_size=1, max_size=8))
 def test_a_written_table_is_read_back(tmp_path: Path, labels):
     path = tmp_path / "written.csv"
     lines = [f'"{image}","{"|".join(sorted(names))}"' for image, names in labels.items()]
     path.write_text("image,label\n" + "\n".join(lines), encoding="utf-8")
-    table = read(path)["train"]
+    table = train(path)
 
     assert list(table.items) == list(labels)
     assert table.classes == sorted(set().union(*labels.values()))

@@ -4,7 +4,7 @@ import pytest
 
 from spml.data import load, read
 from spml.data.readers.voc import CLASSES
-from spml.errors import DataError
+from tests.data.conftest import refused, train
 
 
 @pytest.fixture
@@ -32,10 +32,8 @@ def test_reading(voc, positives, root):
     tables = read("voc", voc.parents[3] / root)
     assert list(tables) == ["train", "test"]
     assert list(tables["train"].items) == ["2008_000001.jpg", "2008_000002.jpg"]
-    assert positives(tables["train"]) == {
-        "2008_000001.jpg": ["person"],
-        "2008_000002.jpg": ["train"],
-    }
+    expected = {"2008_000001.jpg": ["person"], "2008_000002.jpg": ["train"]}
+    assert positives(tables["train"]) == expected
     assert positives(tables["test"]) == {"2009_000001.jpg": [], "2009_000002.jpg": ["dog"]}
     assert tables["train"].sparse.fill == -1
     assert tables["train"].root == voc.parents[1] / "JPEGImages"
@@ -43,10 +41,8 @@ def test_reading(voc, positives, root):
 
 
 def test_observed(voc):
-    assert (
-        read("voc", voc.parents[1], labels="observed")["train"].labels.tolist().count([0] * 20) == 0
-    )
-    assert read("voc", voc.parents[1], labels="observed")["train"].labels.min() == 0
+    assert train("voc", voc.parents[1], labels="observed").labels.tolist().count([0] * 20) == 0
+    assert train("voc", voc.parents[1], labels="observed").labels.min() == 0
 
 
 def test_loading(voc):
@@ -75,10 +71,7 @@ def test_loading(voc):
         ("train.txt", "2008_000001\n", "line 1: '2008_000002' is not in train.txt"),
     ],
 )
-def test_damaged_copies(voc, name, content, message):
-    if content is None:
-        (voc / name).unlink()
-    else:
-        (voc / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(DataError, match=message):
+def test_damaged_copies(voc, damage, name, content, message):
+    damage(voc / name, content)
+    with refused(message):
         read("voc", voc.parents[1])

@@ -168,7 +168,7 @@ def test_classes_named_like_columns_get_prefixed_columns(make_model, pictures, t
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):
     """Measures Python's objects of the whole command; prefetch bounds the pictures."""
     monkeypatch.setattr(
-        loader, "decode", lambda path, size, upright: torch.zeros(3, size, size, dtype=torch.uint8)
+        loader, "decode", lambda path, size: torch.zeros(3, size, size, dtype=torch.uint8)
     )
 
     def peak(count):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from spml.data import Experiment
     from spml.data.benchmarks import Benchmark
-    from spml.data.download.request import Advance
+    from spml.data.download.resumable import Advance
 
     Name = str
 else:
@@ -107,7 +107,7 @@ class Prepare:
             with _bar() as advance:
                 for each in archives:
                     path = download(each, self.root, advance=advance)
-                    unpack(path, self.root, each.limits, advance=advance)
+                    unpack(path, self.root, each.unpacked, advance=advance)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("run it again to resume") from None
         for each in archives:

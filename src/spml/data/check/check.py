@@ -8,7 +8,7 @@ import numpy as np
 
 from spml.data.check.files import Advance, inspect_arrays, inspect_files
 from spml.data.check.labels import is_complete, label_problems
-from spml.data.check.problems import Findings, Place, Problem, problem
+from spml.data.check.problems import Findings, Place, Problem
 from spml.data.readers.builder import Kind
 from spml.data.table import Labels, LabelTable
 from spml.errors import DataError
@@ -24,7 +24,6 @@ def check(
     pictures: bool = True,
     size: int | None = None,
     min_positives: int = 5,
-    threads: int | None = None,
     advance: Advance | None = None,
 ) -> Findings:
     """Return the problems of a data set's tables, and which of their pictures are the same.
@@ -36,16 +35,14 @@ def check(
         tables: by split, as `read` returns them.
         unread: the invalid records that `read` reported.
         labels: the kind that `read` used; the fill value of arrays does not show it.
-        pictures: decode every picture file; if False, files are only located and compared.
-        size: resize decoded pictures, as training would.
+        pictures: decode every picture file, resized to `size` as for training.
         min_positives: warn of a class with fewer positives in train.
-        threads: number of threads that read files; None uses one per core.
         advance: called with the current step, the number done and the total.
     """
     files = {split: table for split, table in tables.items() if table.x is None}
-    inspection = inspect_files(files, decoded=pictures, size=size, threads=threads, advance=advance)
-    copies = inspection.copies + inspect_arrays(tables)
-    problems = [*unread_problems(unread), *inspection.broken.values()]
+    broken, copies = inspect_files(files, decoded=pictures, size=size, advance=advance)
+    copies += inspect_arrays(tables)
+    problems = [*unread_problems(unread), *broken]
     for group in copies:
         problems += _leaks(tables, group)
         problems += _copies(tables, group)
@@ -55,7 +52,7 @@ def check(
 
 def unread_problems(unread: Iterable[DataError]) -> list[Problem]:
     """Return the problems of records that `read` reported."""
-    return [problem("record", str(error)) for error in unread]
+    return [Problem("record", str(error)) for error in unread]
 
 
 def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
@@ -64,7 +61,7 @@ def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[
     for place in group:
         if place.split != last.split:
             row, other = _row(tables, place), _other(tables, last)
-            yield problem("leak", f"{row} in {place.split} is the same picture as {other}", *place)
+            yield Problem("leak", f"{row} in {place.split} is the same picture as {other}", *place)
 
 
 def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
@@ -88,7 +85,7 @@ def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator
             if kind == "different":
                 text += f", which has {_positives(tables, group[same])}"
                 text += f"; here it has {_positives(tables, place)}"
-            yield problem(kind, text, *place)
+            yield Problem(kind, text, *place)
 
 
 def _contradiction(
@@ -101,7 +98,7 @@ def _contradiction(
     labels = [f"{_names(here)} positive here and negative there"] if here else []
     labels += [f"{_names(there)} negative here and positive there"] if there else []
     same = f"{_row(tables, place)} is the same picture as {_other(tables, other)}"
-    return problem("contradiction", f"{same}, but {', '.join(labels)}", *place)
+    return Problem("contradiction", f"{same}, but {', '.join(labels)}", *place)
 
 
 def _row(tables: dict[str, LabelTable], place: Place) -> str:

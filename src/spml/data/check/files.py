@@ -8,11 +8,11 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from spml.data.check.problems import Place, Problem, problem
+from spml.data.check.problems import Place, Problem
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
 from spml.machine import decoders
@@ -22,20 +22,7 @@ WINDOW = 512  # files that are queued for the threads at once
 MISSING = (FileNotFoundError, NotADirectoryError)
 
 Out = TypeVar("Out")
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """Results of checking the files of a data set.
-
-    Attributes:
-        broken: the problem of each row whose picture is missing or cannot be read.
-        copies: groups of two or more rows with the same bytes, in the order of splits and rows;
-            none of them broken.
-    """
-
-    broken: dict[Place, Problem] = field(default_factory=dict)
-    copies: list[tuple[Place, ...]] = field(default_factory=list)
+Copies = tuple[Place, ...]  # two or more rows with the same picture
 
 
 def inspect_files(
@@ -43,10 +30,12 @@ def inspect_files(
     *,
     decoded: bool = True,
     size: int | None = None,
-    threads: int | None = None,
     advance: Advance | None = None,
-) -> Inspection:
-    """Check every file of the tables; only files of equal length are compared."""
+) -> tuple[list[Problem], list[Copies]]:
+    """Return missing and unreadable pictures, and groups of rows with the same bytes.
+
+    Only files of equal length are compared. The order is that of splits and rows.
+    """
     places = [
         Place(split, row)
         for split in SPLITS
@@ -57,14 +46,14 @@ def inspect_files(
     lengths: dict[Place, int] = {}
 
     def refuse(place: Place, kind: str, text: str) -> None:
-        broken[place] = problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
+        broken[place] = Problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
 
     def path(place: Place) -> Path:
         return tables[place.split].file(place.row)
 
     folders: dict[Path, dict[str, str]] = {}
     for place, length in _threaded(
-        "looking for files", lambda at: _length(path(at)), places, threads, advance
+        "looking for files", lambda at: _length(path(at)), places, advance
     ):
         if isinstance(length, int):
             lengths[place] = length
@@ -78,21 +67,17 @@ def inspect_files(
     what = "decoding pictures" if decoded else "comparing files"
     same: dict[str, list[Place]] = defaultdict(list)
     for place, (error, digest) in _threaded(
-        what,
-        lambda at: _contents(path(at), decoded, size, lengths[at] in shared),
-        to_read,
-        threads,
-        advance,
+        what, lambda at: _contents(path(at), decoded, size, lengths[at] in shared), to_read, advance
     ):
         if error:
             refuse(place, "unreadable", error)
         elif digest:
             same[digest].append(place)
-    ordered = {place: broken[place] for place in places if place in broken}
-    return Inspection(ordered, [tuple(group) for group in same.values() if len(group) > 1])
+    ordered = [broken[place] for place in places if place in broken]
+    return ordered, [tuple(group) for group in same.values() if len(group) > 1]
 
 
-def inspect_arrays(tables: dict[str, LabelTable]) -> list[tuple[Place, ...]]:
+def inspect_arrays(tables: dict[str, LabelTable]) -> list[Copies]:
     """Return the rows of equal pictures in arrays; features may be equal by chance."""
     same: dict[bytes, list[Place]] = defaultdict(list)
     for split in SPLITS:
@@ -104,17 +89,13 @@ def inspect_arrays(tables: dict[str, LabelTable]) -> list[tuple[Place, ...]]:
 
 
 def _threaded(
-    what: str,
-    work: Callable[[Place], Out],
-    places: Sequence[Place],
-    threads: int | None,
-    advance: Advance | None,
+    what: str, work: Callable[[Place], Out], places: Sequence[Place], advance: Advance | None
 ) -> Iterator[tuple[Place, Out]]:
     """Yield each place with the result of its work, in order.
 
     Threads suffice: reading and decoding release the interpreter's lock.
     """
-    pool = ThreadPoolExecutor(threads or decoders())
+    pool = ThreadPoolExecutor(decoders())
     try:
         for start in range(0, len(places), WINDOW):
             window = places[start : start + WINDOW]
@@ -144,17 +125,13 @@ def _length(path: Path) -> int | tuple[str, str]:
 def _similar_file(path: Path, folders: dict[Path, dict[str, str]]) -> str:
     """Return `; there is 'A.JPG'` if a file differs only by case or composed accents, else "".
 
-    Args:
-        path: a file that does not exist.
-        folders: cache of the names in each folder; this folder is added.
+    `folders` caches the names in each folder.
     """
     if path.parent not in folders:
-        try:
-            folders[path.parent] = {
-                _folded(name): name for name in (each.name for each in path.parent.iterdir())
-            }
-        except (OSError, ValueError):
-            folders[path.parent] = {}
+        folders[path.parent] = {}
+        with suppress(OSError, ValueError):
+            names = [file.name for file in path.parent.iterdir()]
+            folders[path.parent] = {_folded(name): name for name in names}
     other = folders[path.parent].get(_folded(path.name))
     return f"; there is {other!r}" if other else ""
 

@@ -23,22 +23,13 @@ REMOVED = ("missing", "unreadable", "leak")  # kinds of problems whose rows are 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A cleaned data set.
+    """A cleaned data set."""
 
-    Attributes:
-        tables: by split; a split without rows is left out.
-        removed: number of removed rows, by kind of problem.
-        united: number of rows that were united with an earlier copy.
-        unknown: number of contradictory labels that were set to unknown.
-        unsettled: number of copies that still contradict each other: complete labels cannot be
-            unknown.
-    """
-
-    tables: dict[str, LabelTable]
-    removed: dict[str, int]
-    united: int
-    unknown: int
-    unsettled: int
+    tables: dict[str, LabelTable]  # a split without rows is left out
+    removed: dict[str, int]  # rows, by kind of problem
+    united: int  # rows that were united with an earlier copy
+    unknown: int  # contradictory labels that were set to unknown
+    unsettled: int  # copies that still contradict each other: complete labels cannot be unknown
 
 
 def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = False) -> Cleaned:
@@ -131,12 +122,9 @@ def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
 def write_table(
     tables: dict[str, LabelTable], out: Path, names: Sequence[str] | None = None
 ) -> None:
-    """Write tables of files as a CSV in long form, with paths relative to its folder or absolute.
+    """Write tables of files as a new CSV in long form, with paths relative to its folder if inside.
 
-    Args:
-        tables: by split.
-        out: a file that does not exist.
-        names: class names in the file; None uses those of the tables.
+    `names` are the class names in the file; None uses those of the tables.
     """
     if not any((table.sparse.values == 1).any() for table in tables.values()):
         raise DataError(f"{out}: not written, as no row with a label is left")
@@ -151,16 +139,9 @@ def write_table(
             for row, (start, end) in enumerate(pairwise(labels.indptr.tolist())):
                 path = table.file(row).absolute()
                 path = path.relative_to(folder) if path.is_relative_to(folder) else path
-                known = list(
-                    zip(
-                        labels.indices[start:end].tolist(),
-                        labels.values[start:end].tolist(),
-                        strict=True,
-                    )
-                )
+                columns, values = labels.indices[start:end], labels.values[start:end]
                 cells = (
-                    "|".join(classes[i] for i, value in known if value == wanted)
-                    for wanted in (1, -1)
+                    "|".join(classes[i] for i in columns[values == wanted]) for wanted in (1, -1)
                 )
                 writer.writerow((_cell(str(path), "path"), *cells, split))
 
@@ -168,10 +149,10 @@ def write_table(
 def _cell(text: str, what: str, forbidden: str = "") -> str:
     """Return the text; refuse one that would be read back differently."""
     if text != text.strip() or (forbidden and forbidden in text):
-        reason = "it begins or ends with a space"
-        if text == text.strip():
-            reason = f"it contains {forbidden!r}"
-        raise DataError(f"{what} {text!r} cannot be written to a CSV file: {reason}; rename it")
+        reason = (
+            "begins or ends with a space" if text != text.strip() else f"contains {forbidden!r}"
+        )
+        raise DataError(f"{what} {text!r} cannot be written to a CSV file: it {reason}; rename it")
     if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"{what} {text!r} is not UTF-8; rename it")
     return text

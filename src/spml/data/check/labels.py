@@ -9,12 +9,13 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.check.problems import Problem, problem
-from spml.data.experiment import UNLABELLED, split, unlabelled
+from spml.data.check.problems import Problem
+from spml.data.experiment import train_list
 from spml.data.names import joined_names, near_duplicates, written_lists
 from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
+from spml.errors import DataError
 
 Counts = npt.NDArray[np.int64]
 
@@ -28,14 +29,14 @@ def label_problems(
         alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
         shown = ascii if alike else repr  # the codes distinguish names that look the same
         text = f"{shown(name)} ({count:,}) and {shown(other)} ({other_count:,})"
-        problems.append(problem("near_names", text))
+        problems.append(Problem("near_names", text))
     classes = next(iter(tables.values())).classes
     several = {
         name: f"{' and '.join(map(repr, parts))} are classes too"
         for name, parts in joined_names(classes)
     }
     for name, what in (several | written_lists(classes)).items():
-        problems.append(problem("joined_names", f"{name!r}: {what}"))
+        problems.append(Problem("joined_names", f"{name!r}: {what}"))
     for part in SPLITS:
         problems += _unlabelled(part, tables[part]) if part in tables else []
     return problems
@@ -43,7 +44,7 @@ def label_problems(
 
 def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
     for row in np.flatnonzero(positives_per_row(table.sparse) == 0).tolist():
-        yield problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
+        yield Problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
 
 
 def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
@@ -53,33 +54,23 @@ def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
     return next(iter(tables.values())).sparse.fill == -1
 
 
-def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> Iterator[Problem]:
-    """Yield the reasons for which `load` would refuse the tables."""
-    if "train" not in tables:
-        yield problem(
-            "untrainable", f"no training rows, only {' and '.join(tables)}; mark some rows train"
-        )
-        return
-    count = len(tables["train"])
-    if "val" in tables:
-        to_train, validation = count, tables["val"].sparse
-    else:
-        rows, held_out = split(count)
-        to_train, validation = len(rows), tables["train"].sparse.take(held_out)
-    if to_train < 2 or not validation.shape[0]:
-        yield problem(
-            "untrainable", f"{count} rows in train are too few to train and validate with", "train"
-        )
-    elif not complete and unlabelled(validation):
-        yield problem("untrainable", UNLABELLED, "val" if "val" in tables else "train")
+def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> list[Problem]:
+    """Return the reason for which `load` would refuse the tables, if any."""
+    labels = {split: _without_items(table) for split, table in tables.items()}
+    try:
+        train_list(labels, complete=complete)
+    except DataError as error:
+        return [Problem("untrainable", str(error))]
+    return []
+
+
+def _without_items(table: LabelTable) -> LabelTable:
+    return LabelTable(table.items, table.classes, table.sparse)
 
 
 def joined(tables: dict[str, LabelTable]) -> LabelTable:
     """Join the labels of all splits into one table."""
-    return reduce(
-        concatenate,
-        (LabelTable(table.items, table.classes, table.sparse) for table in tables.values()),
-    )
+    return reduce(concatenate, map(_without_items, tables.values()))
 
 
 def positives_per_row(labels: SparseLabels) -> Counts:
@@ -104,11 +95,11 @@ def _rare(tables: dict[str, LabelTable], min_positives: int) -> Iterator[Problem
     for column, name in enumerate(some.classes):
         train, val, test = (int(counts[part][column]) for part in SPLITS)
         if train + val + test == 0:
-            yield problem("no_positive", repr(name))
+            yield Problem("no_positive", repr(name))
         elif train + val == 0:
-            yield problem("test_only", f"{name!r} has {test:,} in test, none in train")
+            yield Problem("test_only", f"{name!r} has {test:,} in test, none in train")
         elif train < min_positives:
-            yield problem(
+            yield Problem(
                 "few_positives",
                 f"{name!r} has {train:,} in train; --min-positives is {min_positives}",
                 "train",

@@ -104,38 +104,24 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a data set.
-
-    Attributes:
-        kind: one of KINDS.
-        severity: an error must be fixed, a warning may be intended.
-        message: its place and description.
-        split: its split, if it has one.
-        row: its row in the table of that split, if it has one.
-    """
+    """One problem of a data set: its kind, one of KINDS, its description, and its place if any."""
 
     kind: str
-    severity: Severity
     message: str
     split: str | None = None
     row: int | None = None
 
-
-def problem(kind: str, message: str, split: str | None = None, row: int | None = None) -> Problem:
-    """Return a problem with the severity of its kind."""
-    return Problem(kind, KINDS[kind].severity, message, split, row)
+    @property
+    def severity(self) -> Severity:
+        """An error must be fixed, a warning may be intended."""
+        return KINDS[self.kind].severity
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All problems of a data set.
+    """All problems of a data set, and the groups of rows with the same picture."""
 
-    Attributes:
-        problems: in the order of splits and rows within each kind.
-        copies: groups of two or more rows with the same picture, in the order of splits and rows.
-    """
-
-    problems: list[Problem]
+    problems: list[Problem]  # in the order of splits and rows within each kind
     copies: list[tuple[Place, ...]] = field(default_factory=list, repr=False)
 
     @property

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
+import os
 import shutil
 import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
-from spml.data.download.remote import Remote
-from spml.data.download.request import (
-    CHUNK,
-    Advance,
-    BrokenError,
-    RefusedError,
-    size_of,
-    transfer,
-)
+from spml.data.download.remote import Archive
 from spml.errors import DataError, UserError
 
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP codes worth another try
+CHUNK = 2**20
+TIMEOUT = 60.0  # seconds without a byte
 LONGEST_WAIT = 60.0  # seconds between two tries
+
+Advance = Callable[[str, int, int], None]  # current step, bytes done, bytes in all
+
+
+class BrokenError(Exception):
+    """A transient fault: try again."""
+
+
+class RefusedError(Exception):
+    """A permanent refusal: try another address."""
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -31,7 +40,12 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 def download(
-    remote: Remote, folder: Path, *, advance: Advance = silent, attempts: int = 6, wait: float = 1.0
+    remote: Archive,
+    folder: Path,
+    *,
+    advance: Advance = silent,
+    attempts: int = 6,
+    wait: float = 1.0,
 ) -> Path:
     """Download a file unless it exists, check its content, and return its path.
 
@@ -52,10 +66,8 @@ def download(
     folder.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{remote.name}.part")
     with _locked(part) as file:
-        _complete(remote, file, _tag(part), advance, attempts, wait)
-    problem = _problem(part, remote, advance)
-    _tag(part).unlink(missing_ok=True)
-    if problem:
+        _complete(remote, file, folder, advance, attempts, wait)
+    if problem := _problem(part, remote, advance):
         part.unlink()
         raise DataError(
             f"{remote.name}: {problem}; "
@@ -65,7 +77,7 @@ def download(
     return path
 
 
-def left(remote: Remote, folder: Path) -> int:
+def left(remote: Archive, folder: Path) -> int:
     """Return the number of bytes that are still to be downloaded."""
     for name in (remote.name, f"{remote.name}.part"):
         if (folder / name).exists():
@@ -99,39 +111,84 @@ def _locked(part: Path) -> Iterator[BinaryIO]:
         lock.release()
 
 
-def _tag(part: Path) -> Path:
-    """Return the file of the server's version tag; a part of another version cannot be resumed."""
-    return part.with_name(f"{part.name}.etag")
-
-
 def _complete(
-    remote: Remote, file: BinaryIO, tag: Path, advance: Advance, attempts: int, wait: float
+    remote: Archive, file: BinaryIO, folder: Path, advance: Advance, attempts: int, wait: float
 ) -> None:
     """Fill the part file, or raise DataError with the error of each address."""
     errors: list[str] = []
     for address in remote.addresses:
-        failures, most = 0, 0
+        failures = 0
         while failures < attempts:
+            before = _size(file)
             try:
-                return transfer(address, remote, file, tag, advance)
+                return _transfer(address, remote, file, advance)
             except RefusedError as error:
                 errors.append(f"{address}: {error}")
                 break
             except BrokenError as error:
-                have = size_of(file)
-                failures, most = (1, have) if have > most else (failures + 1, most)
+                failures = 1 if _size(file) > before else failures + 1
                 if failures == attempts:
                     errors.append(f"{address}: {error}")
                 else:
                     time.sleep(min(wait * 2 ** (failures - 1), LONGEST_WAIT))
-    part = f"{size_of(file):,} of {remote.size:,} bytes are kept: " if size_of(file) else ""
+    part = f"{_size(file):,} of {remote.size:,} bytes are kept: " if _size(file) else ""
     raise DataError(
         f"{remote.name} could not be downloaded ({'; '.join(errors)}); {part}run again to resume, "
-        f"or put the file into {tag.parent} yourself"
+        f"or put the file into {folder} yourself"
     )
 
 
-def _problem(path: Path, remote: Remote, advance: Advance) -> str:
+def _transfer(address: str, remote: Archive, file: BinaryIO, advance: Advance) -> None:
+    """Request the missing bytes and append them, or all bytes if the server sends no ranges."""
+    have = _size(file)
+    if have > remote.size:  # a part of another file
+        have = file.truncate(0)
+    if have == remote.size:
+        return
+    headers = {"User-Agent": "spml", "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with _connection():
+        response = urllib.request.urlopen(
+            urllib.request.Request(address, headers=headers), timeout=TIMEOUT
+        )
+    with response:
+        if response.status != http.HTTPStatus.PARTIAL_CONTENT:
+            have = file.truncate(0)
+        offered = have + int(response.headers.get("Content-Length") or remote.size - have)
+        if offered != remote.size:
+            raise RefusedError(
+                f"offers {offered:,} bytes, {remote.size:,} expected: "
+                "another version, or another page"
+            )
+        while have < remote.size:
+            with _connection():
+                chunk = response.read(min(CHUNK, remote.size - have))
+            if not chunk:
+                raise BrokenError(f"broke off after {have:,} bytes")
+            file.write(chunk)
+            have += len(chunk)
+            advance(remote.name, have, remote.size)
+
+
+@contextmanager
+def _connection() -> Iterator[None]:
+    """Turn faults of a connection into BrokenError or RefusedError."""
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        error.close()
+        kind = BrokenError if error.code in TRANSIENT else RefusedError
+        raise kind(f"HTTP {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
+        raise BrokenError(str(getattr(error, "reason", error)) or type(error).__name__) from None
+
+
+def _size(file: BinaryIO) -> int:
+    return file.seek(0, os.SEEK_END)
+
+
+def _problem(path: Path, remote: Archive, advance: Advance) -> str:
     """Describe what is wrong with a file's content; empty if it is correct."""
     size = path.stat().st_size
     if size != remote.size:

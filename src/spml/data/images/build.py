@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -30,8 +29,8 @@ RECENT = 2 * 10**9
 Places = dict[str, tuple[LabelTable, int]]
 
 
-class Progress(Protocol):
-    """Receives lines and progress."""
+class Progress:
+    """Receives lines and progress; this one prints nothing."""
 
     def line(self, text: str) -> None:
         """Print a line."""
@@ -43,19 +42,6 @@ class Progress(Protocol):
         """Advance the bar by `count` items."""
 
 
-class Silent:
-    """Progress that prints nothing."""
-
-    def line(self, text: str) -> None:
-        """Do nothing."""
-
-    def begin(self, what: str, total: int) -> None:
-        """Do nothing."""
-
-    def advance(self, count: int) -> None:
-        """Do nothing."""
-
-
 class Build:
     """Decodes files into a pool: in a fixed order, except that awaited files come first.
 
@@ -63,9 +49,6 @@ class Build:
         pool: lacks the files.
         places: a row of each file, in the order in which errors are reported.
         order: the files of `places` in decoding order.
-        upright: rotate pictures by their EXIF orientation.
-        threads: number of decoding threads.
-        progress: receives lines and progress.
         soon: number of files of the order that are needed soon. Once they are started, most
             threads rest until a reader waits for a file.
     """
@@ -76,14 +59,12 @@ class Build:
         places: Places,
         order: Iterable[str],
         *,
-        upright: bool,
         threads: int,
         progress: Progress,
         soon: int | None = None,
     ) -> None:
         self.pool = pool
         self.places = places
-        self.upright = upright
         self.threads = threads
         self.progress = progress
         self.records: dict[str, Record] = {}
@@ -139,12 +120,9 @@ class Build:
     ) -> list[Record]:
         """Return the records of files as soon as they are decoded.
 
-        Args:
-            paths: files of `places`.
-            cancelled: returns whether the result is no longer wanted; raises CancelledError then.
-
         Raises:
             DataError: a file cannot be decoded. Raised after all decoding, for all such files.
+            CancelledError: the result is no longer wanted, according to `cancelled`.
         """
         waiter = None
         with self._mutex:
@@ -269,7 +247,7 @@ class Build:
         try:
             while not self._stopped() and (path := self._next(number)) is not None:
                 try:
-                    record = _add(self.pool, path, self.upright)
+                    record = _add(self.pool, path)
                 except DataError as error:
                     self.errors[path] = error
                 else:
@@ -317,7 +295,7 @@ class _Waiter:
         self.ready = threading.Event()
 
 
-def _add(pool: Pool, path: str, upright: bool) -> Record:
+def _add(pool: Pool, path: str) -> Record:
     """Store a file's pixels in the pool, unless a file with the same bytes is there."""
     stamp = stamp_of(path) or Stamp(0, 0, 0)
     recent = time.time_ns() - max(stamp.modified, stamp.changed) < RECENT
@@ -327,7 +305,7 @@ def _add(pool: Pool, path: str, upright: bool) -> Record:
     if same is not None:
         slot, checksum = same.slot, same.checksum
     else:
-        picture = decode_bytes(data, Path(path), pool.shape[0], upright=upright)
+        picture = decode_bytes(data, Path(path), pool.shape[0])
         pixels = np.ascontiguousarray(channels_last(picture).numpy())
         slot, checksum = pool.put(content, pixels), zlib.crc32(pixels.data)
     if recent:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.data.images.build import Build, Progress, Silent
+from spml.data.images.build import Build, Progress
 from spml.data.images.decode import channels_first, channels_last, decode
 from spml.data.images.store import (
     Pixels,
@@ -40,19 +40,12 @@ DEVICE_SHARE, MEMORY_SHARE = 0.6, 0.8  # of the free memory; training needs the 
 class Cache:
     """The decoded pictures of some tables; leaving its context closes it.
 
-    Attributes:
-        pool: holds the pictures.
-        mode: disk, memory or device.
-        device: device that trains.
-        upright: the pictures were rotated by their EXIF orientation.
-        progress: receives lines and progress.
-        build: decodes the pictures that the pool still lacks.
+    `build` decodes the pictures that the pool still lacks.
     """
 
     pool: Pool
     mode: Mode
     device: torch.device
-    upright: bool
     progress: Progress
     build: Build | None = None
     _tables: dict[int, Pictures] = field(default_factory=dict)
@@ -84,19 +77,12 @@ class Cache:
 
 @dataclass
 class Staged:
-    """A batch on its way to the device.
-
-    Attributes:
-        rows: rows of the batch.
-        lacking: rows whose pictures are not on the device yet.
-        host: buffer for the lacking pictures.
-        errors: reason by row for pictures that cannot be read.
-    """
+    """A batch on its way to the device."""
 
     rows: Rows
-    lacking: Rows
-    host: Tensor
-    errors: dict[int, DataError] = field(default_factory=dict)
+    lacking: Rows  # whose pictures are not on the device yet
+    host: Tensor  # buffer for the lacking pictures
+    errors: dict[int, DataError] = field(default_factory=dict)  # of pictures, by row
 
 
 class Pictures:
@@ -104,11 +90,7 @@ class Pictures:
 
     A picture is copied to memory or to the device when it is first read. Worker threads may call
     `read`; `stage` and `send`, which touch the device and pinned memory, run in the calling thread.
-
-    Args:
-        cache: holds the pictures, or decodes them at the moment.
-        table: of picture files.
-        promised: bytes of memory that copies of other tables will still take.
+    `promised` bytes of memory will still be taken by copies of other tables.
     """
 
     def __init__(self, cache: Cache, table: LabelTable, promised: int = 0) -> None:
@@ -128,17 +110,11 @@ class Pictures:
         if self.device.type == "cuda":
             self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._allocate(promised)
-
-    def _allocate(self, promised: int) -> None:
-        """Reserve the copy in memory or on the device that the cache's mode asks for."""
-        if self.cache.mode not in ("memory", "device"):
-            return
-        shape = (len(self.table), *self.pool.shape)
-        if self.cache.mode == "device" and self.device.type != "cpu":
+        shape = (len(table), *self.pool.shape)
+        if cache.mode == "device" and self.device.type != "cpu":
             if self._fits(self.device, 0):
                 self.resident = torch.empty(shape, dtype=torch.uint8, device=self.device)
-        elif self._fits(torch.device("cpu"), promised):
+        elif cache.mode != "disk" and self._fits(torch.device("cpu"), promised):
             self.memory = np.empty(shape, np.uint8)
 
     @property
@@ -160,10 +136,7 @@ class Pictures:
     ) -> dict[int, DataError]:
         """Copy pictures to `out`, waiting for those in decoding; return the errors by row.
 
-        Args:
-            rows: rows of the table.
-            out: uint8 (rows, size, size, 3).
-            cancelled: returns whether the pictures are no longer wanted, which ends the waiting.
+        `cancelled` returns whether the pictures are no longer wanted, which ends the waiting.
         """
         errors: dict[int, DataError] = {}
         self._locate(rows, cancelled)
@@ -256,7 +229,7 @@ class Pictures:
         path = path_of(self.table, row)
         self.cache.progress.line(f"cache: {path} is damaged in the cache and is decoded again")
         try:
-            picture = decode(Path(path), self.pool.shape[0], upright=self.cache.upright)
+            picture = decode(Path(path), self.pool.shape[0])
         except DataError as error:
             raise DataError(f"{self.table.where(row)}{error}") from error
         pixels = channels_last(picture).contiguous()
@@ -288,7 +261,6 @@ def open_cache(
     *,
     folder: Path | None = None,
     device: torch.device | str = "cpu",
-    upright: bool = True,
     threads: int | None = None,
     progress: Progress | None = None,
     background: bool = False,
@@ -302,7 +274,6 @@ def open_cache(
         mode: disk maps the file, memory and device copy it there, none returns None.
         folder: of the cache; $SPML_CACHE or ~/.cache/spml when None.
         device: device that trains.
-        upright: rotate pictures by their EXIF orientation.
         threads: decoding threads; when None, one per core up to eight, one less in the background.
         progress: receives lines and progress.
         background: decode while the caller continues; a batch waits for its own pictures, which
@@ -321,8 +292,8 @@ def open_cache(
     }
     if mode == "none" or size is None or not places:
         return None
-    progress = Silent() if progress is None else progress
-    pool = Pool(folder or default_folder(), size, upright=upright)
+    progress = Progress() if progress is None else progress
+    pool = Pool(folder or default_folder(), size)
     with explained(pool.folder):
         pool.load()
     lacking = pool.missing(places)
@@ -335,7 +306,6 @@ def open_cache(
             pool,
             {path: places[path] for path in lacking},
             dict.fromkeys([*wanted, *lacking]),
-            upright=upright,
             threads=threads or decoders(spared=int(background)),
             progress=progress,
             soon=len(wanted) if background and wanted else None,
@@ -347,4 +317,4 @@ def open_cache(
             build.check()
             build = None
             pool.load()
-    return Cache(pool, mode or "disk", torch.device(device), upright, progress, build)
+    return Cache(pool, mode or "disk", torch.device(device), progress, build)

@@ -32,16 +32,17 @@ Image.init()  # once, before threads call it
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-def decode(path: Path, size: int | None = None, *, upright: bool = True) -> Tensor:
+def decode(path: Path, size: int | None = None) -> Tensor:
     """Read a picture file as uint8 (3, height, width), stored channels last.
+
+    The picture is rotated by its EXIF orientation.
 
     Args:
         path: JPEG, PNG, WebP, GIF (first frame), BMP or TIFF.
         size: height and width to resize to without keeping the aspect ratio, as the benchmark
             protocol does; None keeps the picture's own size.
-        upright: rotate the picture by its EXIF orientation.
     """
-    return decode_bytes(read_file(path), path, size, upright=upright)
+    return decode_bytes(read_file(path), path, size)
 
 
 def read_file(path: Path) -> bytearray:
@@ -77,17 +78,15 @@ def _bytes_of(path: Path, expected: int) -> bytearray:
     return data
 
 
-def decode_bytes(
-    data: bytearray, path: Path, size: int | None = None, *, upright: bool = True
-) -> Tensor:
+def decode_bytes(data: bytearray, path: Path, size: int | None = None) -> Tensor:
     """Decode a picture file's bytes as `decode` does; `path` only appears in messages."""
     try:
-        picture = _decode_jpeg(data, upright)
+        picture = _decode_jpeg(data)
         if picture is None:
             _refuse_truncated(data)
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header only
                 _check_pixels(image.width, image.height)
-                picture = _decode_with_pillow(image, upright)
+                picture = _decode_with_pillow(image)
     except Exception as error:  # Pillow raises many types for a broken file
         reason = _reason(error, data)
         message = f"{path}: not a picture that can be read ({reason}); replace or remove it"
@@ -134,7 +133,7 @@ def resize(pictures: Tensor, size: int) -> Tensor:
     return F.interpolate(batch, size=(size, size), mode="bilinear", antialias=True)[0]
 
 
-def _decode_jpeg(data: bytearray, upright: bool) -> Tensor | None:
+def _decode_jpeg(data: bytearray) -> Tensor | None:
     """Decode a JPEG by torchvision: Pillow's pixels, faster. None if torchvision cannot decode it.
 
     JPEG only: torchvision 0.29 can crash the process on a damaged PNG.
@@ -151,9 +150,7 @@ def _decode_jpeg(data: bytearray, upright: bool) -> Tensor | None:
 
     try:
         buffer = torch.frombuffer(data, dtype=torch.uint8)
-        picture: Tensor = decode_jpeg(
-            buffer, mode=ImageReadMode.RGB, apply_exif_orientation=upright
-        )
+        picture: Tensor = decode_jpeg(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=True)
     except RuntimeError:
         return None  # Pillow may decode it, or explain why not
     return picture
@@ -190,9 +187,8 @@ def _check_pixels(width: int, height: int) -> None:
         raise Image.DecompressionBombError
 
 
-def _decode_with_pillow(image: Image.Image, upright: bool) -> Tensor:
-    if upright:
-        image = ImageOps.exif_transpose(image)
+def _decode_with_pillow(image: Image.Image) -> Tensor:
+    image = ImageOps.exif_transpose(image)
     if image.mode in ("I", "F"):
         raise ValueError(
             "its pixels are 32-bit numbers of unknown range; save it with 8 or 16 bits"

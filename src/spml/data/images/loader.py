@@ -24,14 +24,15 @@ from torch import Tensor
 
 from spml.data.images.cache import Cache, Pictures, Staged
 from spml.data.images.decode import channels_first, channels_last, decode, resize
+from spml.data.readers.builder import report
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.machine import decoders
 
 Rows = npt.NDArray[np.int64]
 OnError = Callable[[int, DataError], None]
-OnItemError = Callable[[DataError], None]
 BeforeDecoding = Callable[[tuple[int, ...]], None]
+Ready = tuple[Tensor, list[DataError | None]]  # the readable items of a batch; the error of each
 Group = TypeVar("Group", bound=Sized)
 Result = TypeVar("Result")
 PREFETCH = 4  # batches in preparation while one is used
@@ -42,19 +43,12 @@ DECODED_AT_ONCE = 8  # pictures, at most, that a thread decodes per task: each t
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A picture or feature vector to score.
+    """A picture or feature vector to score: a file, or an array."""
 
-    Attributes:
-        name: name in predictions.
-        path: picture file; None for an array.
-        x: feature vector or uint8 picture (3, H, W); None for a file.
-        where: prefix of messages about the item.
-    """
-
-    name: str
+    name: str  # in predictions
     path: Path | None = None
-    x: npt.NDArray[Any] | None = None
-    where: str = ""
+    x: npt.NDArray[Any] | None = None  # feature vector or uint8 picture (3, H, W)
+    where: str = ""  # prefix of messages about the item
 
 
 class Feed:
@@ -66,9 +60,8 @@ class Feed:
     Args:
         table: its `x`, or the files of its items.
         size: height and width of pictures; None keeps arrays at their own size.
-        upright: rotate pictures by their EXIF orientation.
         threads: decoding threads; one per core up to eight when None.
-        cache: cache of this table, size and `upright`; None decodes pictures at each use.
+        cache: cache of this table and size; None decodes pictures at each use.
     """
 
     def __init__(
@@ -76,11 +69,10 @@ class Feed:
         table: LabelTable,
         size: int | None,
         *,
-        upright: bool = True,
         threads: int | None = None,
         cache: Cache | None = None,
     ) -> None:
-        self.table, self.size, self.upright = table, size, upright
+        self.table, self.size = table, size
         self.threads = threads or decoders()
         self.x = None if table.x is None else torch.from_numpy(np.ascontiguousarray(table.x))
         if self.x is None and size is None:
@@ -110,12 +102,11 @@ class Feed:
             begin = self._begin_decoding if self.cached is None else self._begin_copying
             with closing(prefetch(order, begin, self.threads)) as prepared:
                 for rows, (x, errors) in prepared:
-                    for row, error in errors.items():
-                        _report(error, None if on_error is None else partial(on_error, row))
-                    if errors:
-                        rows = rows[[row not in errors for row in rows.tolist()]]
+                    for row, error in zip(rows.tolist(), errors, strict=True):
+                        if error is not None:
+                            report(error, None if on_error is None else partial(on_error, row))
                     if len(x):
-                        yield x, rows
+                        yield x, rows[[error is None for error in errors]]
 
     def in_order(
         self, batch_size: int, on_error: OnError | None = None
@@ -140,63 +131,45 @@ class Feed:
             for rows, index in zip(batches, numbers.tensor_split(ends[:-1]), strict=True):
                 yield channels_first(resident.index_select(0, index)), rows
 
-    def _begin_decoding(self, pool: Threads, rows: Rows) -> Callable[[], _Ready]:
+    def _begin_decoding(self, pool: Threads, rows: Rows) -> Callable[[], Ready]:
         assert self.size is not None
         items = [
             Item("", self.table.file(row), where=self.table.where(row)) for row in rows.tolist()
         ]
-        finish = begin_decoding(pool, items, self.size, upright=self.upright)
-        return lambda: _by_row(rows, *finish())
+        return begin_decoding(pool, items, self.size)
 
-    def _begin_copying(self, pool: Threads, rows: Rows) -> Callable[[], _Ready]:
+    def _begin_copying(self, pool: Threads, rows: Rows) -> Callable[[], Ready]:
         assert self.cached is not None
         staged = self.cached.stage(rows)
         out = staged.host.numpy()
         starts = range(0, len(staged.lacking), COPIED_AT_ONCE)
         parts = [slice(start, start + COPIED_AT_ONCE) for start in starts]
         reading = [
-            pool.submit(self.cached.read, staged.lacking[part], out[part], pool.cancelled)
+            pool.submit(self.cached.read, staged.lacking[part], out[part], pool.cancelled.is_set)
             for part in parts
         ]
         return partial(_send, self.cached, staged, reading)
 
 
-_Ready = tuple[Tensor, dict[int, DataError]]  # pictures of a batch, and the errors by row
-
-
-def _by_row(rows: Rows, x: Tensor, errors: Sequence[DataError | None]) -> _Ready:
-    named = {int(row): error for row, error in zip(rows, errors, strict=True) if error is not None}
-    return _without_errors(x, errors), named
-
-
-def _send(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataError]]]) -> _Ready:
+def _send(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataError]]]) -> Ready:
     for part in reading:
         staged.errors.update(part.result())
-    return cached.send(staged), staged.errors
+    return cached.send(staged), [staged.errors.get(row) for row in staged.rows.tolist()]
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Batches of a stream of items; only the batches of the look-ahead are in memory.
+    """Batches of a stream of items; only the batches of the look-ahead are in memory."""
 
-    Attributes:
-        size: height and width of pictures; None for feature vectors.
-        upright: rotate pictures by their EXIF orientation.
-        batch_size: items per batch.
-        threads: decoding threads; one per core up to eight when None.
-        pinned: store pictures in pinned memory, from which a GPU copies asynchronously.
-    """
-
-    size: int | None
-    upright: bool = True
+    size: int | None  # height and width of pictures; None for feature vectors
     batch_size: int = 32
-    threads: int | None = None
-    pinned: bool = False
+    threads: int | None = None  # one per core up to eight when None
+    pinned: bool = False  # store pictures in memory from which a GPU copies asynchronously
 
     def batches(
         self,
         items: Iterable[Item],
-        on_error: OnItemError | None = None,
+        on_error: Callable[[DataError], None] | None = None,
         before: BeforeDecoding | None = None,
     ) -> Iterator[tuple[Tensor, list[Item]]]:
         """Yield the tensors of the readable items, and the items, in order.
@@ -205,18 +178,17 @@ class Stream:
             items: read as they are needed.
             on_error: receives each item that cannot be read, which is then left out; without it,
                 the error is raised.
-            before: called with the shape of a full batch of pictures, if there is one, before any
-                thread decodes.
+            before: called with the shape of a full batch, if there is one, before any decoding.
         """
         groups = self._groups(iter(items), before)
         threads = self.threads or decoders()
         with closing(prefetch(groups, self._begin, threads)) as prepared:
             for group, (x, errors) in prepared:
                 for error in filter(None, errors):
-                    _report(error, on_error)
-                readable = [item for item, wrong in zip(group, errors, strict=True) if not wrong]
-                if readable:
-                    yield _without_errors(x, errors), readable
+                    report(error, on_error)
+                if len(x):
+                    pairs = zip(group, errors, strict=True)
+                    yield x, [item for item, error in pairs if error is None]
 
     def _groups(
         self, source: Iterator[Item], before: BeforeDecoding | None
@@ -227,45 +199,35 @@ class Stream:
             before = None
             yield group
 
-    def _begin(
-        self, pool: Threads, group: list[Item]
-    ) -> Callable[[], tuple[Tensor, list[DataError | None]]]:
+    def _begin(self, pool: Threads, group: list[Item]) -> Callable[[], Ready]:
         if self.size is None:
             vectors = np.stack([item.x for item in group if item.x is not None])
             return lambda: (torch.from_numpy(vectors), [None] * len(group))
-        return begin_decoding(pool, group, self.size, upright=self.upright, pinned=self.pinned)
+        return begin_decoding(pool, group, self.size, pinned=self.pinned)
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool of threads that prepare batches; `cancelled` becomes true when the consumer leaves."""
+    """A pool of threads that prepare batches until `cancel` is called."""
 
     def __init__(self, count: int) -> None:
         # torch.set_num_threads within these threads would change the whole process.
         super().__init__(count)
         self.count = count
-        self._cancelled = threading.Event()
-
-    def cancelled(self) -> bool:
-        """Return whether the consumer has left."""
-        return self._cancelled.is_set()
+        self.cancelled = threading.Event()
 
     def cancel(self) -> None:
         """End all tasks: pending ones are dropped, waiting ones stop."""
-        self._cancelled.set()
+        self.cancelled.set()
         self.shutdown(wait=True, cancel_futures=True)
 
 
 def prefetch(
-    groups: Iterable[Group],
-    begin: Callable[[Threads, Group], Callable[[], Result]],
-    threads: int,
+    groups: Iterable[Group], begin: Callable[[Threads, Group], Callable[[], Result]], threads: int
 ) -> Generator[tuple[Group, Result]]:
     """Yield each group with its result, prepared by threads while earlier results are used.
 
-    Args:
-        groups: read as they are needed, `PREFETCH` batches or `MOST` items in advance.
-        begin: hands a group to the threads; returns a function that waits for the result.
-        threads: number of threads.
+    Groups are read as they are needed, `PREFETCH` batches or `MOST` items in advance. `begin` hands
+    a group to the threads and returns a function that waits for the result.
     """
     with Threads(threads) as pool:
         pending: deque[tuple[Group, Callable[[], Result]]] = deque()
@@ -287,33 +249,34 @@ def _items(pending: Iterable[tuple[Sized, object]]) -> int:
 
 
 def begin_decoding(
-    pool: Threads, items: Sequence[Item], size: int, *, upright: bool, pinned: bool = False
-) -> Callable[[], tuple[Tensor, list[DataError | None]]]:
-    """Start to decode pictures to one buffer (B, 3, size, size), stored channels last.
-
-    Returns:
-        A function that waits for the pictures and returns the buffer, and the error of each item
-        or None.
-    """
+    pool: Threads, items: Sequence[Item], size: int, *, pinned: bool = False
+) -> Callable[[], Ready]:
+    """Start to decode pictures to one buffer; return a function that waits for them."""
     shape = (len(items), size, size, 3)
     x = channels_first(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
     part = max(1, min(DECODED_AT_ONCE, len(items) // pool.count))
     starts = range(0, len(items), part)
-    filling = [
-        pool.submit(_fill, items[i : i + part], x[i : i + part], size, upright) for i in starts
-    ]
-    return lambda: (x, [error for filled in filling for error in filled.result()])
+    filling = [pool.submit(_fill, items[i : i + part], x[i : i + part], size) for i in starts]
+
+    def finish() -> Ready:
+        errors = [error for filled in filling for error in filled.result()]
+        if not any(errors):
+            return x, errors
+        readable = [i for i, error in enumerate(errors) if error is None]
+        return channels_first(channels_last(x)[readable]), errors
+
+    return finish
 
 
-def _fill(items: Sequence[Item], out: Tensor, size: int, upright: bool) -> list[DataError | None]:
+def _fill(items: Sequence[Item], out: Tensor, size: int) -> list[DataError | None]:
     """Decode items to their places; return the error of each, or None."""
-    return [_fill_one(item, place, size, upright) for item, place in zip(items, out, strict=True)]
+    return [_fill_one(item, place, size) for item, place in zip(items, out, strict=True)]
 
 
-def _fill_one(item: Item, out: Tensor, size: int, upright: bool) -> DataError | None:
+def _fill_one(item: Item, out: Tensor, size: int) -> DataError | None:
     try:
         if item.path is not None:
-            picture = decode(item.path, size, upright=upright)
+            picture = decode(item.path, size)
         else:
             picture = resize(torch.from_numpy(np.ascontiguousarray(item.x)), size)
     except DataError as error:
@@ -322,16 +285,3 @@ def _fill_one(item: Item, out: Tensor, size: int, upright: bool) -> DataError | 
         return wrong
     np.copyto(out.numpy(), picture.numpy())  # torch would use threads of its own for the copy
     return None
-
-
-def _without_errors(x: Tensor, errors: Sequence[DataError | None]) -> Tensor:
-    if not any(errors):
-        return x
-    readable = [i for i, error in enumerate(errors) if error is None]
-    return channels_first(channels_last(x)[readable])
-
-
-def _report(error: DataError, on_error: OnItemError | None) -> None:
-    if on_error is None:
-        raise error
-    on_error(error)

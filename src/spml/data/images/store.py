@@ -39,21 +39,13 @@ class Stamp(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A picture file and the slot of its pixels.
+    """A picture file and the slot of its pixels."""
 
-    Attributes:
-        path: absolute.
-        stamp: of the file when it was read.
-        content: sha256 of its bytes.
-        slot: number of the slot that holds the pixels.
-        checksum: crc32 of the pixels.
-    """
-
-    path: str
-    stamp: Stamp
-    content: str
+    path: str  # absolute
+    stamp: Stamp  # of the file when it was read
+    content: str  # sha256 of its bytes
     slot: int
-    checksum: int
+    checksum: int  # crc32 of the pixels
 
 
 class Pool:
@@ -61,18 +53,15 @@ class Pool:
 
     The file `pixels` holds the slots. The file `index` has a line with a checksum for each picture
     file, written after its pixels; slots without a line are free. A process can therefore be killed
-    at any moment. One process at a time writes, while it holds `lock`.
-
-    Args:
-        folder: parent folder of all pools.
-        size: height and width of the pictures.
-        upright: the pictures were rotated by their EXIF orientation.
+    at any moment. One process at a time writes, while it holds `lock`. `folder` is the parent of
+    all pools.
     """
 
-    def __init__(self, folder: Path, size: int, *, upright: bool) -> None:
+    def __init__(self, folder: Path, size: int) -> None:
         libraries = [version(name) for name in ("torch", "torchvision", "pillow")]
         # Pixels may change with a library's version, so it is part of the folder's name.
-        settings = [FORMAT, size, upright, *libraries, platform.machine()]
+        # True: the pictures are rotated by their EXIF orientation.
+        settings = [FORMAT, size, True, *libraries, platform.machine()]
         key = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         self.folder = folder / f"{size}px-{key[:16]}"
         self.shape = (size, size, 3)
@@ -112,9 +101,7 @@ class Pool:
     def locked(self, waiting: Callable[[], bool] | None = None) -> Iterator[bool]:
         """Acquire the write lock and reload the index; yield False if another process holds it.
 
-        Args:
-            waiting: called repeatedly while another process holds the lock; returns whether to
-                keep waiting. Without it, the lock is tried once.
+        The lock is tried again as long as `waiting` returns true; without it, once.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / "lock", blocking=False)  # released when the process ends

@@ -6,7 +6,8 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -24,32 +25,17 @@ Array = npt.NDArray[Any]
 
 CHUNK = 65536  # rows of x that are checked at once
 DAMAGED = (  # errors of numpy and zipfile about a damaged file
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    AttributeError,
-    EOFError,
-    OverflowError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    TokenError,
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError),
+    *(MemoryError, NotImplementedError, RuntimeError, SyntaxError, TokenError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
 )
 
 
 def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
     """Read the arrays `x`, `labels` and `classes`, and optionally `split` and `items`.
 
-    Pickled arrays are refused.
-
-    Args:
-        path: a `.npz` file, or the `.npy` file of x with `labels.npy` and the others beside it.
-        reading: its classes replace the file's `classes`, whose columns they name.
+    They stand in a `.npz` file, or in `.npy` files of these names beside that of x. Pickled arrays
+    are refused.
     """
     arrays = _neighbours(path) if path.suffix.lower() == ".npy" else load_arrays(path)
     check = RowCheck(path, reading.on_error)
@@ -69,7 +55,12 @@ def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
     splits = np.full(len(x), "train")
     if "split" in arrays:
         splits = np.array(strings(f"{path}: split", arrays["split"], len(x), "rows of x"))
-        check.rows(np.isin(splits, SPLITS), 0, lambda row: _split_problem(str(splits[row]), row))
+
+        def describe(row: int) -> str:
+            hint = suggestion(str(splits[row]), SPLITS, 0.4)
+            return f"split: {str(splits[row])!r} in row {row} is not train, val or test{hint}"
+
+        check.rows(np.isin(splits, SPLITS), 0, describe)
     splits[list(check.invalid)] = ""
     if not (splits != "").any():
         raise DataError(f"{path}: no valid row remains")
@@ -98,11 +89,7 @@ def _classes(
 
 
 class RowCheck:
-    """Collects the invalid rows of arrays and reports each one once.
-
-    Attributes:
-        invalid: row numbers.
-    """
+    """Collects the invalid rows of arrays and reports each one once."""
 
     def __init__(self, path: Path, on_error: OnError | None) -> None:
         self.path, self.on_error = path, on_error
@@ -114,11 +101,6 @@ class RowCheck:
             if row not in self.invalid:
                 report(DataError(f"{self.path}: {describe(row)}"), self.on_error)
                 self.invalid.add(row)
-
-
-def _split_problem(value: str, row: int) -> str:
-    hint = suggestion(value, SPLITS, 0.4)
-    return f"split: {value!r} in row {row} is not train, val or test{hint}"
 
 
 def _legal(labels: Array, check: RowCheck) -> Array:
@@ -143,18 +125,17 @@ def _legal(labels: Array, check: RowCheck) -> Array:
 
 def load_arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of a `.npz` file, by name."""
-    with opening(path):
+    with _sound(path, "not a .npz file; write it with numpy.savez"), opening(path):
         if not zipfile.is_zipfile(path):
-            raise DataError(f"{path}: not a .npz file; write it with numpy.savez")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                return {key: _member(path, file, key) for key in file.files}
-        except DataError:
-            raise
-        except DAMAGED as error:
-            raise DataError(
-                f"{path}: not a .npz file ({_reason(error)}); write it with numpy.savez"
-            ) from None
+            raise ValueError("no zip archive")
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {}
+            for key in file.files:
+                with _sound(
+                    path, f"{key}: cannot be read; store plain numbers or strings, no objects"
+                ):
+                    arrays[key] = np.asarray(file[key])
+            return arrays
 
 
 def _neighbours(path: Path) -> dict[str, Array]:
@@ -167,29 +148,21 @@ def _neighbours(path: Path) -> dict[str, Array]:
 
 def load_array(path: Path) -> Array:
     """Return the array of a `.npy` file, memory-mapped."""
+    with _sound(path, "not a .npy file of plain numbers or strings"), opening(path):
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
+
+
+@contextmanager
+def _sound(path: Path, problem: str) -> Iterator[None]:
+    """Turn the errors of a damaged file into a DataError."""
     try:
-        with opening(path):
-            return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        yield
+    except DataError:
+        raise
     except DAMAGED as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{path}: not a .npy file of plain numbers or strings ({_reason(error)})"
-        ) from None
-
-
-def _member(path: Path, file: Any, key: str) -> Array:
-    try:
-        return np.asarray(file[key])
-    except DAMAGED as error:
-        why = f"cannot be read ({_reason(error)})"
-        raise DataError(
-            f"{path}: {key}: {why}; store plain numbers or strings, no objects"
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: {problem} ({reason})") from None
 
 
 def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:
@@ -208,7 +181,14 @@ def pictures_or_features(path: Path, x: Array, check: RowCheck) -> Array:
             features = x.astype(np.float32, copy=False)
         for start in range(0, len(x), CHUNK):
             finite = np.isfinite(features[start : start + CHUNK]).all(axis=1)
-            check.rows(finite, start, _not_finite)
+            check.rows(
+                finite,
+                start,
+                lambda row: (
+                    f"x: row {row} holds a value that is not finite as float32; "
+                    "remove the row or fill it in"
+                ),
+            )
         return features
     if x.size and x.ndim == 4 and x.dtype == np.uint8 and 3 in (x.shape[1], x.shape[3]):
         return x if x.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(x, 3, 1))
@@ -216,10 +196,6 @@ def pictures_or_features(path: Path, x: Array, check: RowCheck) -> Array:
         f"{path}: x: {x.dtype} {x.shape}; "
         "give features (N, D) or uint8 pictures (N, H, W, 3) or (N, 3, H, W)"
     )
-
-
-def _not_finite(row: int) -> str:
-    return f"x: row {row} holds a value that is not finite as float32; remove the row or fill it in"
 
 
 def _in_order(

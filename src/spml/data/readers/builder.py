@@ -24,18 +24,11 @@ FILL = {"observed": 0, "complete": -1}
 
 @dataclass(frozen=True)
 class Reading:
-    """Options of reading a user's file.
+    """Options of reading a user's file."""
 
-    Attributes:
-        labels: whether an absent label is unknown ("observed") or negative ("complete").
-        classes: the classes and their order; None takes them from the file.
-        on_error: called for each invalid record, which is then left out. If None, the first one is
-            raised.
-    """
-
-    labels: Kind = "observed"
-    classes: ClassList | None = None
-    on_error: OnError | None = None
+    labels: Kind = "observed"  # whether an absent label is unknown or negative ("complete")
+    classes: ClassList | None = None  # and their order; None takes them from the file
+    on_error: OnError | None = None  # takes each invalid record; None raises the first
 
 
 def report(error: DataError, on_error: OnError | None) -> None:
@@ -48,31 +41,25 @@ def report(error: DataError, on_error: OnError | None) -> None:
 class Builder:
     """Collects labels entry by entry; `tables` checks that they agree and returns the tables.
 
-    Args:
-        source: file of the entries, for messages.
-        classes: the classes and their order; None takes the classes met, sorted by name.
-        unit: unit in which positions in the source are counted.
-        on_error: called for each invalid record, which is then left out. If None, the first one is
-            raised.
-        folder: folder that paths of items start from; None if items are not paths that users wrote.
+    Messages name the source and the position in it, counted in `unit`. Paths of items start from
+    `root`.
     """
 
-    def __init__(
-        self,
-        source: Path,
-        classes: ClassList | None = None,
-        unit: str = "line",
-        on_error: OnError | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        self.source, self.unit, self.on_error, self.folder = source, unit, on_error, folder
+    def __init__(self, source: Path, reading: Reading, root: Path, unit: str = "line") -> None:
+        self.source, self.reading, self.root, self.unit = source, reading, root, unit
+        self.classes = reading.classes
         self._skipped = 0
-        self.classes = classes
-        self._columns = {name: i for i, name in enumerate(classes.display)} if classes else {}
+        self._columns: dict[str, int] = {}
+        if self.classes is not None:
+            self._columns = {name: i for i, name in enumerate(self.classes.display)}
         self._rows: dict[str, int] = {}
         self._row_places, self._row_splits = array("q"), array("b")
         self._entry_rows, self._entry_columns = array("i"), array("i")
         self._entry_values, self._entry_places = array("b"), array("q")
+
+    def report(self, error: DataError) -> None:
+        """Report an invalid record, or raise the error."""
+        report(error, self.reading.on_error)
 
     def error(self, place: int, text: str) -> DataError:
         """Return a DataError that names source and place; place 0 is the whole source."""
@@ -89,24 +76,21 @@ class Builder:
         try:
             yield
         except DataError as error:
-            report(error, self.on_error)
+            self.report(error)
             self._skipped += 1
             for names, count in ((self._rows, rows), (self._columns, columns)):
                 while len(names) > count:
                     names.popitem()
             for numbers in (self._row_places, self._row_splits):
                 del numbers[rows:]
-            for numbers in (
-                self._entry_rows,
-                self._entry_columns,
-                self._entry_values,
-                self._entry_places,
-            ):
+            for numbers in (self._entry_rows, self._entry_columns):
+                del numbers[entries:]
+            for numbers in (self._entry_values, self._entry_places):
                 del numbers[entries:]
 
     def path(self, written: str) -> str:
         """Convert the backslashes of a table from Windows, unless a file has that very name."""
-        if "\\" not in written or self.folder is None or os.path.lexists(self.folder / written):
+        if "\\" not in written or os.path.lexists(self.root / written):
             return written
         return written.replace("\\", "/")
 
@@ -156,9 +140,7 @@ class Builder:
             if part and (name := part.strip()):
                 self.add(row, self.column(name, place), value, place)
 
-    def tables(
-        self, kind: Kind, root: Path | None, *, sort_classes: bool = True
-    ) -> dict[str, LabelTable]:
+    def tables(self, *, sort_classes: bool = True) -> dict[str, LabelTable]:
         """Return the tables of the splits that have rows, in the order of the source."""
         classes = list(self._columns)
         columns = np.asarray(self._entry_columns)
@@ -169,9 +151,9 @@ class Builder:
             columns = np.argsort(order).astype(np.int32)[columns]
             classes = [classes[i] for i in order]
         places = Places.of(self.source, self.unit, self._row_places)
-        sparse, valid = self._sparse(columns, classes, kind)
+        sparse, valid = self._sparse(columns, classes)
         self._refuse_empty(sparse, valid)
-        table = LabelTable(list(self._rows), classes, sparse, root=root, places=places)
+        table = LabelTable(list(self._rows), classes, sparse, root=self.root, places=places)
         codes = np.where(valid, np.asarray(self._row_splits), -1)
         if valid.all() and (codes == codes[0]).all():
             return {SPLITS[codes[0]]: table}
@@ -191,7 +173,7 @@ class Builder:
             raise DataError(f"{self.source}: no row has a label; give at least one image its label")
 
     def _sparse(
-        self, columns: npt.NDArray[np.int32], classes: list[str], kind: Kind
+        self, columns: npt.NDArray[np.int32], classes: list[str]
     ) -> tuple[SparseLabels, npt.NDArray[np.bool_]]:
         """Return the labels, and which rows remain without records that contradict earlier ones."""
         rows, values, places = (
@@ -211,18 +193,18 @@ class Builder:
             for at in wrong[np.argsort(places[order[wrong]], kind="stable")].tolist():
                 if (place := int(places[order[at]])) not in skipped:
                     item, name = items[rows[first[at]]], classes[columns[first[at]]]
-                    report(self._clash(item, name, place, int(places[first[at]])), self.on_error)
+                    self.report(self._clash(item, name, place, int(places[first[at]])))
                     skipped.add(place)
             self._skipped += len(skipped)
             order = order[~np.isin(places[order], list(skipped))]
             valid[np.isin(np.asarray(self._row_places), list(skipped))] = False
             valid[rows[order]] = True
         order = order[np.diff(keys[order], prepend=-1) != 0]
-        if kind == "complete":
+        if self.reading.labels == "complete":
             order = order[values[order] == 1]
         shape = len(self._rows), len(classes)
         sparse = SparseLabels.from_entries(
-            rows[order], columns[order], values[order], shape, FILL[kind]
+            rows[order], columns[order], values[order], shape, FILL[self.reading.labels]
         )
         return sparse, valid
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spml.data.names import ClassList
-from spml.data.readers.builder import Builder, Kind
+from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import folder_with, opening
@@ -20,11 +22,7 @@ def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]
     """Read the annotated images of train2014 ("train") and val2014 ("test").
 
     Images without an annotation are left out, and image ids are sorted as strings: both belong to
-    the protocol.
-
-    Args:
-        root: folder that holds `annotations`.
-        labels: whether an absent label is unknown or negative.
+    the protocol. `root` holds the folder `annotations`.
     """
     wanted = f"annotations/instances_{LISTS['train']}.json"
     folder = folder_with(
@@ -42,42 +40,46 @@ def read_coco(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]
 
 
 def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dict[str, LabelTable]:
-    content = load_instances(path)
-    try:
-        names = {category["id"]: str(category["name"]) for category in content["categories"]}
-        files = {image["id"]: f"{name}/{image['file_name']}" for image in content["images"]}
-        pairs = [
-            (annotation["image_id"], annotation["category_id"])
-            for annotation in content["annotations"]
-        ]
+    with instances(path, name) as (names, files, annotations):
+        pairs = [(each["image_id"], each["category_id"]) for each in annotations]
         if len(set(names.values())) < len(names):
             raise DataError(f"{path}: two categories of one name; unpack the archive again")
         column = {number: i for i, number in enumerate(names)}
         classes = ClassList({shown: shown for shown in names.values()}, path.name)
-        builder = Builder(path, classes, unit="annotation")
+        builder = Builder(path, Reading(labels, classes), folder, "annotation")
         for image in sorted({image for image, _ in pairs}, key=str):
             builder.row(files[image], 0, split)
         for place, (image, category) in enumerate(pairs):
             builder.add(builder.row(files[image], place, split), column[category], 1, place)
-    except (KeyError, TypeError) as error:
-        problem = "not the layout of an instances file"
-        if isinstance(error, KeyError):
-            problem = f"no {error}"
-        raise DataError(f"{path}: {problem}; unpack the archive again") from None
-    return builder.tables(labels, folder)
+    return builder.tables()
 
 
-def load_instances(path: Path) -> Any:
-    """Return the content of an instances file, without the outlines of its objects."""
+@contextmanager
+def instances(path: Path, folder: str) -> Iterator[tuple[dict[Any, str], dict[Any, str], Any]]:
+    """Give category names and picture paths by id, and the annotations of an instances file.
+
+    An error of the layout in the block is a DataError that names the file.
+    """
     try:
         with opening(path), path.open("rb") as file:
-            return json.load(file, object_hook=_without_outline)
+            content = json.load(file, object_hook=_without_outline)
+        names = {category["id"]: str(category["name"]) for category in content["categories"]}
+        files = {image["id"]: f"{folder}/{image['file_name']}" for image in content["images"]}
+        yield names, files, content["annotations"]
     except json.JSONDecodeError as error:
         raise DataError(
             f"{path}, line {error.lineno}: {error.msg}; unpack the archive again"
         ) from None
     except (UnicodeDecodeError, RecursionError):
         raise DataError(f"{path}: not a JSON file; unpack the archive again") from None
+    except KeyError as error:
+        raise DataError(f"{path}: no {error}; unpack the archive again") from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"{path}: not the layout of an instances file ({error}); unpack the archive again"
+        ) from None
 
 
 def _without_outline(entry: dict[str, Any]) -> dict[str, Any]:

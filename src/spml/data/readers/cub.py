@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spml.data.names import ClassList, class_list
-from spml.data.readers.builder import Builder, Kind
+from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import folder_with, split_lines
@@ -25,7 +25,7 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     attributes, marks = _attributes(folder), folder / "attributes" / "image_attribute_labels.txt"
     images = _pairs(folder / "images.txt")
     split = _pairs(folder / "train_test_split.txt")
-    builder = Builder(marks, attributes)
+    builder = Builder(marks, Reading(labels, attributes), folder / "images")
     rows: dict[str, int] = {}
     for number, name in images.items():
         if split.get(number) not in SPLIT:
@@ -34,7 +34,7 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
             )
         rows[number] = builder.row(name, 0, SPLIT[split[number]])
     _fill(builder, rows, len(attributes.display))
-    return builder.tables(labels, folder / "images")
+    return builder.tables()
 
 
 def _attributes(folder: Path) -> ClassList:

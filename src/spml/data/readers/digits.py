@@ -30,29 +30,18 @@ CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 @dataclass(frozen=True)
 class Scenes:
-    """Parameters of the scenes.
+    """Parameters of the scenes."""
 
-    Attributes:
-        counts: shares of scenes with 1, 2, ... 5 labels.
-        frequencies: relative frequency of each class.
-        affinity: factor on the chance that a class of the same group joins a scene; 1 is neutral.
-        aversion: the same for a class of another group.
-        noise: standard deviation of the background, in grey levels.
-        size: height and width of the canvas.
-        sizes: scenes in train, val and test.
-        seed: of everything drawn.
-    """
-
-    counts: tuple[float, ...] = (0.6524, 0.2580, 0.0724, 0.0142, 0.0030)
+    counts: tuple[float, ...] = (0.6524, 0.2580, 0.0724, 0.0142, 0.0030)  # shares of 1 to 5 labels
     frequencies: tuple[float, ...] = (
         *(0.3488, 0.1032, 0.0943, 0.0638, 0.0507),
         *(0.0471, 0.0469, 0.0455, 0.0415, 0.0299),
     )
-    affinity: float = 3.0
-    aversion: float = 0.25
-    noise: float = 24.0
-    size: int = 40
-    sizes: tuple[int, int, int] = (3000, 750, 2000)
+    affinity: float = 3.0  # factor on the chance of a class of the same group; 1 is neutral
+    aversion: float = 0.25  # the same for a class of another group
+    noise: float = 24.0  # standard deviation of the background, in grey levels
+    size: int = 40  # height and width of the canvas
+    sizes: tuple[int, int, int] = (3000, 750, 2000)  # scenes in train, val and test
     seed: int = 1200
 
 

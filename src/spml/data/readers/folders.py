@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from spml.data.readers.builder import Builder, Reading, report
+from spml.data.readers.builder import Builder, Reading
 from spml.data.readers.hub import SPLIT_NAMES
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
@@ -20,14 +20,10 @@ PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", 
 def read_folder(path: Path, reading: Reading) -> dict[str, LabelTable]:
     """Read pictures that are labelled by their folder, sorted by path.
 
-    Folders inside a class folder belong to the class.
-
-    Args:
-        path: folder of the classes, or of `train` and `val` or `test` with the classes inside.
-        reading: without a class list, the classes are the sorted folders. A record is a class
-            folder.
+    The folder holds the classes, or `train` and `val` or `test` with the classes inside. Folders
+    inside a class folder belong to the class. A record is a class folder.
     """
-    builder = Builder(path, reading.classes, "picture", reading.on_error)
+    builder = Builder(path, reading, path, "picture")
     top = _folders(path)
     if top and set(top) <= set(SPLITS) and "train" in top:
         parts = [(split, path / split) for split in SPLITS if split in top]
@@ -44,7 +40,7 @@ def read_folder(path: Path, reading: Reading) -> dict[str, LabelTable]:
         if loose := [file for file in start.iterdir() if _is_picture(file)]:
             problem = f"{len(loose)} pictures lie outside the class folders"
             text = f"{start}: {problem}, first {min(loose).name}; move them"
-            report(DataError(text), reading.on_error)
+            builder.report(DataError(text))
         for name in names:
             with builder.record():
                 skipped += _fill(builder, split, start / name)
@@ -53,7 +49,7 @@ def read_folder(path: Path, reading: Reading) -> dict[str, LabelTable]:
             f"{path}: {len(skipped)} files are no pictures and were left out, first {skipped[0]}",
             stacklevel=2,
         )
-    return builder.tables(reading.labels, path)
+    return builder.tables()
 
 
 def _refuse_splits(path: Path, names: list[str]) -> None:

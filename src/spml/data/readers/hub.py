@@ -17,59 +17,48 @@ from spml.data.readers.parquet import arrow_errors, inner_type, is_text
 from spml.data.readers.tabular import item_of, split_of
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
-from spml.files import opening
+from spml.files import read_json
 
 BATCH = 512  # rows that are decoded at once: they may hold pictures
 IMAGES, LABELS, SPLIT = ("image", "file_name"), ("label", "labels"), "split"  # columns
 INFO = "dataset_info.json"
+AGAIN = "save the dataset again"  # remedy for damaged files
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
-SHARD = re.compile(r"(?P<split>.+?)(-\d+-of-\d+.*)?\.parquet")
+SHARD = re.compile(r"(?P<split>.*?)(-\d+-of-\d+.*)?\.parquet")
 
 Store = Callable[[str, int, bytes, str], str]  # split, row, bytes and path of a picture -> its item
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file of one split.
-
-    Attributes:
-        split: train, val or test.
-        file: Arrow, Parquet, CSV or JSON lines.
-        prefix: prepended to the file's paths, to make them relative to the dataset's folder.
-        named: whether a file or folder name gives the split; if not, a column `split` does.
-    """
+    """A file of one split."""
 
     split: str
     file: Path
-    prefix: str = ""
-    named: bool = True
+    prefix: str = ""  # makes the file's paths relative to the dataset's folder
+    named: bool = True  # a file or folder name gives the split; if not, a column `split` does
 
 
 def read_hub_folder(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
     """Read a dataset's folder: paths of pictures, and names, lists of names, or class labels.
 
-    Args:
-        path: the folder.
-        root: folder of the pictures; None is the dataset's own.
-        reading: without a class list, classes are in the dataset's order if it lists them, else
-            sorted. Rows are counted over all files.
+    Without a class list, classes are in the dataset's order if it lists them, else sorted. Rows are
+    counted over all files.
     """
-    builder = Builder(path, reading.classes, "row", reading.on_error, root or path)
+    builder = Builder(path, reading, root or path, "row")
     listed = fill(builder)
-    return builder.tables(reading.labels, root or path, sort_classes=not listed)
+    return builder.tables(sort_classes=not listed)
 
 
 def fill(builder: Builder, store: Store | None = None) -> bool:
     """Add the rows of a dataset's folder; return whether it lists its classes.
 
-    Args:
-        builder: of the folder.
-        store: saves a picture whose bytes are in the files. If None, such a picture is a DataError.
+    `store` saves a picture whose bytes are in the files. If None, such a picture is a DataError.
     """
     number, listed = 1, False
     for part in parts_of(builder.source):
@@ -106,9 +95,9 @@ def parts_of(path: Path) -> list[Part]:
     """Return the files of a dataset's folder, in the order of splits."""
     listed = path / "dataset_dict.json"
     if listed.is_file():
-        names = _read_json(listed).get("splits")
+        names = read_json(listed, AGAIN).get("splits")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DataError(f"{listed}: no list of splits; save the dataset again")
+            raise DataError(f"{listed}: no list of splits; {AGAIN}")
         parts = [
             Part(_split(path, name), file)
             for name in names
@@ -117,7 +106,7 @@ def parts_of(path: Path) -> list[Part]:
     else:
         parts = list(_found_parts(path))
     if not parts:
-        raise DataError(f"{path}: no Arrow or Parquet files; save the dataset again")
+        raise DataError(f"{path}: no Arrow or Parquet files; {AGAIN}")
     return sorted(parts, key=lambda part: SPLITS.index(part.split))
 
 
@@ -126,30 +115,21 @@ def _found_parts(path: Path) -> Iterator[Part]:
     if arrow := _files(path, "*.arrow"):
         yield from (Part("train", file, named=False) for file in arrow)
         return
-    shards = [
-        file
-        for file in _files(path, "*.parquet") + _files(path, "data/*.parquet")
-        if file.name not in METADATA
-    ]
+    files = _files(path, "*.parquet") + _files(path, "data/*.parquet")
+    shards = [file for file in files if file.name not in METADATA]
+    for file in shards:
+        name = SHARD.fullmatch(file.name)["split"]  # type: ignore[index]  # any name matches
+        if len(shards) > 1 or name.lower() in SPLIT_NAMES:
+            yield Part(_split(path, name), file)
+        else:  # a single file may have any name
+            yield Part("train", file, named=False)
     if shards:
-        for file in shards:
-            match = SHARD.fullmatch(file.name)
-            if match and len(shards) > 1:
-                yield Part(_split(path, match["split"]), file)
-            else:
-                yield _single(file, match)
         return
     for name in METADATA:
         yield from (Part("train", file, named=False) for file in _files(path, name))
         for split in SPLIT_NAMES:
             for file in _files(path / split, name):
                 yield Part(SPLIT_NAMES[split], file, f"{split}/")
-
-
-def _single(file: Path, match: re.Match[str] | None) -> Part:
-    """Return the part of a single file, whose name may be that of a split."""
-    known = SPLIT_NAMES.get(match["split"].lower()) if match else None
-    return Part(known or "train", file, named=known is not None)
 
 
 def _split(path: Path, name: str) -> str:
@@ -163,20 +143,6 @@ def _split(path: Path, name: str) -> str:
 
 def _files(folder: Path, pattern: str) -> list[Path]:
     return sorted(file for file in folder.glob(pattern) if file.is_file())
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file."""
-    try:
-        with opening(path):
-            content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: no JSON ({error}); save the dataset again") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: no JSON object; save the dataset again")
-    return content
 
 
 def _batches(file: Path) -> Iterator[Any]:
@@ -199,20 +165,12 @@ def _batches(file: Path) -> Iterator[Any]:
         with file.open("rb") as stream, pq.ParquetFile(stream) as table:
             yield from table.iter_batches(BATCH)
     elif file.suffix == ".csv":
-        yield from csv.read_csv(file, convert_options=_csv_options(file)).to_batches(BATCH)
+        # Text, so that 01 is not 1, unless the labels are numbers of listed classes.
+        texts = () if (file.parent / INFO).is_file() else (*IMAGES, *LABELS)
+        options = csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+        yield from csv.read_csv(file, convert_options=options).to_batches(BATCH)
     else:
         yield from json_lines.read_json(file).to_batches(BATCH)
-
-
-def _csv_options(file: Path) -> Any:
-    """Read paths and names as text, so that 01 is not 1; leave class numbers as numbers."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    numbers = (file.parent / INFO).is_file()
-    return csv.ConvertOptions(
-        column_types={} if numbers else dict.fromkeys((*IMAGES, *LABELS), pa.string())
-    )
 
 
 def _label_names(part: Part, schema: Any, column: str) -> list[str] | None:
@@ -224,7 +182,7 @@ def _label_names(part: Part, schema: Any, column: str) -> list[str] | None:
         features = None
     info = part.file.parent / INFO
     if not isinstance(features, dict) and info.is_file():
-        features = _read_json(info).get("features")
+        features = read_json(info, AGAIN).get("features")
     feature = features.get(column) if isinstance(features, dict) else None
     for _ in range(2):  # a list is [feature] or {"feature": feature}
         if isinstance(feature, list) and feature:

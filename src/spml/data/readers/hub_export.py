@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from spml.data.check.fix import write_table
-from spml.data.readers.builder import Builder
+from spml.data.readers.builder import Builder, Reading
 from spml.data.readers.folders import PICTURES
 from spml.data.readers.hub import fill, is_hub_folder
 from spml.errors import DataError, UserError
@@ -51,9 +51,9 @@ def export(folder: Path, out: Path) -> Path:
             file.write_bytes(data)
         return str(file.absolute())
 
-    builder = Builder(folder, unit="row")
+    builder = Builder(folder, Reading(), folder, "row")
     listed = fill(builder, store)
-    tables = builder.tables("observed", folder, sort_classes=not listed)
+    tables = builder.tables(sort_classes=not listed)
     if listed:
         classes = next(iter(tables.values())).classes
         with opening(out):

@@ -13,7 +13,7 @@ from spml.data.readers.arrays import (
     pictures_or_features,
     strings,
 )
-from spml.data.readers.builder import Builder, OnError, report
+from spml.data.readers.builder import Builder, OnError, Reading
 from spml.data.readers.parquet import BATCH, arrow_errors, is_text
 from spml.data.readers.tabular import records
 from spml.errors import DataError
@@ -25,21 +25,16 @@ MAX_LISTED = 12  # columns that a message lists
 def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[str, str]]:
     """Yield the place of each row ("photos.csv, line 7: ") and its cell in the column `image`.
 
-    Other columns are ignored.
-
-    Args:
-        path: a CSV or Parquet file; rows are read on demand.
-        on_error: called for each invalid row, which is then left out. If None, the first one is
-            raised.
+    Other columns of the CSV or Parquet file are ignored; rows are read on demand.
     """
     parquet = path.suffix.lower() in (".parquet", ".pq")
-    builder = Builder(path, None, "row" if parquet else "line", on_error, path.parent)
+    builder = Builder(path, Reading(on_error=on_error), path.parent, "row" if parquet else "line")
     for number, cell in _parquet(builder) if parquet else _csv(builder):
         if isinstance(cell, str) and cell.strip():
             yield builder.place(number), builder.path(cell.strip())
         else:
             problem = "the image cell is empty; name the image or remove the row"
-            report(builder.error(number, problem), on_error)
+            builder.report(builder.error(number, problem))
 
 
 def _csv(builder: Builder) -> Iterator[tuple[int, object]]:
@@ -84,11 +79,7 @@ def _column(builder: Builder, place: int, header: list[str]) -> int:
 def bare_arrays(path: Path, on_error: OnError | None = None) -> tuple[list[str], Array, set[int]]:
     """Return names, float features (N, D) or uint8 pictures (N, 3, H, W), and the invalid rows.
 
-    Args:
-        path: a `.npz` file with `x` and optionally `items`, or the `.npy` file of x, which is
-            memory-mapped.
-        on_error: called for each row with a value that is not a number. If None, the first one is
-            raised.
+    The file is a `.npz` with `x` and optionally `items`, or the `.npy` of x, then memory-mapped.
     """
     arrays = {"x": load_array(path)} if path.suffix.lower() == ".npy" else load_arrays(path)
     if "x" not in arrays:

@@ -12,7 +12,7 @@ import numpy as np
 
 from spml.data.names import ClassList
 from spml.data.readers.arrays import label_rows, load_array, strings
-from spml.data.readers.builder import FILL, Builder, Kind
+from spml.data.readers.builder import FILL, Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import folder_with, lines, opening
@@ -85,7 +85,8 @@ def _official(root: Path, split: str, name: str, labels: Kind) -> dict[str, Labe
     )
     starts = (".", "Groundtruth", "NUS-WIDE/Groundtruth")
     marks = folder_with(root, starts, "TrainTestLabels", REMEDY) / "TrainTestLabels"
-    builder = Builder(images, ClassList({name: name for name in CLASSES}, "NUS-WIDE"))
+    classes = ClassList({name: name for name in CLASSES}, "NUS-WIDE")
+    builder = Builder(images, Reading(labels, classes), _pictures(root))
     rows = []
     for line, text in enumerate(lines(images), 1):
         if item := text.strip().replace("\\", "/"):
@@ -103,4 +104,4 @@ def _official(root: Path, split: str, name: str, labels: Kind) -> dict[str, Labe
             raise DataError(f"{path}, line {wrong[0] + 1}: {problem}; unpack it again")
         for place in np.flatnonzero(positive).tolist():
             builder.add(rows[place], column, 1, place + 1)
-    return builder.tables(labels, _pictures(root))
+    return builder.tables()

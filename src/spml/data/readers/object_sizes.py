@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.benchmarks import BENCHMARKS, function
-from spml.data.readers.coco import load_instances
+from spml.data.readers.coco import instances
 from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 from spml.files import opening
@@ -21,14 +21,7 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def areas(source: str, table: LabelTable) -> Areas:
-    """Return the summed box area of each positive in pixels.
-
-    The order is that of `table.sparse.positives(-1)`.
-
-    Args:
-        source: name of a benchmark that has boxes.
-        table: as `read` returns it; its root leads to the boxes.
-    """
+    """Return the summed box area of each positive in pixels, in the order of `positives(-1)`."""
     with_boxes = [name for name, entry in BENCHMARKS.items() if entry.boxes]
     if source not in with_boxes:
         raise UserError(
@@ -79,18 +72,9 @@ def coco_boxes(table: LabelTable, root: Path) -> Boxes:
     row = {item: i for i, item in enumerate(table.items)}
     for folder in sorted({item.partition("/")[0] for item in table.items}):
         path = root / "annotations" / f"instances_{folder}.json"
-        content = load_instances(path)
-        try:
-            column = {
-                category["id"]: table.classes.index(category["name"])
-                for category in content["categories"]
-            }
-            name = {image["id"]: f"{folder}/{image['file_name']}" for image in content["images"]}
-            for entry in content["annotations"]:
-                if (item := name[entry["image_id"]]) in row:
+        with instances(path, folder) as (names, files, annotations):
+            column = {number: table.classes.index(name) for number, name in names.items()}
+            for entry in annotations:
+                if (item := files[entry["image_id"]]) in row:
                     _, _, width, height = entry["bbox"]
                     yield row[item], column[entry["category_id"]], float(width) * float(height)
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{path}: not the layout of an instances file ({error}); unpack it again"
-            ) from None

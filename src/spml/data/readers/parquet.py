@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.tabular import Form, fill_long, misnamed, row_of
+from spml.data.readers.tabular import Form, fill_long, row_of
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import opening
@@ -51,17 +51,14 @@ def inner_type(kind: Any) -> Any:
 
 
 def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
-    """Read a Parquet file; `label` and `negative` hold names joined by `|` or lists of names.
+    """Read a Parquet file with the columns of a CSV file.
 
-    Args:
-        path: file with the columns of a CSV file; class columns hold 1, 0, -1, booleans or null.
-        root: folder of the images; None is the folder of the file.
-        reading: as for a CSV file.
+    `label` and `negative` hold names joined by `|` or lists of names; class columns hold 1, 0, -1,
+    booleans or null.
     """
     import pyarrow.parquet as pq
 
-    folder = root or path.parent
-    builder = Builder(path, reading.classes, "row", reading.on_error, folder)
+    builder = Builder(path, reading, root or path.parent, "row")
     with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         form = Form.of(builder, 0, file.schema_arrow.names)
         _check_types(path, form, file.schema_arrow)
@@ -70,16 +67,11 @@ def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, L
         else:
             form.columns(builder)
             _fill_wide(builder, form, file)
-    return builder.tables(reading.labels, folder, sort_classes=form.label is not None)
+    return builder.tables(sort_classes=form.label is not None)
 
 
 def _check_types(path: Path, form: Form, schema: Any) -> None:
-    columns = (
-        (form.image, False),
-        (form.split, False),
-        (form.label, True),
-        (form.negative, True),
-    )
+    columns = ((form.image, False), (form.split, False), (form.label, True), (form.negative, True))
     for place, lists in columns:
         field = None if place is None else schema.field(place)
         if field is not None and not is_text(inner_type(field.type) if lists else field.type):
@@ -87,20 +79,12 @@ def _check_types(path: Path, form: Form, schema: Any) -> None:
             raise DataError(
                 f"{path}: column {field.name!r} holds {field.type}; it must hold {wanted}"
             )
-    others = {
-        name: kind
-        for place, name in form.classes
-        if not _is_label(kind := schema.field(place).type)
-    }
-    if others:
-        meant = misnamed(dict.fromkeys(others, True))
-        name = meant or next(iter(others))
-        remedy = "a column of class names is called 'label'"
-        if meant:
-            remedy = f"rename column {meant!r} to 'label'"
-        raise DataError(
-            f"{path}: column {name!r} holds {others[name]}; a label is 1, 0, -1 or null; {remedy}"
-        )
+    for place, name in form.classes:
+        if not _is_label(kind := schema.field(place).type):
+            raise DataError(
+                f"{path}: column {name!r} holds {kind}; a label is 1, 0, -1 or null; "
+                "a column of class names is called 'label'"
+            )
 
 
 def _is_label(kind: Any) -> bool:

@@ -28,13 +28,11 @@ def add_files(
     """Add one split for each file, in the classes of the training file.
 
     Args:
-        tables: of the training file.
+        tables: of the training file, `source`.
         files: by split, "val" or "test".
         reader: returns the tables of a file in fixed classes.
-        source: the training file.
         classes: its class list; None takes the classes of its tables.
-        on_error: called for each row that is in another file too, which is then left out. If None,
-            the first one is raised.
+        on_error: called for each row that is in another file too, which is then left out.
     """
     main = next(iter(tables.values()))
     listed = classes or ClassList({name: name for name in main.classes}, str(source))
@@ -69,11 +67,7 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
         )
     sparse = table.sparse
     if sparse.fill != main.sparse.fill:  # arrays with many known negatives have the other fill
-        labels = table.labels
-        rows, columns = np.nonzero(labels != main.sparse.fill)
-        sparse = SparseLabels.from_entries(
-            rows, columns, labels[rows, columns], sparse.shape, main.sparse.fill
-        )
+        sparse = SparseLabels.from_dense(table.labels, main.sparse.fill)
     items = list(table.items)
     if table.x is not None and items == [f"{i}" for i in range(len(items))]:
         items = [f"{path.name}:{item}" for item in items]  # rows without names

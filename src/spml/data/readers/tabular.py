@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from spml.files import lines
 COLUMNS = ("image", "label", "negative", "split")
 VALUES = {"1": 1, "1.0": 1, "-1": -1, "-1.0": -1, "0": 0, "0.0": 0, "": 0}  # pandas writes 1.0
 HEAD = 100  # rows that show what a column holds
-LABEL_SYNONYMS = ("class", "classes", "tag", "tags", "category", "categories")
 SEPARATORS = ",;\t"
 SEPARATOR_LINE = re.compile(r"sep=.\s*", re.IGNORECASE)  # first line that is meant for Excel
 
@@ -32,14 +31,10 @@ Record = tuple[int, list[str]]  # place and cells
 def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
     """Read a CSV file: `image,label[,negative][,split]`, or `image[,split]` and class columns.
 
-    Args:
-        path: UTF-8 file with a header; cells are separated by commas, semicolons or tabs.
-        root: folder of the images; None is the folder of the file.
-        reading: without a class list, classes are sorted (long form) or in the order of the columns
-            (wide form).
+    Cells are separated by commas, semicolons or tabs. Without a class list, classes are sorted
+    (long form) or in the order of the columns (wide form).
     """
-    folder = root or path.parent
-    builder = Builder(path, reading.classes, on_error=reading.on_error, folder=folder)
+    builder = Builder(path, reading, root or path.parent)
     rows = records(builder)
     header_line, header = next(rows, (0, []))
     if not header:
@@ -51,7 +46,7 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
         fill_wide(builder, form, rows)
     else:
         fill_long(builder, form, _checked_long(builder, form, header, rows))
-    return builder.tables(reading.labels, folder, sort_classes=form.label is not None)
+    return builder.tables(sort_classes=form.label is not None)
 
 
 def records(builder: Builder) -> Iterator[Record]:
@@ -97,12 +92,7 @@ def _check_width(builder: Builder, line: int, number: int, width: int) -> None:
 
 
 def csv_rows(path: Path, bad: list[tuple[int, str]] | None = None) -> Any:
-    """Return a csv reader of a file, with the separator of its header.
-
-    Args:
-        path: the file.
-        bad: as in `spml.files.lines`.
-    """
+    """Return a csv reader of a file, with the separator of its header; `bad` as in `lines`."""
     return csv.reader(_lines(path, bad), delimiter=_separator(path), strict=True)
 
 
@@ -131,13 +121,7 @@ def _separator(path: Path) -> str:
 class Form:
     """Positions of a table's columns; a table with a column `label` is in long form.
 
-    Attributes:
-        image: column of the image's path.
-        label: column of its positives.
-        negative: column of its known negatives.
-        split: column of its split.
-        classes: columns of single classes, with their names; empty in long form.
-        place: of the header.
+    `classes` are the columns of single classes, `place` is the line of the header.
     """
 
     image: int
@@ -230,11 +214,8 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
 
 def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
     """Add records with one cell per class: 1, 0, -1 or empty."""
-    records = iter(records)
-    head = list(islice(records, HEAD))
-    _refuse_names(builder, form, [cells for _, cells in head])
     classes = form.columns(builder)
-    for place, cells in chain(head, records):
+    for place, cells in records:
         with builder.record():
             split = "" if form.split is None else cells[form.split]
             row = row_of(builder, place, cells[form.image], split)
@@ -256,69 +237,24 @@ def _checked_long(
     """Yield the records of a table in long form; raise if its head shows that it is wide."""
     head = []
     for record in islice(records, HEAD):
-        head.append(record[1])
+        head.append(record)
         yield record
-    _refuse_values(builder, form, header, head)
+    if builder.classes is None:
+        _refuse_values(builder, form, header, head)
     yield from records
 
 
-def _refuse_values(
-    builder: Builder, form: Form, header: Sequence[str], head: list[list[str]]
-) -> None:
+def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[Record]) -> None:
     """Raise DataError if `label` is likely a class among others that have a column each."""
-    filled = {i: {cell for cells in head if (cell := cells[i].strip())} for i in range(len(header))}
-    numbers = [i for i, cells in filled.items() if cells and cells <= VALUES.keys()]
-    others = [
-        repr(header[i].strip())
-        for i in numbers
-        if i not in (form.image, form.label, form.negative, form.split)
-    ]
-    if form.label in numbers and others and builder.classes is None:
-        problem = f"column 'label' holds nothing but 1, 0 and -1, and so does {others[0]}"
+    named = (form.image, form.label, form.negative, form.split)
+
+    def holds_values(column: int | None) -> bool:
+        cells = {cells[column].strip() for _, cells in head if column is not None} - {""}
+        return bool(cells) and cells <= VALUES.keys()
+
+    others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
+    if others and holds_values(form.label):
+        problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
         remedy = "if each column is a class, call this one otherwise"
         remedy += "; if it holds names, give them with --classes"
-        raise builder.error(form.place, f"{problem}; {remedy}")
-
-
-def _refuse_names(builder: Builder, form: Form, head: list[list[str]]) -> None:
-    """Raise DataError if a table in wide form is likely a long one without a column `label`."""
-    cells = {name: [cell for row in head if (cell := row[i].strip())] for i, name in form.classes}
-    first = {
-        name: next((cell for cell in filled if cell not in VALUES), None)
-        for name, filled in cells.items()
-    }
-    # Beside a column of labels, a word may be a typing error.
-    wide = any(filled and first[name] is None for name, filled in cells.items())
-    others = {
-        name: not (wide or any(map(_is_number, cells[name])))
-        for name in cells
-        if first[name] is not None
-    }
-    if (meant := misnamed(others)) is not None:
-        remedy = f"rename column {meant!r} to 'label', or write 1, 0, -1 or empty in it"
-        raise builder.error(
-            form.place, f"no column 'label', and column {meant!r} holds {first[meant]!r}; {remedy}"
-        )
-
-
-def misnamed(columns: Mapping[str, bool]) -> str | None:
-    """Return the column likely meant as `label`: the only one of such a name, or of words.
-
-    Args:
-        columns: those that hold values other than labels, and whether they may hold words.
-    """
-    words = [name for name, no_numbers in columns.items() if no_numbers]
-    like = [
-        name
-        for name in columns
-        if name.lower() in LABEL_SYNONYMS or suggestion(name, ("label", "labels"), 0.8)
-    ]
-    return next((names[0] for names in (like, words) if len(names) == 1), None)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+        raise builder.error(form.place, f"{problem} {others[0].strip()!r}; {remedy}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spml.data.names import ClassList
-from spml.data.readers.builder import Builder, Kind
+from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
 from spml.files import folder_with, split_lines
@@ -21,9 +21,7 @@ LISTS = {"train": "train", "test": "val"}  # the official val list is the benchm
 def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     """Read the official train list ("train") and val list ("test").
 
-    Args:
-        root: VOCdevkit, its parent or VOC2012.
-        labels: whether an absent label is unknown or negative.
+    `root` is VOCdevkit, its parent or VOC2012.
     """
     starts = (".", "VOC2012", "VOCdevkit/VOC2012")
     home = folder_with(
@@ -33,12 +31,12 @@ def read_voc(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     classes = ClassList({name: name for name in CLASSES}, "VOC")
     tables: dict[str, LabelTable] = {}
     for split, name in LISTS.items():
-        builder = Builder(folder / f"{name}.txt", classes)
+        builder = Builder(folder / f"{name}.txt", Reading(labels, classes), home / "JPEGImages")
         for line, (image, *_) in sorted(split_lines(builder.source), key=lambda pair: pair[1]):
             builder.row(f"{image}.jpg", line, split)
         for column, class_name in enumerate(CLASSES):
             _fill(builder, folder / f"{class_name}_{name}.txt", column)
-        tables |= builder.tables(labels, home / "JPEGImages")
+        tables |= builder.tables()
     return tables
 
 

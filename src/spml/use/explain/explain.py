@@ -186,11 +186,11 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
 def _pictures(
     items: Iterable[Item], info: ModelInfo, on_error: OnError | None
 ) -> Iterator[tuple[Item, _Picture]]:
-    size, upright = int(info.preprocessing["size"]), bool(info.preprocessing["upright"])
+    size = int(info.preprocessing["size"])
     for item in items:
         try:
             if item.path is not None:
-                picture = decode(item.path, upright=upright)
+                picture = decode(item.path)
             else:
                 picture = torch.from_numpy(np.ascontiguousarray(item.x))
         except DataError as error:

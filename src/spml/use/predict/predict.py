@@ -121,7 +121,6 @@ def reader(info: ModelInfo, batch_size: int | None, threads: int | None, device:
     how = info.preprocessing
     return Stream(
         size=int(how["size"]) if how["kind"] == "pictures" else None,
-        upright=bool(how["upright"]),
         batch_size=batch_size or BATCH_SIZES[device],
         threads=threads or decoders(LAUNCHING if device == "cuda" else 0),
         pinned=device == "cuda",

@@ -77,7 +77,7 @@ def draw(
         by_row.setdefault(card.suggestion.row, []).append(i)
     maps = True
     for done, (row, places) in enumerate(by_row.items(), 1):
-        picture = _picture(table, row, upright=bool(info.preprocessing["upright"]))
+        picture = _picture(table, row)
         name = f"{cards[places[0]].rank:05d}.jpg"
         image = Image.fromarray(np.ascontiguousarray(picture.permute(1, 2, 0).numpy()))
         image = _fitted(image, SIDE)
@@ -133,10 +133,10 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
     )
 
 
-def _picture(table: LabelTable, row: int, *, upright: bool) -> Tensor:
+def _picture(table: LabelTable, row: int) -> Tensor:
     if table.x is not None:
         return torch.from_numpy(np.ascontiguousarray(table.x[row]))
-    return decode(table.file(row), upright=upright)
+    return decode(table.file(row))
 
 
 def _fitted(image: Image.Image, side: int) -> Image.Image:

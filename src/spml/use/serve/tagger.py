@@ -177,9 +177,7 @@ class Tagger:
                 f"{name}: above {self.limits.pixels / 1e6:g} megapixels; send a smaller picture",
             )
         try:
-            return decode_bytes(
-                bytearray(data), Path(name), upright=bool(self.info.preprocessing["upright"])
-            )
+            return decode_bytes(bytearray(data), Path(name))
         except DataError as error:
             raise RefusedError(415, str(error)) from None
 
