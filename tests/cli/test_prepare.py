@@ -205,8 +205,3 @@ def test_nuswide_prints_manual_steps(root, capsys, words):
         and f"{root}/Flickr" in out
         and "the steps are above" in err
     )
-
-
-def test_help(capsys):
-    assert main(["prepare", "--help"]) == 0
-    assert "Example: spml prepare voc" in capsys.readouterr().out

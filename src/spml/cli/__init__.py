@@ -74,18 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spml {version('spml')}")
         return 0
     try:
-        import tyro
-
         signal.signal(signal.SIGTERM, _interrupt)
-        known = find_commands()
-        _check_command(words, known)
-        command: Any = tyro.extras.subcommand_cli_from_dict(
-            dict[str, Callable[..., Command]](known),
-            args=words,
-            prog="spml",
-            description="Multi-label classifiers from one label per item.",
-        )
-        command.run()
+        command = _parse_command(words)
+        if command is not None:
+            command.run()
     except BrokenPipeError:
         return _discard_output()
     except (UserError, OSError, ValueError) as error:
@@ -112,12 +104,32 @@ def _discard_output() -> int:
     return BROKEN_PIPE
 
 
-def _check_command(words: Sequence[str], known: dict[str, type[Command]]) -> None:
-    if not words or words[0].startswith("-") or words[0] in known:
-        return
-    near = difflib.get_close_matches(words[0], known, n=1)
-    hint = f"; {near[0]!r}?" if near else "."
-    raise UserError(f"no command {words[0]!r}{hint} Commands: {', '.join(known)}")
+def _parse_command(words: Sequence[str]) -> Command | None:
+    """Return the command with its options; None if its help was printed instead."""
+    import tyro
+
+    from spml.cli.help import HELP, HELP_ALL, command_help, overview
+
+    known = find_commands()
+    if any(word.startswith("--tyro-") for word in words):  # completion of a shell
+        commands: dict[str, Callable[..., Any]] = {**known}
+        tyro.extras.subcommand_cli_from_dict(commands, args=words, prog="spml")
+        return None
+    if not words:
+        print(overview(known), file=sys.stderr)
+        raise SystemExit(2)
+    if words[0] in (*HELP, HELP_ALL):
+        print(overview(known))
+        return None
+    name, *options = words
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; {near[0]!r}?" if near else "."
+        raise UserError(f"no command {name!r}{hint} Commands: {', '.join(known)}")
+    if any(word in (*HELP, HELP_ALL) for word in options):
+        print(command_help(name, known[name], whole=HELP_ALL in options))
+        return None
+    return tyro.cli(known[name], args=options, prog=f"spml {name}")
 
 
 def log(text: str) -> None:
@@ -191,10 +203,10 @@ class DataOptions:
     """The source of the data and the meaning of its labels."""
 
     root: Path | None = None
-    """Folder of the data set's files, or of the images that a CSV names."""
+    """Folder of the data set's files, or of the images in a table."""
     labels: Literal["observed", "complete"] | None = None
-    """Meaning of an absent label: unknown (observed) or negative (complete). Default: complete for
-    benchmarks and digits, else observed."""
+    """Absent labels: unknown (observed) or negative (complete). Default: complete for benchmarks
+    and digits, else observed."""
     val: Path | None = None
     """File of the validation rows. Default: rows of DATA marked val, else a fifth of its rows."""
     test: Path | None = None

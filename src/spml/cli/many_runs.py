@@ -41,7 +41,7 @@ class ManyRuns(DataOptions, Settings):
     resamples: int = 1000
     """Number of resamples of the test images, for comparisons between rows."""
     jobs: int = 1
-    """Number of runs at the same time, each in its own process, also on one GPU."""
+    """Number of runs at the same time. Each has its own process, also on one GPU."""
     retry: bool = False
     """Train failed runs again."""
 
@@ -191,8 +191,8 @@ class TableOfRuns(ManyRuns):
     seeds: int = 3
     """Number of final runs of each row."""
     tune: bool = False
-    """Search each row's learning rate and options with Optuna on validation with seed 0.
-    Then train with new seeds."""
+    """Search settings with Optuna, on validation with seed 0.
+    It searches each row's learning rate and options. Final runs have new seeds."""
     trials: int = 6
     """Trials of --tune for each row."""
     rates: tuple[float, ...] = ()

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(TableOfRuns):
-    """Measure the parts of GR Loss (Table 3 of its paper): k̂, v and the robust losses, on or off.
+    """Measure the parts of GR Loss, on or off: k̂, v and robust losses.
+
+    This is Table 3 of its paper.
 
     Parts that are on are tuned on validation for their row (a grid, or --tune) with seed 0; then
     the row is trained with new seeds.

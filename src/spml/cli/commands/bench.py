@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench(TableOfRuns):
-    """Train many methods with many seeds under one protocol, and compare them in one table.
+    """Train many methods with many seeds, and compare them in one table.
 
     Runs are independent: stop at any time and run the same command to resume, also on several
     machines at once.
@@ -31,10 +31,11 @@ class Bench(TableOfRuns):
     """Names of methods, separated by commas or spaces. Default: those of the GR Loss paper's
     comparison."""
     grid: bool = False
-    """Search a grid on validation with seed 0, then train with new seeds.
-    The grid has several learning rates, and the published options or the method's alternative."""
+    """Search settings in a grid, on validation with seed 0.
+    The grid has several learning rates, and the published options or the method's alternative.
+    Final runs have new seeds."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Option of a method as METHOD.NAME=VALUE, e.g. hill.variant=gr."""
+    """Option of a method as METHOD.NAME=VALUE. Such as hill.variant=gr."""
 
     def folder(self) -> Path:
         """Return the folder of runs, records and tables."""

@@ -11,7 +11,9 @@ import tyro
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Calibrate a run's probabilities and set one threshold per class; needs no complete labels.
+    """Calibrate probabilities, and set a threshold for each class.
+
+    It needs no complete labels.
 
     Example: spml calibrate runs/photos --aim precision=0.9
     """
@@ -21,23 +23,21 @@ class Calibrate:
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A finished run."""
     aim: str = "f1"
-    """Aim of the thresholds: f1, or a minimum for each class such as precision=0.9 or
-    recall=0.9."""
+    """f1, precision=NUMBER or recall=NUMBER. A number is the minimum for each class."""
     labels: Literal["observed", "complete"] | None = None
     """Labels of the validation items. Default: those that chose the epoch. observed reads no other
     label."""
     method: Literal["temperature", "isotonic", "none"] = "temperature"
-    """temperature scales and shifts each class's logits, isotonic also bends them, none only sets
-    thresholds."""
+    """How to calibrate. With temperature each class's logits are scaled and shifted, with isotonic
+    also bent; none only sets thresholds."""
     positives_per_item: float | None = None
     """Mean number of classes of an item, for observed labels. Default: an estimate."""
     seed: int = 0
     """Seed of the resampled items that give the ranges."""
     undo: bool = False
-    """Restore the thresholds and probabilities from before the calibration."""
+    """Restore the thresholds and probabilities from before."""
     root: Path | None = None
-    """Folder of the data's files, if the run has no stored scores. Default: their location at
-    training."""
+    """Folder of the data's files, if scores are not stored. Default: their location at training."""
     batch_size: int = 64
     """Items per batch, if scores must be computed."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """Read data as training would and report every problem: files, pictures, copies, leaks, labels.
+    """Report problems in data: files, pictures, copies, leaks, labels.
 
     Example: spml check photos.csv --root pictures --fix photos-clean.csv
     """
@@ -34,7 +34,7 @@ class Check:
     labels: Literal["observed", "complete"] | None = None
     """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
     classes: str | None = None
-    """Class names in order: joined by commas, or a file with one name a line."""
+    """Class names in order. Joined by commas, or a file with one name a line."""
     val: Path | None = None
     """File of the validation rows, in the same classes."""
     test: Path | None = None
@@ -48,7 +48,7 @@ class Check:
     fix: Path | None = None
     """Write a new CSV file without the broken rows; the original is never changed."""
     merge: bool = False
-    """With --fix: unite the copies of a picture into one row, with the labels of all."""
+    """With --fix, unite the copies of a picture into one row. It has the labels of all."""
 
     def run(self) -> None:
         """Print the problems and a summary; raise DataError if errors remain."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Demo:
-    """Compare assume-negative, GR and the full-label upper bound on the embedded digits.
+    """Compare assume-negative, GR and full labels on the embedded digits.
 
     A preset of `spml bench` that also writes the comparison on one page, report.html.
 

@@ -13,7 +13,7 @@ CHOOSES = "estimated_map"  # the figure that chooses epochs; the estimate of mAP
 
 @dataclass(frozen=True)
 class Eval:
-    """Evaluate a run's chosen model on its validation or test split, and write eval-SPLIT.json.
+    """Evaluate a run's chosen model, and write eval-SPLIT.json.
 
     Example: spml eval runs/digits-gr-0 --split test
     """

@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Explain:
-    """Show the regions that speak for each class, for chosen pictures or the worst mistakes.
+    """Show the regions of pictures that speak for each class.
 
     Example: spml explain runs/photos holiday.jpg --out maps
     """
@@ -27,12 +27,12 @@ class Explain:
     out: Path = Path("explained")
     """Folder for the overlays and index.html."""
     classes: str | None = None
-    """Classes to show: a file with one name a line, or names joined by commas. Default: the most
+    """Classes to show. A file with one name a line, or names joined by commas. Default: the most
     probable."""
     top: int = 3
     """Number of classes to show without --classes."""
     worst: int | None = None
-    """Show this number of the worst mistakes on the run's own data, instead of pictures."""
+    """Show the N worst mistakes on the run's data, not pictures."""
     split: Literal["val", "test"] = "test"
     """The split to look for mistakes in."""
     root: Path | None = None

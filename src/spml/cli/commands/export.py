@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Export:
-    """Write a model with preprocessing, classes and thresholds as one ONNX or torch.export file.
+    """Write a model as one ONNX or torch.export file, ready to use.
 
     Example: spml export runs/photos --out photos.onnx
     """

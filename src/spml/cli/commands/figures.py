@@ -24,7 +24,7 @@ PURE = ("losses", "gradients")  # need neither data nor runs
 
 @dataclass(frozen=True, kw_only=True)
 class Figures(ManyRuns):
-    """Draw the figures of the GR Loss paper, each as .svg and .png with its numbers in .json.
+    """Draw the figures of the GR Loss paper, with their numbers in .json.
 
     a losses, b gradients, c sensitivity, d distinguishability, e assumptions, f classes. The runs
     of a figure are trained first, in --out; stop at any time and run the same command to resume.
@@ -40,13 +40,13 @@ class Figures(ManyRuns):
     only: tuple[str, ...] = ()
     """Letters or names of figures, separated by commas or spaces. Default: all."""
     runs: Path | None = None
-    """Draw from the finished runs in this folder (records or run folders), without training."""
+    """Draw from the finished runs in a folder, without training. Of records or run folders."""
     short: bool = False
     """Train only the corners of the grids of hyper-parameters."""
     out: Path | None = None
     """Folder of the figures and of the runs trained for them. Default: figures/DATA."""
     overwrite: bool = False
-    """Replace files in --out that have a figure's name but were not drawn by this command."""
+    """Replace files of other programs that have a figure's name."""
     quiet: bool = False
     """Print only errors."""
 

@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Predict:
-    """Write probabilities and tags of pictures, folders, a table's images, or paths on stdin.
+    """Write probabilities and tags of pictures, folders or tables.
 
     Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
     """
@@ -24,27 +24,26 @@ class Predict:
     """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on
     standard input."""
     out: Path = Path("predictions.csv")
-    """Output file: .csv, .jsonl or .parquet, or - for standard output."""
+    """File to write: .csv, .jsonl or .parquet; - is standard output."""
     format: Literal["csv", "jsonl", "parquet"] | None = None
     """Format of the output. Default: by the name of --out; csv on standard output."""
     overwrite: bool = False
     """Replace the output file if it exists."""
     threshold: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Probability from which a class is a tag: 0.3, NAME=0.3 or FILE.json. Default: the model's
-    thresholds."""
+    """Least probability of a tag: 0.3, NAME=0.3 or FILE.json. Default: the model's thresholds."""
     top_k: int | None = None
-    """Tag this number of the most probable classes, instead of thresholds."""
+    """Tag the N most probable classes, instead of thresholds."""
     at_least: int = 0
-    """Tag at least this number of the most probable classes, also below their thresholds."""
+    """Tag at least the N most probable classes. Also those below their thresholds."""
     probabilities: bool = True
     """Write the probability of every class."""
     raw: bool = False
     """Write the model's own probabilities, without calibration."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: the classes that the model must
-    have, in order."""
+    """Classes that the model must have, in order. A file with one name a line, or names joined by
+    commas."""
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
-    """Paths on standard input end in NUL, as find -print0 writes them."""
+    """Paths on standard input end in NUL, as of find -print0."""
     batch_size: int | None = None
     """Items per batch. Default: 64 on a GPU, 32 on a CPU."""
     threads: int | None = None

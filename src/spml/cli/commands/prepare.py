@@ -26,7 +26,7 @@ else:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Check a benchmark's files against the paper's table, or download them first.
+    """Check a benchmark's files, after downloading them if asked.
 
     Example: spml prepare voc --root data/voc --download
     """

@@ -12,7 +12,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Review:
-    """List labels likely missing from a run's data on a page for yes or no; merge the answers.
+    """List labels likely missing from a run's data, and merge answers.
 
     Example: spml review runs/photos, then
     spml review runs/photos --answers answers.csv --out labels.csv
@@ -26,11 +26,11 @@ class Review:
     """Folder for suggestions.csv and index.html. Default: RUN/review. With --answers: the new file
     of labels."""
     answers: Path | None = None
-    """Answers saved by the page: add them to the run's labels in a new file for `spml train`."""
+    """Answers saved by the page. They and the run's labels become a new file for `spml train`."""
     count: int = 500
     """Number of labels to suggest."""
     classes: str | None = None
-    """Classes to suggest: a file with one name a line, or names joined by commas. Default: all."""
+    """Classes to suggest. A file with one name a line, or names joined by commas. Default: all."""
     per_class: int | None = None
     """Largest number of suggestions for each class."""
     split: Literal["train", "val", "all"] = "train"

@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve an HTTP endpoint and a web page that tags pictures, with thresholds and class maps.
+    """Serve a web page and an HTTP endpoint that tag pictures.
 
     Example: spml serve runs/photos --port 7860
     """

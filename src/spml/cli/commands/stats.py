@@ -14,7 +14,7 @@ FIGURES = (".svg", ".png", ".pdf")
 
 @dataclass(frozen=True)
 class Stats:
-    """Print statistics: images, labels per image, positives per class, co-occurring classes.
+    """Print statistics of data: images, labels, classes and their pairs.
 
     Example: spml stats voc --root VOCdevkit --out voc.svg
     """
@@ -28,7 +28,7 @@ class Stats:
     labels: Literal["observed", "complete"] | None = None
     """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
     classes: str | None = None
-    """Class names in order: joined by commas, or a file with one name a line."""
+    """Class names in order. Joined by commas, or a file with one name a line."""
     observe: str = "uniform"
     """Observation model: uniform, frequency, size, file:PATH; options as uniform:positives=2."""
     observe_seed: int = 1200
