@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from spml.cli import find_commands, main
+from tests.conftest import spml
 
 COMMANDS = list(find_commands())
 
@@ -57,6 +58,7 @@ def test_the_methods_of_bench_are_on_the_first_screen(shown):
 def test_required_flags_and_aliases_are_shown(shown):
     assert "usage: spml prepare voc|coco|nuswide|cub --root PATH" in shown("prepare", "--help")
     assert "-0, --null" in shown("predict", "--help")
+    assert "usage: spml predict RUN INPUT... [FLAG ...]" in shown("predict", "--help")
 
 
 def test_help_and_completion_load_nothing_heavy():
@@ -74,10 +76,10 @@ def test_help_and_completion_load_nothing_heavy():
 
 
 def test_a_misspelt_flag_suggests_flags_of_its_command_only(capsys):
-    assert main(["train", "digits", "--epoch", "3"]) == 2
+    assert spml("train digits --epoch 3") == 2
     shown = "".join(capsys.readouterr())
     assert "Traceback" not in shown and "--epochs" in shown
-    assert main(["predict", "run", "a.jpg", "--epoch", "3"]) == 2
+    assert spml("predict run a.jpg --epoch 3") == 2
     shown = "".join(capsys.readouterr())
     assert "--epoch" in shown and "--epochs" not in shown
 

@@ -19,7 +19,9 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, get_args
+
+import tyro
 
 from spml.errors import UserError
 from spml.machine import started_first
@@ -106,8 +108,6 @@ def _discard_output() -> int:
 
 def _parse_command(words: Sequence[str]) -> Command | None:
     """Return the command with its options; None if its help was printed instead."""
-    import tyro
-
     from spml.cli.help import HELP, HELP_ALL, command_help, overview
 
     known = find_commands()
@@ -199,7 +199,27 @@ def _one_line(error: BaseException) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
+class ModelOptions:
+    """The stored model that a command uses."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run, or a folder with model.safetensors and model.json."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The run that a command reads, and how it scores the run's data."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run."""
+    root: Path | None = None
+    """Folder of the data's files. Default: their location at training."""
+    batch_size: int = 64
+    """Items per batch, if scores must be computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
     """The source of the data and the meaning of its labels."""
 
     root: Path | None = None
@@ -211,12 +231,17 @@ class DataOptions:
     """File of the validation rows. Default: rows of DATA marked val, else a fifth of its rows."""
     test: Path | None = None
     """File of the test rows. Default: rows of DATA marked test."""
-    observe: str = "uniform"
-    """How single positives are drawn from complete labels: uniform (the protocol), frequency, size,
-    file:PATH."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: fixes the classes and their
-    order."""
+    """Class names in order. A file with one name a line, or names joined by commas."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(TableOptions):
+    """The source of the data, and how single positives are drawn."""
+
+    observe: str = "uniform"
+    """How single positives are drawn from complete labels. One of uniform (the protocol),
+    frequency, size and file:PATH, with options as uniform:positives=2."""
 
     def loader(self, data: str, observe_seed: int, split_seed: int) -> partial[Experiment]:
         """Return `spml.data.load` with these options, for another process to call."""

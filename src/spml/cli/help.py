@@ -154,16 +154,20 @@ def _groups(flags: list[Flag]) -> dict[str, list[Flag]]:
 
 
 def _flags(kind: type[Any]) -> Iterator[Flag]:
-    """Yield the flags of a command, its own before those that it inherits."""
+    """Yield positional arguments, the command's own flags, and those that it inherits."""
     hints = get_type_hints(kind, include_extras=True)
+    marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
     own = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
     texts = _docstrings(kind)
-    for item in sorted(fields(kind), key=lambda item: own.index(item.name)):
+
+    def place(item: Field[Any]) -> int:
+        return -1 if tyro.conf.Positional in marks[item.name] else own.index(item.name)
+
+    for item in sorted(fields(kind), key=place):
         hint = hints[item.name]
-        marks = getattr(hint, "__metadata__", ())
-        if tyro.conf.Suppress in marks:
+        if tyro.conf.Suppress in marks[item.name]:
             continue
-        positional = tyro.conf.Positional in marks
+        positional = tyro.conf.Positional in marks[item.name]
         label = _label(item, hint, positional=positional)
         sentences = _sentences(texts[item.name]) + _default(item, texts[item.name])
         if label.endswith(" CHOICE"):

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from spml.cli import DataOptions, option_text
+from spml.cli import DataOptions, log, option_text
+from spml.errors import UserError
+from spml.files import write_text
 from spml.machine import cores
 from spml.runs.settings import Settings
 
@@ -88,8 +90,6 @@ class ManyRuns(DataOptions, Settings):
         return []
 
     def _check_counts(self, names: Sequence[str]) -> None:
-        from spml.errors import UserError
-
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
@@ -102,7 +102,6 @@ class ManyRuns(DataOptions, Settings):
         The runs would use the benchmark's published options, and the table would quote its figures.
         """
         from spml.bench.plan import benchmark
-        from spml.errors import UserError
 
         if (name := benchmark(self.data)) != self.data:
             raise UserError(
@@ -111,8 +110,6 @@ class ManyRuns(DataOptions, Settings):
 
     def report_open(self, counts: dict[str, int], store: RunStore) -> None:
         """Print the number of pending and failed runs; exit with code 1 if runs failed."""
-        from spml.cli import log
-
         pending = counts["pending"] + counts["running"]
         if pending:
             log(f"runs pending or owned by other processes: {pending}; {RESUME}")
@@ -246,7 +243,6 @@ class TableOfRuns(ManyRuns):
         Returns:
             The plan, and the number of runs in each state.
         """
-        from spml.errors import UserError
 
         if not self.data:
             raise UserError("give DATA, such as digits; or --from FILE, or --verify with --out")
@@ -262,7 +258,6 @@ class TableOfRuns(ManyRuns):
     def _check_search(self, search: Search | None) -> None:
         """Refuse options that do not belong to the chosen search."""
         from spml.bench.search import Grid, Tune
-        from spml.errors import UserError
 
         if self.rates and not isinstance(search, Grid):
             raise UserError("--rates belongs to a grid, and no grid is run; use --lr for one rate")
@@ -293,8 +288,6 @@ class TableOfRuns(ManyRuns):
         from spml.bench.files import write_collected
         from spml.bench.formats import FORMATS
         from spml.bench.tables import collected
-        from spml.cli import log
-        from spml.files import write_text
 
         stored = collected(plan, store.outcome)
         write_collected(store.path / "bench.json", stored)
@@ -307,8 +300,6 @@ class TableOfRuns(ManyRuns):
 
     def _against(self, labels: list[str]) -> str | None:
         """Return the row to compare the others with; raise UserError if it does not exist."""
-        from spml.errors import UserError
-
         if self.against is not None and self.against not in labels:
             raise UserError(f"--against {self.against}: no such row; rows: {', '.join(labels)}")
         full = next((label for label in labels if label in ("gr", "k̂ ✓, v ✓, L ✓")), None)
@@ -331,7 +322,6 @@ class TableOfRuns(ManyRuns):
     def _verify(self) -> None:
         from spml.bench.store import SCORED
         from spml.bench.verify import verify, without_scores
-        from spml.cli import log
 
         home = self.folder()
         runs, records = home / "runs", home / "records"

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from spml.cli import log
 from spml.cli.many_runs import TableOfRuns
+from spml.errors import UserError
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan
@@ -38,8 +40,6 @@ class Ablate(TableOfRuns):
         """Return the rows of the paper's table, and one with k_hat of its Eq. (kx)."""
         from spml.bench.ablation import ablation_cases, observed_share
         from spml.bench.plan import Plan
-        from spml.cli import log
-        from spml.errors import UserError
 
         if self.published and self.tune:
             raise UserError("--published runs no trials and --tune does; give one of them")

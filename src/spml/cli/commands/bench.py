@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
+from spml.cli import parse_options
 from spml.cli.many_runs import TableOfRuns
+from spml.errors import UserError
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan, Search
@@ -45,7 +47,6 @@ class Bench(TableOfRuns):
         """Return a row for each method."""
         from spml.bench.plan import Plan
         from spml.bench.rows import method_cases, paper_methods
-        from spml.errors import UserError
 
         names = [
             name for word in self.methods for name in word.split(",") if name
@@ -70,8 +71,6 @@ class Bench(TableOfRuns):
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
         """Return the options of each method from --set; wrong ones are an error before any run."""
-        from spml.cli import parse_options
-        from spml.errors import UserError
         from spml.train.fitting import make_method
         from spml.train.resolve import method_options
 

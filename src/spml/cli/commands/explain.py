@@ -8,9 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
+from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.errors import DataError, UserError
 
-@dataclass(frozen=True)
-class Explain:
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(ModelOptions):
     """Show the regions of pictures that speak for each class.
 
     Example: spml explain runs/photos holiday.jpg --out maps
@@ -18,8 +21,6 @@ class Explain:
 
     order: ClassVar[int] = 100
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
     inputs: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE...")
     ] = ()
@@ -42,11 +43,7 @@ class Explain:
 
     def run(self) -> None:
         """Draw the overlays and report unreadable pictures."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        from spml.cli import LeftOut, log, note_unfinished
-        from spml.errors import DataError, UserError
+        from spml.cli.output.progress import bar
         from spml.use.explain.explain import explain, explain_worst
         from spml.use.predict.tagging import named_classes
 
@@ -56,8 +53,7 @@ class Explain:
             )
         note_unfinished(self.run_folder)
         left_out = LeftOut()
-        with Progress(transient=True, disable=not Console().is_terminal) as progress:
-            task = progress.add_task("explaining", total=None)
+        with bar("explaining") as advance:
             if self.worst is not None:
                 written = explain_worst(
                     self.run_folder,
@@ -68,7 +64,7 @@ class Explain:
                     overwrite=self.overwrite,
                     on_error=left_out,
                     note=log,
-                    advance=lambda done: progress.advance(task, done),
+                    advance=advance,
                 )
             else:
                 written = explain(
@@ -80,7 +76,7 @@ class Explain:
                     overwrite=self.overwrite,
                     on_error=left_out,
                     note=log,
-                    advance=lambda done: progress.update(task, completed=done),
+                    advance=advance,
                 )
         print(f"{written:,} written to {self.out / 'index.html'}")
         if left_out.count:

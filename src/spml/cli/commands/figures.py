@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
+from spml.cli import log
 from spml.cli.many_runs import ManyRuns
+from spml.errors import UserError
 
 if TYPE_CHECKING:
     from spml.analysis.archive import FinishedRun
@@ -58,8 +60,6 @@ class Figures(ManyRuns):
         """Train missing runs, draw the figures, and report those that cannot be drawn."""
         from spml.analysis.figures import Source, draw, refuse_foreign
         from spml.analysis.sensitivity import STUDIES, short_form
-        from spml.cli import log
-        from spml.errors import UserError
 
         wanted = self._wanted()
         if (
@@ -94,7 +94,6 @@ class Figures(ManyRuns):
 
     def _wanted(self) -> list[Figure]:
         from spml.analysis.figures import FIGURES
-        from spml.errors import UserError
 
         by_name = {figure.name: figure for figure in FIGURES.values()} | FIGURES
         names = [name for text in self.only for name in text.split(",") if name] or list(FIGURES)
@@ -106,9 +105,6 @@ class Figures(ManyRuns):
 
     def _experiment(self, wanted: list[Figure]) -> Experiment | None:
         """Load the data, if runs need them or a figure draws them."""
-        from spml.cli import log
-        from spml.errors import UserError
-
         if not self.data or all(figure.name in PURE for figure in wanted):
             return None
         if self.runs is None:
@@ -132,7 +128,6 @@ class Figures(ManyRuns):
         from spml.analysis.archive import find
         from spml.bench.plan import Plan
         from spml.bench.store import RunStore
-        from spml.cli import log
 
         if self.runs is not None:
             runs, problems = find(self.runs)

@@ -8,9 +8,13 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
+from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.errors import DataError, UserError
+from spml.files import refuse_existing
 
-@dataclass(frozen=True)
-class Predict:
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(ModelOptions):
     """Write probabilities and tags of pictures, folders or tables.
 
     Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
@@ -18,8 +22,6 @@ class Predict:
 
     order: ClassVar[int] = 90
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
     """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on
     standard input."""
@@ -51,18 +53,7 @@ class Predict:
 
     def run(self) -> None:
         """Write predictions and report unreadable inputs."""
-        from rich.console import Console
-        from rich.progress import (
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        from spml.cli import LeftOut, log, note_unfinished
-        from spml.errors import DataError, UserError
-        from spml.files import refuse_existing
+        from spml.cli.output.progress import bar
         from spml.use.predict.predict import Options, predict
         from spml.use.predict.writers import STANDARD
 
@@ -86,12 +77,7 @@ class Predict:
             self.null,
         )
         left_out = LeftOut()
-        console = Console(stderr=True)
-        shown = SpinnerColumn(), TextColumn("predicting"), MofNCompleteColumn(), TimeElapsedColumn()
-        with Progress(
-            *shown, console=console, transient=True, disable=not console.is_terminal
-        ) as progress:
-            task = progress.add_task("predicting", total=None)
+        with bar("predicting") as advance:
             written = predict(
                 self.run_folder,
                 self.inputs,
@@ -99,7 +85,7 @@ class Predict:
                 options,
                 on_error=left_out,
                 note=log,
-                advance=lambda done: progress.update(task, completed=done),
+                advance=advance,
             )
         if self.out != STANDARD:
             print(f"{written:,} written to {self.out}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import tyro
 
 from spml.data.benchmarks import BENCHMARKS, NAMES
+from spml.errors import DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,8 +50,6 @@ class Prepare:
         """Download if asked, read, compare, and print the next step."""
         from rich.console import Console
 
-        from spml.errors import DataError
-
         console = Console(highlight=False, soft_wrap=True, markup=False)
         archives = self.benchmark.archives
         try:
@@ -70,7 +69,6 @@ class Prepare:
 
     def _read(self) -> Experiment:
         from spml.data import load
-        from spml.errors import DataError
 
         if not self.root.is_dir():
             raise DataError(f"{self.root}: no such folder; check --root")
@@ -79,7 +77,6 @@ class Prepare:
     def _complete(self) -> Experiment | None:
         """Return the data if they are already there with every picture."""
         from spml.data.check.benchmark import missing_pictures
-        from spml.errors import DataError
 
         try:
             experiment = self._read()
@@ -92,7 +89,6 @@ class Prepare:
         """Download and unpack each archive that has not been unpacked before."""
         from spml.data.download.archive import marker, unpack
         from spml.data.download.resumable import download, left, require_space
-        from spml.errors import DataError
 
         marks = [marker(archive.name, self.root) for archive in self.benchmark.archives]
         pairs = zip(self.benchmark.archives, marks, strict=True)
@@ -117,7 +113,6 @@ class Prepare:
     def _report(self, console: Console, experiment: Experiment) -> None:
         """Print counts and hashes; raise DataError if pictures are missing."""
         from spml.data.check.benchmark import differences, mean_positives, missing_pictures
-        from spml.errors import DataError
 
         assert experiment.test is not None
         train, val = len(experiment.train_rows), len(experiment.val_rows)

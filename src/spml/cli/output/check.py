@@ -1,25 +1,18 @@
-"""Output of `spml check`: the problems, the summary, and a progress bar."""
+"""Output of `spml check`: the problems and the summary."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from spml.cli.output.tables import add_ends, columns, plain
 from spml.data import LabelTable
-from spml.data.check.files import Advance
 from spml.data.check.labels import positives_per_row, positives_seen
 from spml.data.check.problems import KINDS, Findings, counted
 
 SHOWN = 20  # listed problems of each kind
 ENDS = 6  # classes shown from each end if there are many
-PATIENCE = 2.0  # seconds without a bar
 
 
 def print_warnings(console: Console, messages: list[str]) -> None:
@@ -81,22 +74,3 @@ def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
         2 * ENDS + 3,
     )
     return out
-
-
-@contextmanager
-def bar() -> Iterator[Advance]:
-    """Show a progress bar on a terminal once the work has taken some seconds."""
-    console = Console(stderr=True)
-    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-    started = time.monotonic()
-    task = progress.add_task("")
-
-    def advance(what: str, done: int, total: int) -> None:
-        if time.monotonic() - started > PATIENCE:
-            progress.start()
-        progress.update(task, description=what, completed=done, total=total)
-
-    try:
-        yield advance
-    finally:
-        progress.stop()
