@@ -82,12 +82,8 @@ def draw(logits: Array, observed: Labels) -> Draw:
     parts = [
         _draw(logits[rows], observed[rows]) for rows in blocks(max(len(logits), 1), logits.shape[1])
     ]
-    return Draw(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in Draw.__dataclass_fields__
-        )
-    )
+    fields = ("log_likelihood", "present", "seen")
+    return Draw(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 
 def drawn_chance(logits: Array) -> Array:
@@ -98,9 +94,8 @@ def drawn_chance(logits: Array) -> Array:
         p = sigmoid(logits[rows])
         for node, share in zip((t + 1) / 2, weight / 2, strict=True):
             factors = 1 - p * (1 - node)
-            chances[rows] += (
-                share * p / factors * np.exp(np.log(factors).sum(axis=1, keepdims=True))
-            )
+            none_drawn = np.exp(np.log(factors).sum(axis=1, keepdims=True))
+            chances[rows] += share * p / factors * none_drawn
     return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
 
 
