@@ -97,9 +97,8 @@ def test_the_first_example_of_add_a_method_works(tmp_path, monkeypatch):
     loss = losses.create("mine:soft_negative", strength=0.3)
     z = torch.randn(4, 3, requires_grad=True)
     loss(z, torch.eye(4, 3), epoch=1, epochs=2, index=None).backward()
-    assert z.grad is not None and [o.name for o in losses.options("mine:soft_negative")] == [
-        "strength"
-    ]
+    assert z.grad is not None
+    assert [o.name for o in losses.options("mine:soft_negative")] == ["strength"]
 
 
 def test_the_example_of_a_method_that_looks_at_features_trains(
@@ -191,10 +190,8 @@ def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp
     method_cost.main()
     rows = {row["row"]: row for row in json.loads(figures.read_text())["rows"]}
     assert list(rows) == ["role", "em_apl", "em_apl, base gr"]
-    assert (
-        rows["role"]["own_optimizer_seconds"] > 0
-        and rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
-    )
+    assert rows["role"]["own_optimizer_seconds"] > 0
+    assert rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
     assert rows["em_apl"]["between_seconds"] > 0 and rows["em_apl"]["options"]["beta"] == 0.02
     monkeypatch.setattr(
         sys, "argv", ["method_cost.py", "--json", str(figures), "--docs", str(page)]
@@ -203,10 +200,8 @@ def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp
     assert page.read_text().startswith(
         "before\n<!-- generated: method_cost -->\nvoc: batch 8, 20 classes, 4,574 items."
     )
-    assert (
-        page.read_text().endswith("<!-- end -->\nafter\n")
-        and "| em_apl, base gr |" in page.read_text()
-    )
+    assert page.read_text().endswith("<!-- end -->\nafter\n")
+    assert "| em_apl, base gr |" in page.read_text()
 
 
 def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
@@ -267,9 +262,8 @@ def test_the_calibration_benchmark_accepts_any_run_with_scores(finished, monkeyp
     from calibration_tables import BASELINES, OURS, tables
 
     (record,) = examined("scenes", finished, 1, tmp_path)
-    assert {OURS, *BASELINES} <= set(record["test"]) and set(record["halves"]) == set(
-        record["test"]
-    )
+    assert {OURS, *BASELINES} <= set(record["test"])
+    assert set(record["halves"]) == set(record["test"])
     assert len(record["epochs"]["true"]) == 3 and set(record["estimates"]) >= {"map", "macro_f1"}
     texts = tables(
         [

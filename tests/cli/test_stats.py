@@ -6,6 +6,7 @@ import re
 import pytest
 
 from spml.cli import main
+from tests.conftest import spml
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +19,7 @@ def cells(out):
 
 
 def test_complete_labels(scenes_file, capsys):
-    assert main(["stats", str(scenes_file), "--labels", "complete"]) == 0
+    assert spml(f"stats {scenes_file} --labels complete") == 0
     out = capsys.readouterr().out
     assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
     assert "uniform (positives 1, negatives 0, seed 1200)" in out
@@ -32,7 +33,7 @@ def test_complete_labels(scenes_file, capsys):
 
 
 def test_unknown_figures_of_observed_labels_are_named(pictures, capsys):
-    assert main(["stats", str(pictures)]) == 0
+    assert spml(f"stats {pictures}") == 0
     out = capsys.readouterr().out
     assert "the true number of positives is not known" in out and "it needs complete labels" in out
     assert "Pairs of classes are not counted: no item has two known positives." in out
@@ -45,7 +46,7 @@ def test_a_benchmark_has_the_papers_column(tmp_path, capsys):
     for name, text in voc_files(pictures=False).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert main(["stats", "voc", "--root", str(tmp_path)]) == 0
+    assert spml(f"stats voc --root {tmp_path}") == 0
     out = capsys.readouterr().out
     assert ["images, training", "4", "4,574"] in cells(out)
     assert ["labels per training image, negative", "18.00", "18.54"] in cells(out)
@@ -54,16 +55,7 @@ def test_a_benchmark_has_the_papers_column(tmp_path, capsys):
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
     out, numbers = tmp_path / f"new/fig{suffix}", tmp_path / "fig.json"
-    words = [
-        "stats",
-        str(scenes_file),
-        "--labels",
-        "complete",
-        "--out",
-        str(out),
-        "--json",
-        str(numbers),
-    ]
+    words = f"stats {scenes_file} --labels complete --out {out} --json {numbers}".split()
     assert main(words) == 0
     starts = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     assert sorted(path.name for path in out.parent.iterdir()) == [
@@ -73,9 +65,9 @@ def test_figures_and_numbers(scenes_file, tmp_path, capsys, suffix):
     assert all(path.read_bytes().startswith(starts[suffix]) for path in out.parent.iterdir())
     first = out.read_bytes()
     assert json.loads(numbers.read_text())["images"]["train"] == 128
+    assert main(words) == 2
     assert (
-        main(words) == 2
-        and capsys.readouterr().err
+        capsys.readouterr().err
         == f"spml: {out} is already there; give --overwrite or another --out\n"
     )
     assert main([*words, "--overwrite"]) == 0 and out.read_bytes() == first
@@ -98,10 +90,7 @@ def test_figures_of_many_classes(tmp_path, classes):
 
 
 def test_other_models(scenes_file, capsys):
-    assert (
-        main(["stats", str(scenes_file), "--labels", "complete", "--observe", "frequency:gamma=2"])
-        == 0
-    )
+    assert spml(f"stats {scenes_file} --labels complete --observe frequency:gamma=2") == 0
     assert "frequency (gamma 2.0, positives 1, seed 1200)" in capsys.readouterr().out
 
 
@@ -127,17 +116,12 @@ def test_mistakes(pictures, capsys, words, part):
         (["--out", "a.svg"], "--out"),
     ],
 )
-def test_nothing_is_replaced_without_overwrite(
-    pictures, tmp_path, monkeypatch, capsys, words, flag
-):
-    monkeypatch.chdir(tmp_path)
+def test_nothing_is_replaced_without_overwrite(pictures, tmp_path, here, capsys, words, flag):
     files = [tmp_path / name for name in ("mine.csv", "mine.svg", "a-pairs.svg")]
     for file in files:
         file.write_text("mine")
     assert main(["stats", str(pictures), *words]) == 2
     printed = capsys.readouterr()
-    assert (
-        printed.err.endswith(f" is already there; give --overwrite or another {flag}\n")
-        and not printed.out
-    )
+    assert printed.err.endswith(f" is already there; give --overwrite or another {flag}\n")
+    assert not printed.out
     assert all(file.read_text() == "mine" for file in files)

@@ -27,11 +27,9 @@ def test_numbers_are_right_aligned_and_names_are_text(capsys):
     table = columns("class", "number")
     add_ends(table, [("[red]a\x1b[31m\n", (5,))], ends=1, all_of=3)
     (line,) = [line for line in _lines(table, capsys) if "red" in line]
-    assert (
-        "[red]a?[31m?" in line
-        and line.rstrip().endswith(" 5")
-        and len(line.rstrip()) > len("[red]a?[31m?  5")
-    )
+    assert "[red]a?[31m?" in line
+    assert line.rstrip().endswith(" 5")
+    assert len(line.rstrip()) > len("[red]a?[31m?  5")
     assert plain("é\u200bx\t") == "é?x?"
 
 

@@ -67,9 +67,9 @@ def test_ctrl_c_saves_once_and_the_run_resumes_in_one_process(words, alone, tmp_
     run = tmp_path / "run"
     stopped = ended(program(*words, *TWO, "--out", run, faults=(Fault("group", STEP, 23),)))
     stopped.interrupted()
-    assert (
-        stopped.err.count("\n") == 2 and "--devices 2" in stopped.err and "--resume" in stopped.err
-    )
+    assert stopped.err.count("\n") == 2
+    assert "--devices 2" in stopped.err
+    assert "--resume" in stopped.err
     resumed = spml(*words, "--out", run, "--resume")
     assert resumed.code == 0, resumed
     # The processes agree on a stop after every tenth step.
@@ -227,11 +227,9 @@ def test_the_error_of_one_worker_is_reported(words, alone, tmp_path):
     died = ended(program(*words, *TWO, "--out", run, faults=faults))
     assert died.code == 2, died
     lines = died.err.splitlines()
-    assert (
-        len(lines) == 2
-        and "out of memory" in lines[0]
-        and "process 2 of 2 ended with exit code 2" in lines[1]
-    )
+    assert len(lines) == 2
+    assert "out of memory" in lines[0]
+    assert "process 2 of 2 ended with exit code 2" in lines[1]
     assert spml(*words, "--out", run, "--resume").code == 0
     alike(run, alone)
 

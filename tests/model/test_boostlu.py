@@ -94,11 +94,9 @@ def test_backbones_without_a_feature_map_are_refused():
 
 
 def test_method_boostlu_is_ll_r_with_the_boostlu_head(scenes, quick, tmp_path):
-    assert (
-        losses.head("boostlu") == "boostlu"
-        and losses.head("gr") is None
-        and losses.head("role") is None
-    )
+    assert losses.head("boostlu") == "boostlu"
+    assert losses.head("gr") is None
+    assert losses.head("role") is None
     z, s = torch.randn(6, 5), torch.eye(6, 5)
     call = {"epoch": 4, "epochs": 5}
     assert torch.equal(

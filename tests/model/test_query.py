@@ -1,6 +1,7 @@
 import csv
 import json
 import math
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -241,9 +242,8 @@ def test_a_stored_model_gives_the_same_logits(name, tmp_path):
     save_model(tmp_path / "best", model, info)
     again, described = load_model(tmp_path)
     x = noise(3, 3, 40, 40)
-    assert described == info and type(again.head) is (
-        QueryHead if name == "query" else QueryNormalHead
-    )
+    assert described == info
+    assert type(again.head) is (QueryHead if name == "query" else QueryNormalHead)
     model.eval().requires_grad_(
         False
     )  # attention uses another path in training, equal but for the last bits
@@ -282,11 +282,9 @@ def test_a_feature_vector_is_one_position(name):
     model = Classifier.build("linear", 3, features=8, head=name).eval()
     x = torch.randn(4, 8)
     logits, shown = model(x, True)
-    assert (
-        torch.equal(model.head.detailed(x[:, None])[0], logits)
-        and logits.shape == (4, 3)
-        and shown.ndim == 3
-    )
+    assert torch.equal(model.head.detailed(x[:, None])[0], logits)
+    assert logits.shape == (4, 3)
+    assert shown.ndim == 3
 
 
 def vectors(folder):
@@ -312,18 +310,7 @@ def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(
     from spml.cli import main
 
     monkeypatch.chdir(tmp_path)
-    words = [
-        "--backbone",
-        "tiny",
-        "--head",
-        "query-normal:4",
-        "--method",
-        "an",
-        "--lr",
-        "1e-3",
-        "--head-lr",
-        "1",
-    ]
+    words = shlex.split("--backbone tiny --head query-normal:4 --method an --lr 1e-3 --head-lr 1")
     words += ["--epochs", "1", "--accelerator", "cpu", "--quiet"]
     assert main(["train", str(pictures), *words, "--size", "16", "--out", "run"]) == 0
     for out in ("one.csv", "two.csv"):
