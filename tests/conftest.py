@@ -112,6 +112,14 @@ def spml(line: str) -> int:
     return main(shlex.split(line))
 
 
+def noise(*shape: int):
+    """Pictures of random pixels, the same in every call."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+
+
 def outcome(folder: Path) -> dict:
     """result.json without its timings."""
     result = json.loads((folder / "result.json").read_text())
