@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
     from spml.data import Experiment
     from spml.data.benchmarks import Benchmark
-    from spml.data.download.request import Advance
 
     Name = str
 else:
@@ -87,6 +84,9 @@ class Prepare:
 
     def _download(self, console: Console) -> None:
         """Download and unpack each archive that has not been unpacked before."""
+        from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+
+        from spml.cli.output.progress import step_bar
         from spml.data.download.archive import marker, unpack
         from spml.data.download.resumable import download, left, require_space
 
@@ -100,7 +100,9 @@ class Prepare:
             )
         require_space(self.root, sum(left(each, self.root) + each.unpacked for each in archives))
         try:
-            with _bar() as advance:
+            with step_bar(
+                DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+            ) as advance:
                 for each in archives:
                     path = download(each, self.root, advance=advance)
                     unpack(path, self.root, each.limits, advance=advance)
@@ -147,32 +149,3 @@ class Prepare:
         if not expected or hashes == expected:
             return []
         return ["the observed labels are not those of the reference protocol: other label files"]
-
-
-@contextmanager
-def _bar() -> Iterator[Advance]:
-    """Show a progress bar on a terminal, one line for each step."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    tasks: dict[str, TaskID] = {}
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    ) as progress:
-
-        def advance(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield advance

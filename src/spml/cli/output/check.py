@@ -18,11 +18,8 @@ ENDS = 6  # classes shown from each end if there are many
 def print_warnings(console: Console, messages: list[str]) -> None:
     """Print the warnings of the reader."""
     for text in messages:
-        console.print(
-            Text("warning: ", "bold yellow").append(plain(text), "not bold default"),
-            "\n",
-            soft_wrap=True,
-        )
+        line = Text("warning: ", "bold yellow").append(plain(text), "not bold default")
+        console.print(line, "\n", soft_wrap=True)
 
 
 def print_problems(console: Console, findings: Findings) -> None:
@@ -47,14 +44,8 @@ def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: 
     for split, table in tables.items():
         each = positives_per_row(table.sparse)
         negatives = "the rest" if complete else f"{table.sparse.counts(-1).sum():,}"
-        cells = (
-            f"{len(table):,}",
-            f"{each.sum():,}",
-            f"{each.mean():.2f}",
-            f"{(each == 0).sum():,}",
-            negatives,
-        )
-        rows.add_row(split, *cells)
+        counts = f"{len(table):,}", f"{each.sum():,}", f"{each.mean():.2f}"
+        rows.add_row(split, *counts, f"{(each == 0).sum():,}", negatives)
     console.print(rows)
     console.print(_classes(tables, complete=complete))
 
@@ -67,10 +58,6 @@ def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
         counts["drawn for training"] = positives_seen(tables)
     out = columns(f"positives of {len(classes):,} classes", *counts)
     order = sorted(range(len(classes)), key=lambda i: [-count[i] for count in counts.values()])
-    add_ends(
-        out,
-        [(classes[i], [count[i] for count in counts.values()]) for i in order],
-        ENDS,
-        2 * ENDS + 3,
-    )
+    rows = [(classes[i], [f"{count[i]:,}" for count in counts.values()]) for i in order]
+    add_ends(out, rows, ENDS, 2 * ENDS + 3)
     return out

@@ -9,7 +9,14 @@ from functools import partial
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 PATIENCE = 2.0  # seconds without a bar
 
@@ -29,15 +36,17 @@ class AdvanceStep(Protocol):
 
 
 @contextmanager
-def step_bar() -> Iterator[AdvanceStep]:
-    """Show a bar on a terminal once the work has taken some seconds."""
+def step_bar(*columns: ProgressColumn) -> Iterator[AdvanceStep]:
+    """Show a bar on a terminal once the work has taken some seconds.
+
+    Args:
+        columns: what is beside the bar. Default: the amount and the time.
+    """
     console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    shown = TextColumn("{task.description}"), BarColumn()
+    beside = columns or (MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(
-        *(*columns, TimeElapsedColumn()),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
+        *shown, *beside, console=console, transient=True, disable=not console.is_terminal
     )
     started = time.monotonic()
     task = progress.add_task("")
