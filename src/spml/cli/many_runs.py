@@ -19,7 +19,7 @@ from spml.runs.settings import Settings
 
 if TYPE_CHECKING:
     from spml.bench.live_table import LiveTable
-    from spml.bench.plan import Plan, Record, Run, Search
+    from spml.bench.plan import Case, Plan, Record, Run, Search
     from spml.bench.store import RunStore
     from spml.bench.tables import Table
     from spml.bench.workers import Job, Workers
@@ -55,6 +55,8 @@ class ManyRuns(DataOptions, Settings):
         from spml.bench.live_table import LiveTable
         from spml.bench.workers import Workers, run_pending
         from spml.runs.record import fingerprint
+        from spml.train.fitting import make_model
+        from spml.train.resolve import resolve
 
         self._check_name()
         refuse_foreign(store.path, ("plan.json", *self.tables()))
@@ -63,7 +65,8 @@ class ManyRuns(DataOptions, Settings):
             store.forget_failures(plan.runs(store.outcome))
         job = self._job(plan, store)
         if any(store.outcome(run.id) is None for run in job.runs()):
-            self._try_settings(experiment)
+            # settings that no run can use are an error before any run
+            make_model(experiment, resolve(self, experiment))
         write_overview(store.path / "plan.json", job.runs(), store)
         progress = LiveTable(plan, store, quiet=quiet)
         try:
@@ -77,13 +80,6 @@ class ManyRuns(DataOptions, Settings):
         finally:
             counts = write_overview(store.path / "plan.json", job.runs(), store)
         return counts
-
-    def _try_settings(self, experiment: Experiment) -> None:
-        """Build the model once: settings that no run can use are an error before any run."""
-        from spml.train.fitting import make_model
-        from spml.train.resolve import resolve
-
-        make_model(experiment, resolve(self, experiment))
 
     def tables(self) -> list[str]:
         """Return the names of the files that are written after the runs."""
@@ -162,23 +158,17 @@ class ManyRuns(DataOptions, Settings):
         from spml.runs.settings import defines_run
 
         every = [item for kind in (Settings, DataOptions) for item in fields(kind)]
-        changed = {
-            item.name: getattr(self, item.name)
-            for item in every
-            if getattr(self, item.name) != item.default
-        }
         settings = {item.name for item in fields(Settings)}
-        runtime = {
-            name: value
-            for name, value in changed.items()
-            if name in settings and not defines_run(name)
-        }
-        others = {"root", "method", "seed", *runtime}
-        defining = {name: value for name, value in changed.items() if name not in others}
-        return {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in defining.items()
-        }, runtime
+        defining, runtime = {}, {}
+        for item in every:
+            name, value = item.name, getattr(self, item.name)
+            if value == item.default or name in ("root", "method", "seed"):
+                continue
+            if name in settings and not defines_run(name):
+                runtime[name] = value
+            else:
+                defining[name] = str(value) if isinstance(value, Path) else value
+        return defining, runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +205,7 @@ class TableOfRuns(ManyRuns):
 
     def folder(self) -> Path:
         """Return the folder of runs, records and tables."""
-        raise NotImplementedError
+        return self.out or Path(type(self).__name__.lower()) / Path(self.data).stem
 
     def tables(self) -> list[str]:
         """Return the names of the table's files."""
@@ -268,21 +258,23 @@ class TableOfRuns(ManyRuns):
                 f"--rates must be above 0 and distinct, not {', '.join(map(str, self.rates))}"
             )
 
-    def _lr(self, experiment: Experiment) -> float:
+    def _plan(
+        self, table: str, cases: tuple[Case, ...], experiment: Experiment, *, grid: bool
+    ) -> Plan:
+        """Return the plan of a table; a row's search takes seed 0 from its final runs."""
+        from spml.bench.plan import Plan
+        from spml.bench.search import GRID_FACTORS, Grid, Tune
         from spml.train.resolve import data_defaults
 
-        return self.lr or data_defaults(experiment).lr
-
-    def _grid(self, experiment: Experiment) -> Search:
-        from spml.bench.search import GRID_FACTORS, Grid
-
-        base = self._lr(experiment)
-        return Grid(self.rates or tuple(float(f"{factor * base:.3g}") for factor in GRID_FACTORS))
-
-    def _tune(self, experiment: Experiment) -> Search:
-        from spml.bench.search import Tune
-
-        return Tune(self.trials, self._lr(experiment))
+        search: Search | None = None
+        lr = self.lr or data_defaults(experiment).lr
+        if self.tune:
+            search = Tune(self.trials, lr)
+        elif grid:
+            rates = tuple(float(f"{factor * lr:.3g}") for factor in GRID_FACTORS)
+            search = Grid(self.rates or rates)
+        seeds = range(1, self.seeds + 1) if search else range(self.seeds)
+        return Plan(table, self.data, cases, tuple(seeds), self.changed_settings()[0], search)
 
     def _write_tables(self, plan: Plan, store: RunStore) -> None:
         from spml.bench.files import write_collected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
@@ -13,7 +12,7 @@ from spml.cli.many_runs import TableOfRuns
 from spml.errors import UserError
 
 if TYPE_CHECKING:
-    from spml.bench.plan import Plan, Search
+    from spml.bench.plan import Plan
     from spml.data import Experiment
 
 
@@ -39,13 +38,8 @@ class Bench(TableOfRuns):
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
     """Option of a method as METHOD.NAME=VALUE. Such as hill.variant=gr."""
 
-    def folder(self) -> Path:
-        """Return the folder of runs, records and tables."""
-        return self.out or Path("bench") / Path(self.data).stem
-
     def plan(self, experiment: Experiment) -> Plan:
         """Return a row for each method."""
-        from spml.bench.plan import Plan
         from spml.bench.rows import method_cases, paper_methods
 
         names = [
@@ -56,18 +50,8 @@ class Bench(TableOfRuns):
             raise UserError(f"--methods names {', '.join(twice)} twice")
         if self.grid and self.tune:
             raise UserError("--grid and --tune both choose settings; give one of them")
-        search: Search | None = None
-        if self.grid or self.tune:
-            search = self._grid(experiment) if self.grid else self._tune(experiment)
-        seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
-        return Plan(
-            "bench",
-            self.data,
-            method_cases(names, self._options(names, experiment)),
-            seeds,
-            self.changed_settings()[0],
-            search,
-        )
+        cases = method_cases(names, self._options(names, experiment))
+        return self._plan("bench", cases, experiment, grid=self.grid)
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
         """Return the options of each method from --set; wrong ones are an error before any run."""
