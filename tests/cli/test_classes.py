@@ -27,10 +27,10 @@ def trained(pictures, here):
 
 def written(out):
     """Every file's text without its name, times and pictures."""
-    found = [*Path().glob(f"{out}*"), *Path().glob(f"{out}*/**/*")]
+    paths = [*Path().glob(f"{out}*"), *Path().glob(f"{out}*/**/*")]
     texts = [
         path
-        for path in sorted(set(found))
+        for path in sorted(set(paths))
         if path.is_file()
         and (path.suffix in (".csv", "") or path.name in ("index.html", "model.json"))
     ]

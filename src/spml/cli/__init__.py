@@ -111,7 +111,7 @@ def _parse_command(words: Sequence[str]) -> Command | None:
     from spml.cli.help import HELP, HELP_ALL, command_help, overview
 
     known = find_commands()
-    if any(word.startswith("--tyro-") for word in words):  # completion of a shell
+    if any(one.startswith("--tyro-") for one in words):  # completion of a shell
         commands: dict[str, Callable[..., Any]] = {**known}
         tyro.extras.subcommand_cli_from_dict(commands, args=words, prog="spml")
         return None

@@ -82,13 +82,7 @@ def _summary(kind: type[Any]) -> list[str]:
 
 
 def command_help(name: str, kind: type[Any], *, whole: bool) -> str:
-    """Return the help of a command.
-
-    Args:
-        name: name of the command.
-        kind: its dataclass.
-        whole: describe every flag in full; otherwise the common flags, on a line each.
-    """
+    """Return the help of a command: all flags in full, or the common ones on a line each."""
     flags = list(_flags(kind))
     words = [flag.label for flag in flags if flag.positional or flag.required]
     lines = [" ".join(["usage: spml", name, *words, "[FLAG ...]"]), ""]

@@ -180,13 +180,7 @@ def _moved(z: Array, parameters: Array) -> Array:
 
 
 def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
-    """Each item's gradient by (log slope, shared shift, own shifts).
-
-    Args:
-        z: logits.
-        parameters: log slope, shared shift, own shifts.
-        by_logit: each item's gradient by the moved logits.
-    """
+    """Each item's gradient by the parameters, from its gradient by the moved logits."""
     return np.column_stack(
         [np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit]
     )
@@ -195,11 +189,7 @@ def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
 def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
     """Parameters (log slope, shared shift, own shifts) of the highest posterior.
 
-    Args:
-        z: logits.
-        labels: observed labels.
-        start: parameters to start from.
-        positives: mean number of positives of an item; None to fit it too.
+    The mean number of positives of an item is fitted too if it is None.
     """
     from scipy.optimize import minimize
 

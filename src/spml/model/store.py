@@ -119,11 +119,6 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
     """Write the weights, then the description.
 
     A reader between the two sees the new weights with the old description, which fits both.
-
-    Args:
-        folder: folder of both files.
-        model: the classifier, or its state_dict().
-        info: its description.
     """
     from safetensors.torch import save
 
@@ -136,11 +131,7 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
 
 
 def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
-    """The classifier, ready to predict on the CPU, and its description.
-
-    Args:
-        folder: a run folder or its `best`.
-    """
+    """The classifier in a run folder or its `best`, ready to predict on the CPU, and its info."""
     folder = Path(folder)
     info, path = read_info(folder), _at(folder) / WEIGHTS
     features = info.preprocessing.get("features")

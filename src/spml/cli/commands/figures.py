@@ -62,11 +62,8 @@ class Figures(ManyRuns):
         from spml.analysis.sensitivity import STUDIES, short_form
 
         wanted = self._wanted()
-        if (
-            not self.data
-            and self.runs is None
-            and any(figure.name not in PURE for figure in wanted)
-        ):
+        impure = any(figure.name not in PURE for figure in wanted)
+        if not self.data and self.runs is None and impure:
             raise UserError("give DATA, such as digits; or --runs FOLDER, whose runs are drawn")
         self._check_counts(("jobs",))
         out = self.out or Path("figures") / (Path(self.data).stem if self.data else "runs")
@@ -105,16 +102,15 @@ class Figures(ManyRuns):
 
     def _experiment(self, wanted: list[Figure]) -> Experiment | None:
         """Load the data, if runs need them or a figure draws them."""
-        if not self.data or all(figure.name in PURE for figure in wanted):
-            return None
-        if self.runs is None:
-            return self.load(self.data, self.observe_seed, self.split_seed)
-        if all(figure.name != "classes" for figure in wanted):
+        names = {figure.name for figure in wanted}
+        if not self.data or names <= set(PURE) or (self.runs and "classes" not in names):
             return None
         try:
             return self.load(self.data, self.observe_seed, self.split_seed)
-        except UserError as error:  # the other figures do not need the data
-            log(str(error))
+        except UserError as error:
+            if self.runs is None:
+                raise
+            log(str(error))  # the other figures do not need the data
             return None
 
     def _runs(

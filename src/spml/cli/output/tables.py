@@ -25,14 +25,9 @@ def columns(first: str, *others: str) -> Table:
 
 
 def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int, where: str = "") -> None:
-    """Add rows of names and cells; with more than `all_of` rows, only the first and last ones.
+    """Add rows of names and cells; with more than `all_of`, only as many as `ends` at each end.
 
-    Args:
-        table: the table.
-        rows: names and cells.
-        ends: number of rows at each end.
-        all_of: largest number of rows that are all added.
-        where: where the other rows are.
+    `where` says where the other rows are.
     """
     few = len(rows) <= all_of
     for place, (name, cells) in enumerate(rows):
