@@ -106,22 +106,22 @@ def _discard_output() -> int:
     return BROKEN_PIPE
 
 
-def _parse_command(words: Sequence[str]) -> Command | None:
+def _parse_command(argv: Sequence[str]) -> Command | None:
     """Return the command with its options; None if its help was printed instead."""
     from spml.cli.help import HELP, HELP_ALL, command_help, overview
 
     known = find_commands()
-    if any(one.startswith("--tyro-") for one in words):  # completion of a shell
+    if any(one.startswith("--tyro-") for one in argv):  # completion of a shell
         commands: dict[str, Callable[..., Any]] = {**known}
-        tyro.extras.subcommand_cli_from_dict(commands, args=words, prog="spml")
+        tyro.extras.subcommand_cli_from_dict(commands, args=argv, prog="spml")
         return None
-    if not words:
+    if not argv:
         print(overview(known), file=sys.stderr)
         raise SystemExit(2)
-    if words[0] in (*HELP, HELP_ALL):
+    if argv[0] in (*HELP, HELP_ALL):
         print(overview(known))
         return None
-    name, *options = words
+    name, *options = argv
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; {near[0]!r}?" if near else "."
