@@ -51,6 +51,11 @@ def test_the_short_help_of_train_shows_common_flags_and_help_all_the_rest(shown)
     assert "Choices: auto, none, graphs, compile." in " ".join(whole.split())
 
 
+def test_a_command_with_few_flags_shows_all_of_them(shown):
+    short = shown("predict", "--help")
+    assert "options:" in short and "--threads N" in short and "more flags" not in short
+
+
 def test_the_methods_of_bench_are_on_the_first_screen(shown):
     assert "--methods" in "".join(shown("bench", "--help").splitlines()[:24])
 
