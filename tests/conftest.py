@@ -1,6 +1,7 @@
 import atexit
 import json
 import os
+import shlex
 import shutil
 import signal
 import tempfile
@@ -9,19 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-for _signal in (
-    signal.SIGINT,
-    signal.SIGHUP,
-):  # tests started in the background would ignore it, and so would their children
-    signal.signal(
-        _signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL
-    )
+# Tests started in the background would ignore these, and so would their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test uses the network
-os.environ["SPML_CACHE"] = tempfile.mkdtemp(
-    prefix="spml-cache-"
-)  # no test changes the user's cache
+os.environ["SPML_CACHE"] = tempfile.mkdtemp(prefix="spml-cache-")  # not the user's cache
 atexit.register(shutil.rmtree, os.environ["SPML_CACHE"], ignore_errors=True)
 TIMINGS = ("images_per_second", "seconds")
+TIMED = ("result.json", "last.ckpt", "config.json", "report.html")  # files with timings
+TINY = "--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet"  # a run of a second
 
 
 @pytest.fixture(scope="session")
@@ -82,23 +79,45 @@ def run(finished, tmp_path):
 
 
 @pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The test's own folder, as the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def pictures(tmp_path):
     """A CSV of twelve small pictures of three colours, in their own folder."""
     from PIL import Image
 
     folder = tmp_path / "photos"
     folder.mkdir()
+    colours = [((200, 30, 30), "red"), ((30, 200, 30), "green"), ((30, 30, 200), "blue")]
     rows = ["image,label,split"]
     for i in range(12):
-        colour, name = [((200, 30, 30), "red"), ((30, 200, 30), "green"), ((30, 30, 200), "blue")][
-            i % 3
-        ]
-        Image.new("RGB", (20 + i, 16), colour).save(folder / f"{i}.{'png' if i % 2 else 'jpg'}")
+        colour, name = colours[i % 3]
+        file = f"{i}.{'png' if i % 2 else 'jpg'}"
+        Image.new("RGB", (20 + i, 16), colour).save(folder / file)
         split = ("val", "test")[i % 2] if i >= 8 else "train"
-        rows.append(f"photos/{i}.{'png' if i % 2 else 'jpg'},{name},{split}")
+        rows.append(f"photos/{file},{name},{split}")
     table = tmp_path / "photos.csv"
     table.write_text("\n".join(rows) + "\n")
     return table
+
+
+def spml(line: str) -> int:
+    """Run a command as a user types it, without the name of the program; return its exit code."""
+    from spml.cli import main
+
+    return main(shlex.split(line))
+
+
+def noise(*shape: int):
+    """Pictures of random pixels, the same in every call."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
 
 
 def outcome(folder: Path) -> dict:
@@ -107,16 +126,10 @@ def outcome(folder: Path) -> dict:
     return {name: value for name, value in result.items() if name not in TIMINGS}
 
 
-def contents(
-    folder: Path, without=("result.json", "last.ckpt", "config.json", "report.html")
-) -> dict[str, bytes]:
+def contents(folder: Path, without=TIMED) -> dict[str, bytes]:
     """Every file's bytes by name, without timings."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in files
-        if path.name not in without
-    }
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in without]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(files)}
 
 
 def assert_resumes(data, settings, folder: Path, options=None) -> dict:

@@ -20,26 +20,21 @@ def blocks(name, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def test_the_library_example_of_the_readme_runs_as_pasted(tmp_path):
-    (example,) = blocks("README.md", "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"\d\.\d{3}\n", done.stdout)
-    assert len(example.strip().splitlines()) <= 11
+EXAMPLES = {  # page: what its example prints, and its longest length
+    "README.md": (r"\d\.\d{3}\n", 11),
+    "docs/sklearn.md": (r"\['car' 'cat' 'dog' 'tree'\] \(200, 4\) 0\.[89]\d\n", 10),
+}
 
 
-def test_the_example_of_the_estimator_runs_as_pasted(tmp_path):
-    (example,) = blocks("docs/sklearn.md", "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path
-    )
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_example_of_the_library_runs_as_pasted(page, tmp_path):
+    printed, longest = EXAMPLES[page]
+    (example,) = blocks(page, "python")
+    command = [sys.executable, "-c", example]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"\['car' 'cat' 'dog' 'tree'\] \(200, 4\) 0\.[89]\d\n", done.stdout), (
-        done.stdout
-    )
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    assert re.fullmatch(printed, done.stdout), done.stdout
+    assert len([line for line in example.splitlines() if line.strip()]) <= longest
 
 
 @pytest.mark.parametrize(
@@ -97,9 +92,8 @@ def test_the_first_example_of_add_a_method_works(tmp_path, monkeypatch):
     loss = losses.create("mine:soft_negative", strength=0.3)
     z = torch.randn(4, 3, requires_grad=True)
     loss(z, torch.eye(4, 3), epoch=1, epochs=2, index=None).backward()
-    assert z.grad is not None and [o.name for o in losses.options("mine:soft_negative")] == [
-        "strength"
-    ]
+    assert z.grad is not None
+    assert [o.name for o in losses.options("mine:soft_negative")] == ["strength"]
 
 
 def test_the_example_of_a_method_that_looks_at_features_trains(
@@ -117,27 +111,18 @@ def test_the_example_of_a_method_that_looks_at_features_trains(
 
     maps, observed = torch.randn(4, 3, 2, 2), torch.eye(4, 3)
     logits = maps.mean(dim=(2, 3))
-    expected = torch.where(
-        observed == 1, -maps.amax(dim=(2, 3)).sigmoid().log(), -(-logits).sigmoid().log()
-    ).mean()
-    loss = losses.create("peaks:peaks")(
-        logits, observed, features=maps, epoch=1, epochs=1, index=None
-    )
-    assert torch.allclose(loss, expected)
-    result = fit(
-        scenes, replace(quick, method="peaks:peaks", epochs=1), tmp_path / "run", quiet=True
-    )
+    positive, negative = maps.amax(dim=(2, 3)).sigmoid(), (-logits).sigmoid()
+    expected = -torch.where(observed == 1, positive, negative).log().mean()
+    call = {"features": maps, "epoch": 1, "epochs": 1, "index": None}
+    assert torch.allclose(losses.create("peaks:peaks")(logits, observed, **call), expected)
+    settings = replace(quick, method="peaks:peaks", epochs=1)
+    result = fit(scenes, settings, tmp_path / "run", quiet=True)
     assert result["method"] == "peaks:peaks" and result["test_map"] > 0
     labels, names = np.tile(np.eye(3, dtype=np.int8), (4, 1)), np.array(["a", "b", "c"])
     np.savez(tmp_path / "vectors.npz", x=np.ones((12, 4), np.float32), labels=labels, classes=names)
     vectors = load(tmp_path / "vectors.npz", labels="observed")
     with pytest.raises(UserError, match="peaks looks at class maps: give pictures"):
-        fit(
-            vectors,
-            replace(quick, method="peaks:peaks", backbone="linear"),
-            tmp_path / "none",
-            quiet=True,
-        )
+        fit(vectors, replace(settings, backbone="linear"), tmp_path / "none", quiet=True)
 
 
 def test_every_method_has_its_section():
@@ -167,13 +152,9 @@ def test_the_tables_of_the_methods_page_are_those_of_the_recorded_results(monkey
     import method_cost
 
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    recorded = {
-        "digits-methods.json": digits_methods.tables,
-        "method-cost.json": method_cost.tables,
-    }
-    for name, tables in recorded.items():
-        file = ROOT / "benchmarks" / "results" / name
-        assert tables(json.loads(file.read_text())) in page, name
+    for module, name in ((digits_methods, "digits-methods"), (method_cost, "method-cost")):
+        file = ROOT / "benchmarks" / "results" / f"{name}.json"
+        assert module.tables(json.loads(file.read_text())) in page, name
 
 
 def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp_path, capsys):
@@ -191,10 +172,8 @@ def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp
     method_cost.main()
     rows = {row["row"]: row for row in json.loads(figures.read_text())["rows"]}
     assert list(rows) == ["role", "em_apl", "em_apl, base gr"]
-    assert (
-        rows["role"]["own_optimizer_seconds"] > 0
-        and rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
-    )
+    assert rows["role"]["own_optimizer_seconds"] > 0
+    assert rows["role"]["kept_bytes"] == 3 * 4 * 4574 * 20
     assert rows["em_apl"]["between_seconds"] > 0 and rows["em_apl"]["options"]["beta"] == 0.02
     monkeypatch.setattr(
         sys, "argv", ["method_cost.py", "--json", str(figures), "--docs", str(page)]
@@ -203,10 +182,8 @@ def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp
     assert page.read_text().startswith(
         "before\n<!-- generated: method_cost -->\nvoc: batch 8, 20 classes, 4,574 items."
     )
-    assert (
-        page.read_text().endswith("<!-- end -->\nafter\n")
-        and "| em_apl, base gr |" in page.read_text()
-    )
+    assert page.read_text().endswith("<!-- end -->\nafter\n")
+    assert "| em_apl, base gr |" in page.read_text()
 
 
 def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
@@ -219,14 +196,8 @@ def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
     assert all(len(trials_of(name)) == 6 for name in losses.names())
     row = {"method": "ll_r", "seed": 0, "versions": {"torch": "2"}}
     trials = [
-        {
-            **row,
-            "row": f"ll_r: {n}",
-            "given": {"delta": n / 100},
-            "settings": {},
-            "val_map": 50.0 + n,
-            "test_map": 90.0 - n,
-        }
+        {**row, "row": f"ll_r: {n}", "given": {"delta": n / 100}, "val_map": 50.0 + n}
+        | {"settings": {}, "test_map": 90.0 - n}
         for n in range(6)
     ]
     assert chosen(trials[:5]) == [] and chosen(trials) == [trials[5]]
@@ -267,21 +238,13 @@ def test_the_calibration_benchmark_accepts_any_run_with_scores(finished, monkeyp
     from calibration_tables import BASELINES, OURS, tables
 
     (record,) = examined("scenes", finished, 1, tmp_path)
-    assert {OURS, *BASELINES} <= set(record["test"]) and set(record["halves"]) == set(
-        record["test"]
-    )
+    assert {OURS, *BASELINES} <= set(record["test"])
+    assert set(record["halves"]) == set(record["test"])
     assert len(record["epochs"]["true"]) == 3 and set(record["estimates"]) >= {"map", "macro_f1"}
-    texts = tables(
-        [
-            record,
-            {**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}},
-        ]
-    )
-    assert "1 runs × 2 draws" in texts["calibration_test"]
-    worse = tables(
-        [{**record, "test": {**record["test"], OURS: {**record["test"][OURS], "macro_f1": 0.0}}}]
-    )
-    assert "does **not** beat" in worse["calibration_verdict"]
+    ours = {**record["test"][OURS], "macro_f1": 0.0}
+    worse = {**record, "test": {**record["test"], OURS: ours}}
+    assert "1 runs × 2 draws" in tables([record, worse])["calibration_test"]
+    assert "does **not** beat" in tables([worse])["calibration_verdict"]
 
 
 def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypatch):
@@ -295,19 +258,13 @@ def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypa
     assert "benchmarks/choosing.py docs/choosing.md" in (ROOT / "Makefile").read_text(
         encoding="utf-8"
     )
-    runs = [
-        json.loads(path.read_text())
-        for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json")
-    ]
-    rates = [
-        (run, 1.0 if run["config"].get("head", "").startswith("query") else 10.0) for run in runs
-    ]
-    runs = [
-        run
-        for run, times in rates
-        if run["settings"]["lr"] == 5e-5 and run["settings"]["head_lr"] == times
-    ]
-    trials = {run["method"] for run in runs if not run["options"]}
+    trials = set()
+    for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json"):
+        run = json.loads(path.read_text())
+        times = 1.0 if run["config"].get("head", "").startswith("query") else 10.0
+        usual = run["settings"]["lr"] == 5e-5 and run["settings"]["head_lr"] == times
+        if usual and not run["options"]:
+            trials.add(run["method"])
     assert trials <= set(voc_maps()), "what was run is not printed as not run"
 
 

@@ -19,16 +19,13 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_an_existing_folder_is_refilled_in_place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_existing_folder_is_refilled_in_place(here):
     for number in range(2):
         with replacing_folder(Path()) as beside:
             (beside / "in").mkdir()
             (beside / f"{number}.txt").write_text("new")
-        assert sorted(Path().iterdir()) == [
-            Path(f"{number}.txt"),
-            Path("in"),
-        ]  # still the current folder
+        # still the current folder
+        assert sorted(Path().iterdir()) == [Path(f"{number}.txt"), Path("in")]
     with pytest.raises(RuntimeError), replacing_folder(Path()) as beside:
         (beside / "2.txt").write_text("half")
         raise RuntimeError
@@ -50,9 +47,7 @@ def test_json_is_written_into_new_folders(tmp_path):
 
 def test_a_file_is_flushed_before_it_is_moved_into_place(tmp_path, monkeypatch):
     path, seen = tmp_path / "a.txt", []
-    monkeypatch.setattr(
-        os, "fsync", lambda number: seen.append((os.fstat(number).st_size, path.exists()))
-    )
+    monkeypatch.setattr(os, "fsync", lambda n: seen.append((os.fstat(n).st_size, path.exists())))
     write_text(path, "whole")
     assert seen == [(5, False)] and path.read_text() == "whole"
 
@@ -86,7 +81,5 @@ def test_an_error_about_another_file_is_passed_on(tmp_path):
 def test_a_librarys_error_is_a_full_disk_only_if_space_is_low(tmp_path, monkeypatch):
     for free, message in ((1 << 20, "the disk is full"), (1 << 30, "it broke")):
         monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: SimpleNamespace(free=free))
-        assert (
-            str(write_error(tmp_path / "a", RuntimeError("it\nbroke")))
-            == f"{tmp_path / 'a'} cannot be written: {message}"
-        )
+        error = write_error(tmp_path / "a", RuntimeError("it\nbroke"))
+        assert str(error) == f"{tmp_path / 'a'} cannot be written: {message}"

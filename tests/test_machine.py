@@ -8,12 +8,9 @@ from spml import machine as module
 from spml.machine import cores, decoders, launched, started_first
 
 SLURM = {"SLURM_NTASKS": "32", "SLURM_NNODES": "4", "SLURM_JOB_NAME": "spml", "SLURM_LOCALID": "0"}
-TORCHRUN = {
-    "TORCHELASTIC_RUN_ID": "x",
-    "WORLD_SIZE": "32",
-    "LOCAL_WORLD_SIZE": "8",
-    "LOCAL_RANK": "0",
-}
+WORLD = {"WORLD_SIZE": "32", "LOCAL_WORLD_SIZE": "8"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_RANK": "0", **WORLD}
+SHELL = {**SLURM, "SLURM_JOB_NAME": "bash"}
 NAMES = (*SLURM, *TORCHRUN, "RANK", "SLURM_PROCID", "NODE_RANK")
 CASES = {  # variables; processes on each machine and machines; whether it is the first
     "alone": ({}, None, True),
@@ -21,11 +18,7 @@ CASES = {  # variables; processes on each machine and machines; whether it is th
     "torchrun, the first of another machine": ({**TORCHRUN, "RANK": "8"}, (8, 4), False),
     "SLURM, the first": ({**SLURM, "SLURM_PROCID": "0"}, (8, 4), True),
     "SLURM, the first of another machine": ({**SLURM, "SLURM_PROCID": "8"}, (8, 4), False),
-    "in a shell that SLURM gave": (
-        {**SLURM, "SLURM_JOB_NAME": "bash", "SLURM_PROCID": "0"},
-        None,
-        True,
-    ),
+    "in a shell that SLURM gave": ({**SHELL, "SLURM_PROCID": "0"}, None, True),
     "a job whose tasks SLURM does not count": ({"SLURM_JOB_NAME": "spml"}, None, True),
     "torchrun within SLURM": (
         {**SLURM, **TORCHRUN, "SLURM_PROCID": "1", "RANK": "0"},
@@ -55,14 +48,7 @@ def test_decoding_threads_match_the_usable_cores_up_to_eight(monkeypatch):
 
 @pytest.mark.parametrize(
     "text,number",
-    [
-        ("max 100000", 6),
-        ("200000 100000", 2),
-        ("250000 100000", 2),
-        ("50000 100000", 1),
-        ("900000 100000", 6),
-        ("", 6),
-    ],
+    [("max 100000", 6), ("250000 100000", 2), ("50000 100000", 1), ("900000 100000", 6), ("", 6)],
 )
 def test_a_container_quota_limits_the_cores(monkeypatch, no_container, text, number):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)

@@ -12,7 +12,7 @@ SOURCE = Path(spml.__file__).parent
 # Names that only some files may use, each file with its reason.
 HOMES = {
     ("decode_image", "decode_jpeg", "read_image", "Image.open"): {
-        "data/images/decode.py": "decodes every picture",
+        "data/images/decode.py": "decodes every picture"
     },
     ("ThreadPoolExecutor",): {
         "data/images/loader.py": "prepares batches",
@@ -21,7 +21,7 @@ HOMES = {
         "train/state.py": "writes files",
     },
     ("ProcessPoolExecutor", "get_context", "SpawnProcess"): {
-        "bench/workers.py": "runs the runs of a plan",
+        "bench/workers.py": "runs the runs of a plan"
     },
     ("FileLock", "SoftFileLock", "lock_descriptor", "flock", "lockf"): {
         "data/download/resumable.py": "one download of a file at a time",
@@ -29,7 +29,7 @@ HOMES = {
         "runs/folder.py": "one process trains into a run folder",
     },
     ("CUDAGraph", "cuda.graph", "make_graphed_callables"): {
-        "model/graphs.py": "records every graph",
+        "model/graphs.py": "records every graph"
     },
     ("inference_mode",): {
         "model/scoring.py": "the scoring loop",

@@ -25,7 +25,7 @@ LAYERS = (
 )
 EXCEPTIONS = {
     # The registry finds the modules of both packages; a method's module loads when it is asked for.
-    ("losses/registry.py", "methods"),
+    ("losses/registry.py", "methods")
 }
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 MODULE_NAME = re.compile(r"spml(\.\w+)+")

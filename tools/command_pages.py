@@ -5,18 +5,18 @@ python tools/command_pages.py docs/commands.md
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import sys
 from pathlib import Path
+from unittest import mock
 
-from spml.cli import find_commands, main
+from spml.cli import find_commands
+from spml.cli.help import command_help
 from spml.files import write_text
 
 HEAD = """# Every command
 
-The output of `spml COMMAND --help`, written by `make docs`. Methods have options of their own:
+The output of `spml COMMAND --help-all`, written by `make docs`. Methods have options of their own:
 `spml train x --method NAME --set help` lists them, and [methods](methods.md) explains them.
 """
 
@@ -28,20 +28,9 @@ def page() -> str:
 
 
 def help_of(name: str) -> str:
-    """Return the help of a command on a terminal with 100 columns and without colours."""
-    before = {key: os.environ.get(key) for key in ("COLUMNS", "NO_COLOR", "TERM")}
-    printed = io.StringIO()
-    try:
-        os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-        with contextlib.redirect_stdout(printed):
-            main([name, "--help"])
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key)
-            else:
-                os.environ[key] = value
-    return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
+    """Return the help of a command on a terminal with 100 columns."""
+    with mock.patch.dict(os.environ, COLUMNS="100"):
+        return command_help(name, find_commands()[name], whole=True)
 
 
 if __name__ == "__main__":

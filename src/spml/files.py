@@ -207,11 +207,7 @@ def read_arrays(
 ) -> dict[str, Array] | None:
     """Read the named arrays of an .npz file; None if there is no such file.
 
-    Args:
-        path: The file.
-        required: Arrays that the file must hold.
-        optional: Arrays that are read if the file holds them.
-        remedy: The remedy that an error names.
+    A missing array is an error if it is required, and left out if it is optional.
     """
     import zipfile
 

@@ -22,11 +22,7 @@ def cores() -> int:
 
 
 def decoders(spared: int = 0) -> int:
-    """Return the default number of threads that decode pictures.
-
-    Args:
-        spared: cores to leave to other work.
-    """
+    """Return the default number of threads that decode pictures; `spared` cores do other work."""
     return max(1, min(DECODERS, cores() - spared))
 
 

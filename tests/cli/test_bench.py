@@ -6,167 +6,99 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from spml.cli import main
 from spml.cli.output.tables import print_results
 from spml.report.results import ResultTable
+from tests.conftest import spml
 
-SMALL = [
-    "--labels",
-    "complete",
-    "--backbone",
-    "tiny",
-    "--epochs",
-    "1",
-    "--lr",
-    "0.003",
-    "--accelerator",
-    "cpu",
-]
+SMALL = "--labels complete --backbone tiny --epochs 1 --lr 0.003 --accelerator cpu"
 
 
-def test_a_bench_trains_resumes_prints_and_verifies(scenes_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    words = [
-        "bench",
-        str(scenes_file),
-        *SMALL,
-        "--methods",
-        "an,gr",
-        "hill",
-        "--set",
-        "hill.variant=gr",
-        "--seeds",
-        "1",
-    ]
-    assert main([*words, "--out", "b", "--format", "md"]) == 0
+def test_a_bench_trains_resumes_prints_and_verifies(scenes_file, here, capsys):
+    methods = "--methods an,gr hill --set hill.variant=gr"
+    line = f"bench {scenes_file} {SMALL} {methods} --seeds 1 --out b"
+    assert spml(f"{line} --format md") == 0
     shown = capsys.readouterr()
-    assert (
-        shown.out == (tmp_path / "b/table.md").read_text()
-        and "| hill |" in shown.out
-        and "− gr" in shown.out
-    )
-    assert (
-        "an, seed 0: validation" in shown.err
-        and "bench.json, table.md, table.csv, table.tex, table.html" in shown.err
-    )
-    assert main([*words, "--out", "b", "--quiet"]) == 0
+    assert shown.out == Path("b/table.md").read_text()
+    assert "| hill |" in shown.out and "− gr" in shown.out
+    assert "an, seed 0: validation" in shown.err
+    assert "bench.json, table.md, table.csv, table.tex, table.html" in shown.err
+    assert spml(f"{line} --quiet") == 0
     shown = capsys.readouterr()
     assert "seed 0" not in shown.err and "test mAP" in shown.out
-    runs = json.loads((tmp_path / "b/bench.json").read_text())["runs"]
+    runs = json.loads(Path("b/bench.json").read_text())["runs"]
     assert {record["options"].get("variant") for record in runs.values()} == {None, "gr"}
-    assert main(["bench", "--from", "b/bench.json", "--format", "csv", "--against", "an"]) == 0
+    assert spml("bench --from b/bench.json --format csv --against an") == 0
     assert capsys.readouterr().out.startswith("row,seeds,test,")
-    assert main(["bench", "--verify", "--out", "b"]) == 0
+    assert spml("bench --verify --out b") == 0
     assert capsys.readouterr().out.count("scores give") == 6
-    result = next((tmp_path / "b/runs").glob("an-*/result.json"))
+    result = next(Path("b/runs").glob("an-*/result.json"))
     result.write_text(result.read_text().replace('"test_map": ', '"test_map": 9'))
-    assert main(["bench", "--verify", "--out", "b", "--quiet"]) == 1
+    assert spml("bench --verify --out b --quiet") == 1
     assert capsys.readouterr().out.count("DIFFERS") == 1
 
 
-def test_changed_data_are_not_mixed_with_earlier_runs(scenes_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_changed_data_are_not_mixed_with_earlier_runs(scenes_file, here, capsys):
     shutil.copy(scenes_file, "mine.npz")
-    words = ["bench", "mine.npz", *SMALL, "--seeds", "1", "--out", "b"]
-    assert main([*words, "--methods", "an"]) == 0
+    line = f"bench mine.npz {SMALL} --seeds 1"
+    assert spml(f"{line} --out b --methods an") == 0
     arrays = dict(np.load("mine.npz"))
     arrays["labels"][0] = 1
     np.savez("mine.npz", **arrays)
-    assert main([*words, "--methods", "an,gr"]) == 2
+    assert spml(f"{line} --out b --methods an,gr") == 2
     error = capsys.readouterr().err
-    assert "other items or labels than mine.npz has now" in error and error.endswith(
-        "give another --out\n"
-    )
-    assert main([*words[:-1], "c", "--methods", "an"]) == 0
+    assert "other items or labels than mine.npz has now" in error
+    assert error.endswith("give another --out\n")
+    assert spml(f"{line} --out c --methods an") == 0
 
 
-def test_a_file_named_like_a_benchmark_gets_none_of_its_options(
-    scenes_file, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
+def test_a_file_named_like_a_benchmark_gets_none_of_its_options(scenes_file, here, capsys):
     shutil.copy(scenes_file, "coco@mine.npz")
-    words = [*SMALL, "--methods", "em", "--set", "em.alpha=0.1", "--seeds", "1", "--out", "b"]
-    assert main(["bench", "coco@mine.npz", *words]) == 2
+    options = f"{SMALL} --methods em --set em.alpha=0.1 --seeds 1 --out b"
+    assert spml(f"bench coco@mine.npz {options}") == 2
     assert capsys.readouterr().err.endswith("write ./coco@mine.npz\n")
-    assert main(["bench", "./coco@mine.npz", *words]) == 0
-    (record,) = json.loads((tmp_path / "b/bench.json").read_text())["runs"].values()
+    assert spml(f"bench ./coco@mine.npz {options}") == 0
+    (record,) = json.loads(Path("b/bench.json").read_text())["runs"].values()
     assert record["config"]["options"]["alpha"] == 0.1 and "pixels" not in record["config"]
-    assert "quoted" not in (tmp_path / "b/table.md").read_text()
+    assert "quoted" not in Path("b/table.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["plan.json", "table.md"])
-def test_a_file_that_no_bench_wrote_is_not_replaced(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_text("[1]")
-    assert main(["bench", "digits", "--methods", "an", "--seeds", "1", "--out", "."]) == 2
+def test_a_file_that_no_bench_wrote_is_not_replaced(name, here, capsys):
+    Path(name).write_text("[1]")
+    assert spml("bench digits --methods an --seeds 1 --out .") == 2
     assert f"{name} exists and no bench wrote it" in capsys.readouterr().err
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["[1]"]
+    assert [path.read_text() for path in here.iterdir()] == ["[1]"]
 
 
-def test_a_failed_run_is_reported_and_can_be_retried(scenes_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine_bench.py").write_text(
-        "def loss(logits, observed):\n    raise OSError('not yet')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    words = [
-        "bench",
-        str(scenes_file),
-        *SMALL,
-        "--methods",
-        "mine_bench:loss",
-        "--seeds",
-        "1",
-        "--out",
-        "b",
-    ]
-    assert main(words) == 1
+def test_a_failed_run_is_reported_and_can_be_retried(scenes_file, here, monkeypatch, capsys):
+    text = "def loss(logits, observed):\n    raise OSError('not yet')\n"
+    Path("mine_bench.py").write_text(text)
+    monkeypatch.syspath_prepend(here)
+    line = f"bench {scenes_file} {SMALL} --methods mine_bench:loss --seeds 1 --out b"
+    assert spml(line) == 1
     assert "runs that failed: 1, see" in capsys.readouterr().err
-    assert "not yet" in (tmp_path / "b/table.md").read_text()
-    assert main(words) == 1
+    assert "not yet" in Path("b/table.md").read_text()
+    assert spml(line) == 1
     sys.modules["mine_bench"].loss = lambda logits, observed: logits.square().mean()
-    assert main([*words, "--retry"]) == 0
+    assert spml(f"{line} --retry") == 0
 
 
-def test_a_grid_chooses_on_validation_and_trains_a_new_seed(scenes_file, tmp_path):
-    words = [
-        "bench",
-        str(scenes_file),
-        *SMALL,
-        "--methods",
-        "an",
-        "--grid",
-        "--rates",
-        "0.001",
-        "--seeds",
-        "1",
-    ]
-    assert main([*words, "--out", str(tmp_path / "b"), "--quiet"]) == 0
-    plan = json.loads((tmp_path / "b/plan.json").read_text())
-    assert [(run["stage"], run["seed"]) for run in plan["runs"]] == [
-        ("trial", 0),
-        ("trial", 0),
-        ("final", 1),
-    ]
+def test_a_grid_chooses_on_validation_and_trains_a_new_seed(scenes_file, here):
+    grid = "--methods an --grid --rates 0.001 --seeds 1 --out b --quiet"
+    assert spml(f"bench {scenes_file} {SMALL} {grid}") == 0
+    runs = json.loads(Path("b/plan.json").read_text())["runs"]
+    stages = [(run["stage"], run["seed"]) for run in runs]
+    assert stages == [("trial", 0), ("trial", 0), ("final", 1)]
 
 
-def test_the_ablation_has_all_rows(scenes_file, tmp_path, capsys):
-    words = [
-        "ablate",
-        str(scenes_file),
-        *SMALL,
-        "--published",
-        "--seeds",
-        "1",
-        "--out",
-        str(tmp_path / "a"),
-        "--quiet",
-    ]
-    assert main([*words, "--format", "md"]) == 0
+def test_the_ablation_has_all_rows(scenes_file, here, capsys):
+    few = "--published --seeds 1 --out a --quiet --format md"
+    assert spml(f"ablate {scenes_file} {SMALL} {few}") == 0
     shown = capsys.readouterr().out
     assert shown.count("\n| k̂") == 10 and "| AN |" in shown
     assert "− k̂ ✓, v ✓, L ✓" in shown
@@ -176,124 +108,26 @@ def test_an_ablation_row_that_the_data_do_not_allow_is_reported(scenes_file, cap
     from spml.cli.commands.ablate import Ablate
     from spml.data import load
 
-    for labels, rows, message in (
-        ("complete", 11, ""),
-        ("observed", 10, "k̂ of Eq. (kx) is left out"),
-    ):
-        assert (
-            len(Ablate(data=str(scenes_file)).plan(load(str(scenes_file), labels=labels)).cases)
-            == rows
-        )
-        assert message in (error := capsys.readouterr().err) and bool(error) == bool(message)
+    ablate = Ablate(data=str(scenes_file))
+    assert len(ablate.plan(load(scenes_file, labels="complete")).cases) == 11
+    assert capsys.readouterr().err == ""
+    assert len(ablate.plan(load(scenes_file, labels="observed")).cases) == 10
+    assert "k̂ of Eq. (kx) is left out" in capsys.readouterr().err
 
 
 def test_a_title_longer_than_its_table_stays_on_one_line(capsys):
-    print_results(
-        ResultTable(
-            "bench, photos[new].csv: test mAP in percent",
-            ["method", "seeds"],
-            [["an", "1"]],
-            ["a note"],
-        )
-    )
-    assert (
-        capsys.readouterr().out.splitlines()[0].rstrip()
-        == "bench, photos[new].csv: test mAP in percent"
-    )
-
-
-BAD = {
-    "no data": (["bench"], "give DATA"),
-    "unknown method": (["bench", "digits", "--methods", "gg"], "no method 'gg'"),
-    "a method twice": (["bench", "digits", "--methods", "an,an"], "names an twice"),
-    "two searches": (["bench", "digits", "--grid", "--tune"], "give one of them"),
-    "no such row": (["bench", "--from", "{file}", "--against", "zz"], "no such row; rows: an"),
-    "no such row, before any run": (
-        ["bench", "digits", "--methods", "an", "--against", "zz"],
-        "no such row",
-    ),
-    "resamples below none": (
-        ["bench", "digits", "--resamples", "-1"],
-        "--resamples must be at least 0",
-    ),
-    "option of a method that is not there": (
-        ["bench", "digits", "--methods", "an", "--set", "gr.q3=1"],
-        "METHOD.NAME=VALUE",
-    ),
-    "option without method": (
-        ["bench", "digits", "--methods", "an", "--set", "q3=1"],
-        "METHOD.NAME=VALUE",
-    ),
-    "unknown option": (
-        ["bench", "digits", "--methods", "gr", "--set", "gr.q4=1"],
-        "no option 'q4'",
-    ),
-    "option of no such value": (
-        ["bench", "digits", "--methods", "gr", "--set", "gr.q3=abc"],
-        "'abc' is not a number",
-    ),
-    "no epochs": (
-        ["bench", "digits", "--methods", "an", "--epochs", "0"],
-        "epochs must be above 0, not 0",
-    ),
-    "no rate": (["ablate", "digits", "--published", "--lr", "0"], "lr must be above 0"),
-    "no such backbone": (
-        ["bench", "digits", "--methods", "an", "--backbone", "tinny"],
-        "no backbone 'tinny'",
-    ),
-    "no such weights": (
-        ["bench", "digits", "--methods", "an", "--weights", "gone.pth"],
-        "gone.pth",
-    ),
-    "no seeds": (["bench", "digits", "--seeds", "0"], "--seeds must be at least 1"),
-    "not a bench file": (["bench", "--from", "nowhere.json"], "nowhere.json"),
-    "nothing to verify": (["bench", "--verify", "--out", "nowhere"], "no finished run"),
-    "published and tuned": (["ablate", "digits", "--published", "--tune"], "give one of them"),
-}
-
-
-@pytest.mark.parametrize("arguments,message", BAD.values(), ids=BAD)
-def test_a_user_error_is_one_line_with_exit_code_2(
-    arguments, message, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path.with_name("bench-file.json")
-    row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
-    file.write_text(json.dumps({"table": "bench", "data": "digits", "rows": [row], "runs": {}}))
-    assert main([str(file) if text == "{file}" else text for text in arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1 and "Traceback" not in error
-    assert list(tmp_path.iterdir()) == []
+    title = "bench, photos[new].csv: test mAP in percent"
+    print_results(ResultTable(title, ["method", "seeds"], [["an", "1"]], ["a note"]))
+    assert capsys.readouterr().out.splitlines()[0].rstrip() == title
 
 
 @pytest.mark.slow
 def test_an_interrupted_bench_exits_130_and_resumes(scenes_file, tmp_path):
-    words = [
-        "bench",
-        scenes_file,
-        *SMALL[:4],
-        "--epochs",
-        "500",
-        "--lr",
-        "0.003",
-        "--methods",
-        "gr",
-        "--seeds",
-        "1",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "spml.cli",
-        *map(str, words),
-        "--accelerator",
-        "cpu",
-        "--out",
-        str(tmp_path / "b"),
-    ]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+    long = SMALL.replace("--epochs 1", "--epochs 500")
+    line = f"bench {scenes_file} {long} --methods gr --seeds 1 --out {tmp_path}/b"
+    command = [sys.executable, "-m", "spml.cli", *line.split()]
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    process = subprocess.Popen(command, **pipes, text=True)
     end = time.time() + 120
     while not list((tmp_path / "b").glob("runs/*/last.ckpt")) and time.time() < end:
         time.sleep(0.1)

@@ -5,6 +5,21 @@ from spml.cli.output.calibrate import print_calibration
 
 FIGURES = ("macro_f1", "micro_f1", "macro_precision", "macro_recall", "map", "positives_per_item")
 CURVE = {"error": 0.05}
+RECORD = {
+    "aim": "f1",
+    "labels": "observed",
+    "items": 50,
+    "items_left_out": 0,
+    "scores": "kept",
+    "classes": [],
+    "overall": {name: {"value": 0.61, "low": 0.55, "high": 0.65} for name in FIGURES},
+    "overall_before": dict.fromkeys(FIGURES, 0.0),
+    "positives_per_item_given": None,
+    "few_positives": [],
+    "untagged": [],
+    "below_aim": [],
+    "reliability": {"logits": CURVE, "calibrated": CURVE},
+}
 
 
 @pytest.mark.parametrize(
@@ -12,28 +27,8 @@ CURVE = {"error": 0.05}
     [("f1", 0.6, None), ("f1", 0.62, "within"), ("f1", 0.7, "beyond"), ("recall=0.9", 0.7, None)],
 )
 def test_thresholds_no_better_than_the_previous_ones_are_reported(aim, before, place, capsys):
-    print_calibration(
-        Console(width=120),
-        {
-            **{
-                "aim": aim,
-                "labels": "observed",
-                "items": 50,
-                "items_left_out": 0,
-                "scores": "kept",
-                "classes": [],
-            },
-            "overall": {name: {"value": 0.61, "low": 0.55, "high": 0.65} for name in FIGURES},
-            "overall_before": dict.fromkeys(FIGURES, before),
-            **{
-                "positives_per_item_given": None,
-                "few_positives": [],
-                "untagged": [],
-                "below_aim": [],
-            },
-            "reliability": {"logits": CURVE, "calibrated": CURVE},
-        },
-    )
+    record = {**RECORD, "aim": aim, "overall_before": dict.fromkeys(FIGURES, before)}
+    print_calibration(Console(width=120), record)
     out = capsys.readouterr().out
     assert ("lower than before" in out) == (place is not None)
     assert place is None or (f"{place} its range" in out and "--undo" in out)
@@ -42,38 +37,20 @@ def test_thresholds_no_better_than_the_previous_ones_are_reported(aim, before, p
 def test_classes_without_tags_have_no_precision_and_are_named(capsys):
     zero = {"value": 0.0, "low": 0.0, "high": 0.0}
     figures = dict.fromkeys(("prior", "threshold", "precision", "recall", "f1"), zero)
-    print_calibration(
-        Console(width=200),
-        {
-            **{
-                "aim": "precision=0.97",
-                "labels": "complete",
-                "items": 50,
-                "items_left_out": 0,
-                "scores": "kept",
-            },
-            "classes": [
-                {"name": name, "known_positives": 9, **figures} for name in ("owl", "hen", "cat")
-            ],
-            "overall": dict.fromkeys(FIGURES, zero),
-            "overall_before": dict.fromkeys(FIGURES, 0.0),
-            **{
-                "positives_per_item_given": None,
-                "few_positives": [],
-                "untagged": ["owl"],
-                "below_aim": ["hen"],
-            },
-            "reliability": {"logits": CURVE, "calibrated": CURVE},
-        },
-    )
+    changes = {
+        "aim": "precision=0.97",
+        "labels": "complete",
+        "classes": [{"name": name, "known_positives": 9, **figures} for name in ("owl", "hen")],
+        "overall": dict.fromkeys(FIGURES, zero),
+        "untagged": ["owl"],
+        "below_aim": ["hen"],
+    }
+    print_calibration(Console(width=200), RECORD | changes)
     out = capsys.readouterr().out
     assert "precision=0.97: no validation item reaches the threshold of these classes" in out
     assert "new items are tagged from probability 0.97 on: owl (1)\n" in out
     assert "these classes miss precision=0.97 on the validation items: hen (1)\n" in out
-    cells = {
-        line.split()[0]: line.split()
-        for line in out.splitlines()
-        if line.startswith((" owl", " hen"))
-    }
-    assert cells["owl"][4:] == ["–", "0.0±0.0", "0.0±0.0"]
-    assert cells["hen"][4:] == ["0.0±0.0"] * 3
+    lines = [line.split() for line in out.splitlines() if line.startswith((" owl", " hen"))]
+    cells = {first: rest for first, *rest in lines}
+    assert cells["owl"][3:] == ["–", "0.0±0.0", "0.0±0.0"]
+    assert cells["hen"][3:] == ["0.0±0.0"] * 3

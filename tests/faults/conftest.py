@@ -1,3 +1,5 @@
+import shlex
+
 import numpy as np
 import pytest
 
@@ -31,19 +33,8 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="session")
 def training(photos):
     """Arguments of a command that trains on the photos for three epochs, with files in a folder."""
-    common = (
-        "--backbone",
-        "tiny",
-        "--size",
-        16,
-        "--epochs",
-        3,
-        "--batch-size",
-        8,
-        "--lr",
-        0.003,
-        "--flip",
-        True,
+    common = shlex.split(
+        "--backbone tiny --size 16 --epochs 3 --batch-size 8 --lr 0.003 --flip True"
     )
 
     def words(method, folder):

@@ -49,16 +49,11 @@ def test_a_kill_after_the_old_run_was_moved_aside_loses_no_run(training, undistu
     assert spml(*first).code == 0
     old = contents(tmp_path / "run", without=())
     words = (*training("em_apl", tmp_path), "--overwrite")
-    assert (
-        spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code
-        == -9
-    )
+    moved = Fault("kill", "spml.runs.folder:RunFolder.begin", after=True)
+    assert spml(*words, faults=(moved,)).code == -9
     spml(*training("em_apl", tmp_path), "--resume").refused("was begun with")
     assert contents(tmp_path / "run", without=()) == old  # the old run is back
-    assert (
-        spml(*words, faults=(Fault("kill", "spml.runs.folder:RunFolder.begin", after=True),)).code
-        == -9
-    )
+    assert spml(*words, faults=(moved,)).code == -9
     assert spml(*words).code == 0
     same(tmp_path / "run", undisturbed("em_apl"))
 
@@ -102,15 +97,8 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
     for place in (sorted(PLACES)[number % len(PLACES)], draw.choice(sorted(PLACES))):
         where, after = PLACES[place]
         what = "cut" if place == "writing" and draw.random() < 0.7 else "kill"
-        faults.append(
-            Fault(
-                what,
-                where,
-                draw.randint(1, calls[method][place]),
-                str(draw.randint(1, 40000)),
-                after,
-            )
-        )
+        call, size = draw.randint(1, calls[method][place]), str(draw.randint(1, 40000))
+        faults.append(Fault(what, where, call, size, after))
     more = (AT_ONCE, BESIDE)[: draw.randint(1, 2)]
     codes = [
         spml(*words, faults=(faults[0], *more)).code,

@@ -15,6 +15,7 @@ from tests.faults.faults import Fault
 from tests.faults.test_kill import STEP
 
 HANGING = 30  # seconds
+START, WRITE = "spml.train.fitting:resolve", "spml.runs.folder:write_checkpoint"
 TWO = ("--devices", 2)
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 METHOD = ("--method", "em_apl", "--set", "warmup=1")
@@ -23,22 +24,9 @@ METHOD = ("--method", "em_apl", "--set", "warmup=1")
 @pytest.fixture(scope="module")
 def words(scenes_file):
     """A run whose figures do not depend on the number of processes: no batch statistics, SGD."""
-    common = (
-        "--backbone",
-        "tiny",
-        "--epochs",
-        3,
-        "--batch-size",
-        8,
-        "--lr",
-        0.01,
-        "--head-lr",
-        1,
-        "--flip",
-        False,
-    )
-    more = ("--optimizer", "sgd", "--frozen-norm", "--accelerator", "cpu")
-    return ("train", scenes_file, "--labels", "complete", *common, *more, *METHOD)
+    common = "--backbone tiny --epochs 3 --batch-size 8 --lr 0.01 --head-lr 1 --flip False"
+    more = "--labels complete --optimizer sgd --frozen-norm --accelerator cpu"
+    return (*f"train {scenes_file} {common} {more}".split(), *METHOD)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +55,9 @@ def test_ctrl_c_saves_once_and_the_run_resumes_in_one_process(words, alone, tmp_
     run = tmp_path / "run"
     stopped = ended(program(*words, *TWO, "--out", run, faults=(Fault("group", STEP, 23),)))
     stopped.interrupted()
-    assert (
-        stopped.err.count("\n") == 2 and "--devices 2" in stopped.err and "--resume" in stopped.err
-    )
+    assert stopped.err.count("\n") == 2
+    assert "--devices 2" in stopped.err
+    assert "--resume" in stopped.err
     resumed = spml(*words, "--out", run, "--resume")
     assert resumed.code == 0, resumed
     # The processes agree on a stop after every tenth step.
@@ -79,10 +67,8 @@ def test_ctrl_c_saves_once_and_the_run_resumes_in_one_process(words, alone, tmp_
 
 def test_a_worker_that_is_killed_ends_the_run(words, alone, tmp_path):
     run, log = tmp_path / "run", tmp_path / "killed"
-    faults = (
-        Fault("note", STEP, 20, str(log), rank=1),
-        Fault("kill", STEP, 20, after=True, rank=1),
-    )
+    note = Fault("note", STEP, 20, str(log), rank=1)
+    faults = (note, Fault("kill", STEP, 20, after=True, rank=1))
     process = program(*words, *TWO, "--out", run, faults=faults)
     until(log, process)
     killed = time.monotonic()
@@ -135,9 +121,8 @@ def test_torchrun_gives_the_same_run(words, alone, tmp_path, monkeypatch):
 @pytest.mark.faults
 def test_torchrun_ends_with_a_worker(words, alone, tmp_path):
     run = tmp_path / "run"
-    died = ended(
-        program(*words, "--out", run, faults=(Fault("kill", STEP, 20, rank=1),), launcher=TORCHRUN)
-    )
+    faults = (Fault("kill", STEP, 20, rank=1),)
+    died = ended(program(*words, "--out", run, faults=faults, launcher=TORCHRUN))
     assert died.code != 0 and "Signal 9 (SIGKILL)" in died.err
     assert spml(*words, "--out", run, "--resume").code == 0
     alike(run, alone)
@@ -165,21 +150,12 @@ def test_torchrun_saves_and_reports_once(words, alone, tmp_path):
 
 
 @pytest.mark.faults
-def test_the_others_end_with_the_first_process(words, tmp_path):
-    run, log = tmp_path / "run", tmp_path / "pid"
-    process = program(
-        *words, *TWO, "--out", run, faults=(Fault("process", STEP, 20, str(log), rank=1),)
-    )
-    killed_first(log, process)
-
-
-@pytest.mark.faults
-def test_the_others_end_with_a_first_process_killed_at_the_start(words, tmp_path):
-    """They would wait for it for half an hour."""
+@pytest.mark.parametrize(("where", "call"), [(STEP, 20), (START, 1)], ids=["trains", "starts"])
+def test_the_others_end_with_the_first_process(words, tmp_path, where, call):
+    """At the start they would wait for it for half an hour."""
     log = tmp_path / "pid"
-    faults = (Fault("process", "spml.train.fitting:resolve", 1, str(log), rank=1),)
-    process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
-    killed_first(log, process)
+    faults = (Fault("process", where, call, str(log), rank=1),)
+    killed_first(log, program(*words, *TWO, "--out", tmp_path / "run", faults=faults))
 
 
 @pytest.mark.faults
@@ -188,7 +164,7 @@ def test_ctrl_c_at_the_start_is_reported(words, tmp_path):
 
     Lightning would kill it without a message.
     """
-    faults = (Fault("group", "spml.train.fitting:resolve", 1, rank=1),)
+    faults = (Fault("group", START, 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.interrupted()
     assert stopped.err.strip() == "spml: interrupted" and not (tmp_path / "run").exists()
@@ -196,7 +172,7 @@ def test_ctrl_c_at_the_start_is_reported(words, tmp_path):
 
 @pytest.mark.faults
 def test_a_worker_killed_at_the_start_ends_the_run(words, tmp_path):
-    faults = (Fault("kill", "spml.train.fitting:resolve", 1, rank=1),)
+    faults = (Fault("kill", START, 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.refused("process 2 of 2 was killed (SIGKILL)")
 
@@ -227,11 +203,9 @@ def test_the_error_of_one_worker_is_reported(words, alone, tmp_path):
     died = ended(program(*words, *TWO, "--out", run, faults=faults))
     assert died.code == 2, died
     lines = died.err.splitlines()
-    assert (
-        len(lines) == 2
-        and "out of memory" in lines[0]
-        and "process 2 of 2 ended with exit code 2" in lines[1]
-    )
+    assert len(lines) == 2
+    assert "out of memory" in lines[0]
+    assert "process 2 of 2 ended with exit code 2" in lines[1]
     assert spml(*words, "--out", run, "--resume").code == 0
     alike(run, alone)
 
@@ -252,19 +226,15 @@ def test_a_skipped_batch_is_skipped_by_all_processes(words, tmp_path):
         done = ended(program(*common, tmp_path / f"{name}2", *TWO))
         assert done.code == 0, done
         assert spml(*common, tmp_path / f"{name}1").code == 0
-        assert [line.get("skipped") for line in history(tmp_path / f"{name}2")] == [
-            None,
-            None,
-            1,
-            None,
-        ]
+        skipped = [line.get("skipped") for line in history(tmp_path / f"{name}2")]
+        assert skipped == [None, None, 1, None]
         alike(tmp_path / f"{name}2", tmp_path / f"{name}1")
 
 
 @pytest.mark.faults
 def test_no_process_ends_while_the_checkpoint_is_written(words, alone, tmp_path):
     run = tmp_path / "run"
-    faults = (Fault("group", STEP, 23), Fault("slow", "spml.runs.folder:write_checkpoint", 2, "8"))
+    faults = (Fault("group", STEP, 23), Fault("slow", WRITE, 2, "8"))
     ended(program(*words, *TWO, "--out", run, faults=faults)).interrupted()
     resumed = spml(*words, "--out", run, "--resume")
     assert "batch 10 of the next" in resumed.out
@@ -273,7 +243,7 @@ def test_no_process_ends_while_the_checkpoint_is_written(words, alone, tmp_path)
 
 @pytest.mark.faults
 def test_a_full_disk_is_reported_once(words, tmp_path):
-    faults = (Fault("limit", "spml.runs.folder:write_checkpoint", 2, "900"),)
+    faults = (Fault("limit", WRITE, 2, "900"),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults))
     stopped.refused("last.ckpt cannot be written")
 
@@ -283,8 +253,8 @@ def test_a_second_ctrl_c_ends_all_processes_at_once(words, tmp_path):
     log = tmp_path / "saving"
     faults = (
         Fault("group", STEP, 23),
-        Fault("note", "spml.runs.folder:write_checkpoint", 2, str(log)),
-        Fault("slow", "spml.runs.folder:write_checkpoint", 2, "600"),
+        Fault("note", WRITE, 2, str(log)),
+        Fault("slow", WRITE, 2, "600"),
     )
     process = program(*words, *TWO, "--out", tmp_path / "run", faults=faults)
     until(log, process)

@@ -10,7 +10,7 @@ from tests.faults.faults import Fault
 from tests.faults.test_kill import BESIDE, STEP, same
 
 SCORED, DECODED = "spml.train.loop:Training._advance", "spml.data.images.build:_add"
-LINEAR = ("--linear-init", 2)
+LINEAR, INIT = ("--linear-init", 2), "spml.train.linear_init:LinearInit"
 
 
 def steps(path):
@@ -21,13 +21,8 @@ def steps(path):
 def in_peace(training, tmp_path_factory):
     """The steps of an undisturbed run."""
     folder = tmp_path_factory.mktemp("peace")
-    assert (
-        spml(
-            *training("em_apl", folder),
-            faults=(Fault("note_step", STEP, 0, str(folder / "steps")),),
-        ).code
-        == 0
-    )
+    count = Fault("note_step", STEP, 0, str(folder / "steps"))
+    assert spml(*training("em_apl", folder), faults=(count,)).code == 0
     return steps(folder / "steps")
 
 
@@ -65,14 +60,8 @@ NOTHING_YET = {
     "decoding pictures": (Fault("interrupt", DECODED, 9), ()),
     "decoding, by SIGTERM": (Fault("terminate", DECODED, 9), ()),
     "the first validation": (Fault("terminate", SCORED, 1), ()),
-    "features of the linear start": (
-        Fault("interrupt", "spml.train.linear_init:LinearInit._look", 3),
-        LINEAR,
-    ),
-    "the linear start": (
-        Fault("terminate", "spml.train.linear_init:LinearInit._detailed", 7),
-        LINEAR,
-    ),
+    "features of the linear start": (Fault("interrupt", f"{INIT}._look", 3), LINEAR),
+    "the linear start": (Fault("terminate", f"{INIT}._detailed", 7), LINEAR),
 }
 
 
@@ -91,10 +80,7 @@ def test_an_interruption_before_the_first_step_leaves_no_files(
 
 def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
-    faults = (
-        Fault("note_step", STEP, 0, str(log)),
-        *(Fault("interrupt", STEP, 8) for _ in range(2)),
-    )
+    faults = (Fault("note_step", STEP, 0, str(log)), *[Fault("interrupt", STEP, 8)] * 2)
     stopped = spml(*words, faults=faults)
     stopped.interrupted()
     # The eighth step was begun and is not saved.
@@ -106,10 +92,8 @@ def test_a_second_ctrl_c_ends_at_once(training, undisturbed, tmp_path):
 
 def test_a_signal_after_the_last_step_changes_nothing(training, undisturbed, tmp_path):
     words = training("em_apl", tmp_path)
-    assert (
-        spml(*words, faults=(Fault("terminate", "spml.runs.folder:RunFolder.write_result"),)).code
-        == 0
-    )
+    late = Fault("terminate", "spml.runs.folder:RunFolder.write_result")
+    assert spml(*words, faults=(late,)).code == 0
     assert outcome(tmp_path / "run") == outcome(undisturbed("em_apl"))
     assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
 
@@ -117,8 +101,7 @@ def test_a_signal_after_the_last_step_changes_nothing(training, undisturbed, tmp
 def test_no_resume_command_is_printed_if_there_is_no_run_to_resume(training, tmp_path):
     assert spml(*training("drawn", tmp_path)).code == 0
     before = contents(tmp_path / "run", without=())
-    stopped = spml(
-        *training("em_apl", tmp_path), "--overwrite", faults=(Fault("interrupt", SCORED, 1),)
-    )
+    words = (*training("em_apl", tmp_path), "--overwrite")
+    stopped = spml(*words, faults=(Fault("interrupt", SCORED, 1),))
     stopped.interrupted()
     assert "resume with" not in stopped.err and contents(tmp_path / "run", without=()) == before

@@ -11,31 +11,23 @@ from tests.faults.faults import Fault
 from tests.faults.test_kill import BESIDE, STEP, same
 
 LITTLE = "900"  # bytes that a file may have
+FOLDER = "spml.runs.folder"
+
+
+def limited(where, call, size=LITTLE):
+    return Fault("limit", where, call, size)
+
+
 FULL = {  # the write that fails, and the file that the error names
-    "the first checkpoint": (
-        Fault("limit", "spml.runs.folder:write_checkpoint", 1, LITTLE),
-        "last.ckpt",
-    ),
-    "a checkpoint": (Fault("limit", "spml.runs.folder:write_checkpoint", 2, LITTLE), "last.ckpt"),
-    "its checksum": (Fault("full", "spml.runs.folder:_digest", 2), "last.ckpt"),
-    "scores": (
-        Fault("limit", "spml.runs.folder:RunFolder.write_scores", 3, "300"),
-        "scores/val-02.npz",
-    ),
-    "history": (
-        Fault("limit", "spml.runs.folder:RunFolder.write_history", 3, "50"),
-        "history.jsonl",
-    ),
-    "the best model": (
-        Fault("limit", "spml.train.loop:save_model", 2, LITTLE),
-        "best/model.safetensors",
-    ),
-    "its description": (Fault("limit", "spml.model.store:write_json", 2, "100"), "best/model.json"),
-    "the result": (
-        Fault("limit", "spml.runs.folder:RunFolder.write_result", 1, "100"),
-        "result.json",
-    ),
-    "the report": (Fault("limit", "spml.report.run_page:write_report", 1, LITTLE), "report.html"),
+    "the first checkpoint": (limited(f"{FOLDER}:write_checkpoint", 1), "last.ckpt"),
+    "a checkpoint": (limited(f"{FOLDER}:write_checkpoint", 2), "last.ckpt"),
+    "its checksum": (Fault("full", f"{FOLDER}:_digest", 2), "last.ckpt"),
+    "scores": (limited(f"{FOLDER}:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
+    "history": (limited(f"{FOLDER}:RunFolder.write_history", 3, "50"), "history.jsonl"),
+    "the best model": (limited("spml.train.loop:save_model", 2), "best/model.safetensors"),
+    "its description": (limited("spml.model.store:write_json", 2, "100"), "best/model.json"),
+    "the result": (limited(f"{FOLDER}:RunFolder.write_result", 1, "100"), "result.json"),
+    "the report": (limited("spml.report.run_page:write_report", 1), "report.html"),
 }
 
 

@@ -51,11 +51,9 @@ def test_pairing_cancels_effects_common_to_both():
     images = rng.normal(0, 5, 1000)
     own, other = images + 1 + rng.normal(0, 0.1, 1000), images
     sure = compare([own], [other], [61.0], [60.0])
-    assert (
-        sure.difference == 1.0
-        and 0.5 < sure.low < sure.high < 1.5
-        and sure.p == pytest.approx(2 / 1001)
-    )
+    assert sure.difference == 1.0
+    assert 0.5 < sure.low < sure.high < 1.5
+    assert sure.p == pytest.approx(2 / 1001)
     unsure = compare([own], [rng.permutation(other)], [61.0], [60.0])
     assert unsure.low < 0 < unsure.high and unsure.p > 0.5
 

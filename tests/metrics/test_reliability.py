@@ -9,9 +9,8 @@ from spml.metrics.reliability import reliability
 def test_the_error_is_the_mean_distance_of_probability_and_share():
     p, y = np.array([0.1, 0.1, 0.1, 0.85, 0.9, 1.0]), np.array([1, 0, 0, 0, 1, 1])
     curve = reliability(p, y, bins=10)
-    assert curve.entries.tolist() == [3, 1, 2] and curve.share.tolist() == pytest.approx(
-        [1 / 3, 0, 1]
-    )
+    assert curve.entries.tolist() == [3, 1, 2]
+    assert curve.share.tolist() == pytest.approx([1 / 3, 0, 1])
     assert curve.error == pytest.approx((3 * (1 / 3 - 0.1) + 0.85 + 2 * 0.05) / 6)
 
 

@@ -29,12 +29,9 @@ def metric(request):
     return request.param
 
 
-def test_shapes_that_differ(metric):
+def test_shapes_that_differ_or_are_not_two_axes(metric):
     with pytest.raises(UserError, match=r"\(2, 3\).*\(3, 2\)"):
         metric(np.zeros((2, 3)), GOOD.T)
-
-
-def test_shapes_that_are_not_two_axes(metric):
     with pytest.raises(UserError, match=r"\(6,\).*items, classes"):
         metric(np.zeros(6), GOOD.ravel())
 
@@ -47,14 +44,12 @@ def test_labels_outside_the_three_values(metric, value):
         metric(np.zeros((2, 3)), truth)
 
 
-def test_unsigned_labels_that_wrap(metric):
-    with pytest.raises(UserError, match="holds 255"):
-        metric(np.zeros((2, 3)), GOOD.astype(np.uint8))
-
-
-def test_boolean_labels(metric):
-    with pytest.raises(UserError, match="boolean"):
-        metric(np.zeros((2, 3)), GOOD == 1)
+@pytest.mark.parametrize(
+    ("truth", "message"), [(GOOD.astype(np.uint8), "holds 255"), (GOOD == 1, "boolean")]
+)
+def test_unsigned_labels_that_wrap_and_boolean_labels(metric, truth, message):
+    with pytest.raises(UserError, match=message):
+        metric(np.zeros((2, 3)), truth)
 
 
 @pytest.mark.parametrize("truth", [GOOD, (GOOD == 1).astype(int), np.ones((2, 3), int)])

@@ -84,9 +84,8 @@ def running_statistics() -> None:
             y = fused.norm_act(norm, x, act, residual if add else None)
         assert used.call_count == 1
         torch.testing.assert_close(y, act(norm(x) + residual * add))
-        assert torch.equal(norm.running_mean, before[0]) and torch.equal(
-            norm.running_var, before[1]
-        )
+        assert torch.equal(norm.running_mean, before[0])
+        assert torch.equal(norm.running_var, before[1])
         assert fused.norm_act(
             norm, x, act
         ).requires_grad  # with a gradient, torch's own norm is used

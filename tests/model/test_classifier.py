@@ -5,17 +5,13 @@ from safetensors.torch import save_file
 from spml.errors import UserError
 from spml.model import Classifier
 from spml.model.backbones import PACKAGED, build_backbone
+from tests.conftest import noise
+
+# height and width of the map of 224 px
+SIDES = {"tiny": 56, "resnet18": 7, "vit_tiny_patch16_224": 14, "swin_tiny_patch4_window7_224": 7}
 
 
-def noise(*shape):
-    return torch.randint(
-        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
-
-
-@pytest.mark.parametrize(
-    "backbone", ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
-)
+@pytest.mark.parametrize("backbone", SIDES)
 def test_any_kind_of_backbone_gives_logits(backbone):
     torch.manual_seed(0)
     model = Classifier.build(backbone, 7).eval()
@@ -50,9 +46,8 @@ def test_logits_of_evaluation_are_not_rounded_to_half_precision(head):
 def test_normalisation_is_the_backbones_own():
     model = Classifier.build("resnet50", 2)
     x = noise(1, 3, 8, 8)
-    expected = (x / 255 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
-        [0.229, 0.224, 0.225]
-    ).view(3, 1, 1)
+    mean = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
+    expected = (x / 255 - mean) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     assert torch.allclose((x.float() - model.mean) / model.std, expected, atol=1e-6)
 
 
@@ -78,12 +73,7 @@ def test_features_are_standardised_by_the_training_rows():
         ("tiny", "none", 8, "take the backbone 'linear'"),
         ("tiny", "pretrained", None, "no pretrained weights"),
         ("tiny", "gone.pth", None, "gone.pth: no such file of weights"),
-        (
-            "resnet18",
-            "pretrained",
-            None,
-            r"cannot be reached .*--weights FILE or --weights none; those of tf_effi\S* .*pip",
-        ),
+        ("resnet18", "pretrained", None, r"cannot be reached .*--weights FILE or .*tf_eff.*pip"),
     ],
 )
 def test_models_that_cannot_be_built_are_refused_in_one_line(name, weights, features, message):
@@ -95,17 +85,12 @@ def test_models_that_cannot_be_built_are_refused_in_one_line(name, weights, feat
 def test_weights_are_loaded_by_name_and_else_by_order(tmp_path):
     source = build_backbone("tiny", "none").network.state_dict()
     torch.save(source, tmp_path / "named.pth")
-    torch.save(
-        {f"x{i}": value for i, value in enumerate(source.values())}, tmp_path / "ordered.pth"
-    )
+    ordered = {f"x{i}": value for i, value in enumerate(source.values())}
+    torch.save(ordered, tmp_path / "ordered.pth")
     torch.save({"state_dict": source}, tmp_path / "wrapped.pth")
-    torch.save(
-        {"model": {"head.bias": torch.ones(3), **source}}, tmp_path / "whole.pth"
-    )  # with another head
-    torch.save(
-        {f"x{i}": value for i, value in enumerate([*source.values(), torch.ones(3)])},
-        tmp_path / "longer.pth",
-    )
+    whole = {"model": {"head.bias": torch.ones(3), **source}}  # with another head
+    torch.save(whole, tmp_path / "whole.pth")
+    torch.save({**ordered, "last": torch.ones(3)}, tmp_path / "longer.pth")
     save_file(source, tmp_path / "plain.safetensors")
     named = {"named.pth", "wrapped.pth", "whole.pth", "plain.safetensors"}
     for name in [*named, "ordered.pth", "longer.pth"]:
@@ -137,8 +122,7 @@ def test_other_files_of_weights_are_refused_without_running_code(tmp_path, capsy
         "few.pth": "not weights of this backbone",
         "shape.pth": r"'0.weight' has shape \(1,\), not \(16, 3, 3, 3\)",
         "turned.pth": "not weights of this backbone: .* are not there, first '0.weight'",
-        "code.pth": r"not a file of weights "
-        r"\(torch cannot read it, or it holds more than tensors; nothing",
+        "code.pth": r"not a file of weights \(torch .* it holds more than tensors; nothing",
         "photo.jpg": r"not a file of weights \(torch cannot read it, .*\); give a state dict",
         "text.safetensors": "not a file of weights",
         "list.pth": "holds no table of tensors",
@@ -176,10 +160,7 @@ def test_a_packaged_file_serves_as_pretrained_weights(tmp_path, monkeypatch):
     assert (backbone.network.conv_stem.weight == 0.5).all()
 
 
-BACKBONES = ["tiny", "resnet18", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
-
-
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", SIDES)
 @pytest.mark.parametrize("head", ["linear", "boostlu"])
 def test_a_class_map_is_the_linear_layer_at_each_position(backbone, head):
     torch.manual_seed(0)
@@ -190,12 +171,7 @@ def test_a_class_map_is_the_linear_layer_at_each_position(backbone, head):
     both = model(x, True)
     assert torch.equal(both[0], logits) and torch.equal(both[1], maps)
     torch.testing.assert_close(model(x), logits)
-    side = {
-        "tiny": 56,
-        "resnet18": 7,
-        "vit_tiny_patch16_224": 14,
-        "swin_tiny_patch4_window7_224": 7,
-    }[backbone]
+    side = SIDES[backbone]
     assert maps.shape == (2, 5, side, side)
     pooled = maps if head == "linear" else torch.where(maps > 0, 5 * maps, maps)
     torch.testing.assert_close(pooled.mean(dim=(2, 3)), logits, rtol=0, atol=1e-5)
@@ -221,9 +197,7 @@ def test_maps_that_are_not_square_keep_their_height_and_width():
 
 def test_features_that_cannot_be_pooled_are_refused():
     model = Classifier.build("tiny", 4)
-    with pytest.raises(
-        UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled; choose another"
-    ):
+    with pytest.raises(UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled"):
         model.head_input(torch.zeros(2, 64, 1, 3, 3))
 
 

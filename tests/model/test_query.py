@@ -1,7 +1,7 @@
-import csv
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.model.classifier import build_head
 from spml.model.query import Layer, QueryHead, QueryNormalHead
 from spml.train import Settings, fit
+from tests.conftest import noise, outcome, spml
 from tests.model.test_store import PREPROCESSING
 
 HEADS = ["query", "query-normal", "query-normal:3"]
@@ -26,12 +27,6 @@ def head(name="query", channels=8, classes=5):
 
 def positions(*shape, seed=1):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def noise(*shape):
-    return torch.randint(
-        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
 
 
 def normalised(x, norm):
@@ -68,10 +63,8 @@ def layer_by_hand(layer, vectors, seen):
 def test_at_the_published_size_it_has_151_million_parameters():
     with torch.device("meta"):
         plain, normal = build_head("query", 2048, 80), build_head("query-normal", 2048, 80)
-    width, wide = 2048, 8192
-    one = (
-        4 * (width * width + width) + (width * wide + wide) + (wide * width + width) + 2 * 2 * width
-    )
+    width, fed = 2048, 8192
+    one = 4 * (width * width + width) + 2 * width * fed + fed + width + 2 * 2 * width
     for built in (plain, normal):
         transformer = sum(
             p.numel() for layer in (built.encoder, *built.decoder) for p in layer.parameters()
@@ -79,10 +72,8 @@ def test_at_the_published_size_it_has_151_million_parameters():
         assert transformer == 3 * one == pytest.approx(151e6, rel=0.01)
         assert built.queries.shape == (80, 2048)
     assert sum(p.numel() for p in plain.parameters()) == 3 * one + 80 * 2048 + 80 * 2049
-    assert (
-        sum(p.numel() for p in normal.parameters())
-        == 3 * one + 80 * 2048 + 2 * (2049 * 256) + 80 * 257
-    )
+    wide = 3 * one + 80 * 2048 + 2 * (2049 * 256) + 80 * 257
+    assert sum(p.numel() for p in normal.parameters()) == wide
 
 
 def test_a_layer_by_loops():
@@ -93,10 +84,8 @@ def test_a_layer_by_loops():
 
 
 def test_a_layer_on_positions_equals_torchs_encoder_layer():
-    layer, theirs = (
-        Layer(8).double(),
-        nn.TransformerEncoderLayer(8, 4, 32, 0.1, batch_first=True).double(),
-    )
+    layer = Layer(8).double()
+    theirs = nn.TransformerEncoderLayer(8, 4, 32, 0.1, batch_first=True).double()
     pairs = zip(layer.state_dict().values(), theirs.state_dict().items(), strict=True)
     theirs.load_state_dict({name: value for value, (name, _) in pairs})  # in the same order
     x = positions(2, 6, 8)
@@ -241,9 +230,8 @@ def test_a_stored_model_gives_the_same_logits(name, tmp_path):
     save_model(tmp_path / "best", model, info)
     again, described = load_model(tmp_path)
     x = noise(3, 3, 40, 40)
-    assert described == info and type(again.head) is (
-        QueryHead if name == "query" else QueryNormalHead
-    )
+    assert described == info
+    assert type(again.head) is (QueryHead if name == "query" else QueryNormalHead)
     model.eval().requires_grad_(
         False
     )  # attention uses another path in training, equal but for the last bits
@@ -269,10 +257,7 @@ def test_invalid_head_names_are_refused(name, message):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_channels_that_attention_heads_do_not_divide_are_refused(name):
-    with pytest.raises(
-        UserError,
-        match=r"4 equal parts, which 6 channels do not allow; .*--backbone or --head linear",
-    ):
+    with pytest.raises(UserError, match=r"4 equal parts, which 6 channels do not allow; .*--head"):
         Classifier.build("linear", 3, features=6, head=name)
 
 
@@ -282,11 +267,9 @@ def test_a_feature_vector_is_one_position(name):
     model = Classifier.build("linear", 3, features=8, head=name).eval()
     x = torch.randn(4, 8)
     logits, shown = model(x, True)
-    assert (
-        torch.equal(model.head.detailed(x[:, None])[0], logits)
-        and logits.shape == (4, 3)
-        and shown.ndim == 3
-    )
+    assert torch.equal(model.head.detailed(x[:, None])[0], logits)
+    assert logits.shape == (4, 3)
+    assert shown.ndim == 3
 
 
 def vectors(folder):
@@ -306,37 +289,18 @@ def test_a_run_on_feature_vectors_supports_query_heads(tmp_path):
     assert result["head"] == "query" and result["test_map"] > 0
 
 
-def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(
-    pictures, scenes_file, tmp_path, monkeypatch
-):
-    from spml.cli import main
-
-    monkeypatch.chdir(tmp_path)
-    words = [
-        "--backbone",
-        "tiny",
-        "--head",
-        "query-normal:4",
-        "--method",
-        "an",
-        "--lr",
-        "1e-3",
-        "--head-lr",
-        "1",
-    ]
-    words += ["--epochs", "1", "--accelerator", "cpu", "--quiet"]
-    assert main(["train", str(pictures), *words, "--size", "16", "--out", "run"]) == 0
+def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(pictures, scenes_file, here):
+    head = "--head query-normal:4 --method an --lr 1e-3 --head-lr 1"
+    small = "--backbone tiny --epochs 1 --accelerator cpu --quiet"
+    assert spml(f"train {pictures} {small} {head} --size 16 --out run") == 0
     for out in ("one.csv", "two.csv"):
-        assert main(["predict", "run", str(pictures), "--out", out]) == 0
-    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
-    with (tmp_path / "one.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == 12
-    assert main(["train", str(scenes_file), "--labels", "complete", *words, "--out", "scenes"]) == 0
-    assert main(["eval", "scenes", "--split", "test"]) == 0
-    result, evaluated = (
-        json.loads((tmp_path / "scenes" / f"{n}.json").read_text()) for n in ("result", "eval-test")
-    )
-    assert evaluated["metrics"]["map"] == pytest.approx(result["test_map"], abs=1e-6)
+        assert spml(f"predict run {pictures} --out {out}") == 0
+    assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
+    assert len(Path("one.csv").read_text().splitlines()) == 13
+    assert spml(f"train {scenes_file} --labels complete {small} {head} --out scenes") == 0
+    assert spml("eval scenes --split test") == 0
+    evaluated = json.loads(Path("scenes/eval-test.json").read_text())["metrics"]
+    assert evaluated["map"] == pytest.approx(outcome(Path("scenes"))["test_map"], abs=1e-6)
 
 
 def test_a_run_stores_the_size_of_its_head(scenes, quick, tmp_path):

@@ -18,9 +18,8 @@ class Recorder:
         self.error, self.recorded, self.replayed = error, [], []
 
     def __call__(self, score, x):
-        assert (
-            x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-        )  # as the loader gives batches
+        assert x.is_contiguous(memory_format=torch.channels_last)
+        assert not x.is_contiguous()  # as the loader gives batches
         self.recorded.append(tuple(x.shape))
         if self.error is not None:
             raise self.error

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import os
 import pickle
 import shutil
@@ -12,24 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from spml.cli import main
 from spml.errors import UserError
+from spml.files import write_json
 from spml.model import load_model
 from spml.runs.folder import MARK, TRAILER, RunFolder, read_checkpoint, write_checkpoint
+from spml.runs.run import Run
 from spml.train import fit
 from spml.train.step import Step
-from tests.conftest import contents, outcome
+from tests.conftest import contents, outcome, spml
 
-STATE = {
-    "epoch": 3,
-    "model": {"w": torch.arange(6.0).view(2, 3)},
-    "history": [{"epoch": 0, "loss": 1.5}],
-    "best": {},
-}
+WEIGHTS = {"w": torch.arange(6.0).view(2, 3)}
+STATE = {"epoch": 3, "model": WEIGHTS, "history": [{"epoch": 0, "loss": 1.5}], "best": {}}
 RAN = []
 
 
-def run():
+def program():
     RAN.append("run")
 
 
@@ -37,7 +33,7 @@ class Program:
     """An object whose pickle runs code when it is read."""
 
     def __reduce__(self):
-        return run, ()
+        return program, ()
 
 
 def sealed(data):
@@ -118,11 +114,10 @@ def test_a_file_without_training_state_is_refused(checkpoint, value):
 
 
 @pytest.fixture
-def stopped(finished, tmp_path):
+def stopped(run):
     """A copy of the finished run without its result, which can be resumed."""
-    shutil.copytree(finished, tmp_path / "run")
-    (tmp_path / "run/result.json").unlink()
-    return tmp_path / "run"
+    (run / "result.json").unlink()
+    return run
 
 
 def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, quick, stopped, tmp_path):
@@ -154,9 +149,8 @@ def test_a_checkpoint_that_does_not_fit_is_refused(scenes, quick, stopped):
 
 def test_an_older_checkpoint_without_a_run_identity_is_accepted(scenes, quick, stopped, finished):
     state = read_checkpoint(stopped / "last.ckpt")
-    write_checkpoint(
-        stopped / "last.ckpt", {name: value for name, value in state.items() if name != "run"}
-    )
+    del state["run"]
+    write_checkpoint(stopped / "last.ckpt", state)
     fit(scenes, quick, stopped, resume=True, quiet=True)
     assert outcome(stopped) == outcome(finished)
 
@@ -250,9 +244,8 @@ def test_interrupting_the_move_of_the_old_run_restores_it(
     monkeypatch.setattr(type(stopped), "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit(scenes, quick, stopped, overwrite=True, quiet=True)
-    assert contents(stopped, without=()) == before and [
-        path.name for path in stopped.parent.iterdir()
-    ] == ["run"]
+    assert contents(stopped, without=()) == before
+    assert [path.name for path in stopped.parent.iterdir()] == ["run"]
 
 
 def test_abandon_returns_whether_the_run_was_removed(tmp_path):
@@ -280,22 +273,16 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
-def test_a_changed_model_is_refused(finished, scenes_file, tmp_path, capsys, damage, message):
+def test_a_changed_model_is_refused(run, scenes_file, tmp_path, capsys, damage, message):
     RAN.clear()
-    shutil.copytree(finished, tmp_path / "run")
-    config = json.loads((tmp_path / "run/config.json").read_text())
-    (tmp_path / "run/config.json").write_text(json.dumps({**config, "data": str(scenes_file)}))
-    assert main(["eval", str(tmp_path / "run")]) == 0
-    damage(tmp_path / "run/best/model.safetensors")
+    write_json(run / "config.json", {**Run(run).config, "data": str(scenes_file)})
+    assert spml(f"eval {run}") == 0
+    damage(run / "best/model.safetensors")
     np.savez(tmp_path / "new.npz", x=np.zeros((2, 3, 24, 24), np.uint8))
     out = tmp_path / "tags.csv"
     capsys.readouterr()
-    commands = (
-        ["eval", tmp_path / "run"],
-        ["predict", tmp_path / "run", tmp_path / "new.npz", "--out", out],
-    )
-    for command in commands:
-        assert main([str(argument) for argument in command]) == 2
+    for command in (f"eval {run}", f"predict {run} {tmp_path}/new.npz --out {out}"):
+        assert spml(command) == 2
         error = capsys.readouterr().err
         assert "model.safetensors" in error and message in error and error.count("\n") == 1
     assert not RAN and not out.exists()

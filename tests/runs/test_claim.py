@@ -32,6 +32,8 @@ def test_a_file_is_locked_until_the_block_ends(tmp_path):
     with Claim() as third:
         third.take(path)
         third.take(tmp_path / "old.json")
+    with third:
+        third.take(path)  # again, after its block
 
 
 @pytest.mark.parametrize("way", ["resume", "overwrite"])

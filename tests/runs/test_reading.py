@@ -27,14 +27,12 @@ def test_the_error_about_a_missing_file_names_the_state_of_the_run(tmp_path):
 
 
 def test_read_refuses_a_folder_without_a_run_that_has_begun(tmp_path):
-    assert "gone is not a folder; give the folder that" in message(
-        lambda: Run.read(tmp_path / "gone")
-    )
-    assert "is no run folder: it has no config.json" in message(lambda: Run.read(tmp_path))
+    gone = tmp_path / "gone"
+    assert "gone is not a folder; give the folder" in message(lambda: Run.read(gone))
+    assert "is not a run (no config.json)" in message(lambda: Run.read(tmp_path))
     (tmp_path / "config.json").write_text("{}")
-    assert "neither history.jsonl nor result.json; train it first" in message(
-        lambda: Run.read(tmp_path)
-    )
+    unbegun = "neither history.jsonl nor result.json; train it first"
+    assert unbegun in message(lambda: Run.read(tmp_path))
 
 
 def test_a_finished_run_has_all_its_parts(finished, scenes):

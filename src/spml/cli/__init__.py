@@ -19,7 +19,9 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, get_args
+
+import tyro
 
 from spml.errors import UserError
 from spml.machine import started_first
@@ -74,18 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spml {version('spml')}")
         return 0
     try:
-        import tyro
-
         signal.signal(signal.SIGTERM, _interrupt)
-        known = find_commands()
-        _check_command(words, known)
-        command: Any = tyro.extras.subcommand_cli_from_dict(
-            dict[str, Callable[..., Command]](known),
-            args=words,
-            prog="spml",
-            description="Multi-label classifiers from one label per item.",
-        )
-        command.run()
+        command = _parse_command(words)
+        if command is not None:
+            command.run()
     except BrokenPipeError:
         return _discard_output()
     except (UserError, OSError, ValueError) as error:
@@ -112,12 +106,30 @@ def _discard_output() -> int:
     return BROKEN_PIPE
 
 
-def _check_command(words: Sequence[str], known: dict[str, type[Command]]) -> None:
-    if not words or words[0].startswith("-") or words[0] in known:
-        return
-    near = difflib.get_close_matches(words[0], known, n=1)
-    hint = f"; {near[0]!r}?" if near else "."
-    raise UserError(f"no command {words[0]!r}{hint} Commands: {', '.join(known)}")
+def _parse_command(argv: Sequence[str]) -> Command | None:
+    """Return the command with its options; None if its help was printed instead."""
+    from spml.cli.help import HELP, HELP_ALL, command_help, overview
+
+    known = find_commands()
+    if any(one.startswith("--tyro-") for one in argv):  # completion of a shell
+        commands: dict[str, Callable[..., Any]] = {**known}
+        tyro.extras.subcommand_cli_from_dict(commands, args=argv, prog="spml")
+        return None
+    if not argv:
+        print(overview(known), file=sys.stderr)
+        raise SystemExit(2)
+    if argv[0] in (*HELP, HELP_ALL):
+        print(overview(known))
+        return None
+    name, *options = argv
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; {near[0]!r}?" if near else "."
+        raise UserError(f"no command {name!r}{hint} Commands: {', '.join(known)}")
+    if any(word in (*HELP, HELP_ALL) for word in options):
+        print(command_help(name, known[name], whole=HELP_ALL in options))
+        return None
+    return tyro.cli(known[name], args=options, prog=f"spml {name}")
 
 
 def log(text: str) -> None:
@@ -187,24 +199,49 @@ def _one_line(error: BaseException) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
+class ModelOptions:
+    """The stored model that a command uses."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run, or a folder with model.safetensors and model.json."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The run that a command reads, and how it scores the run's data."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run."""
+    root: Path | None = None
+    """Folder of the data's files. Default: their location at training."""
+    batch_size: int = 64
+    """Items per batch, if scores must be computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
     """The source of the data and the meaning of its labels."""
 
     root: Path | None = None
-    """Folder of the data set's files, or of the images that a CSV names."""
+    """Folder of the data set's files, or of the images in a table."""
     labels: Literal["observed", "complete"] | None = None
-    """Meaning of an absent label: unknown (observed) or negative (complete). Default: complete for
-    benchmarks and digits, else observed."""
+    """Absent labels: unknown (observed) or negative (complete). Default: complete for benchmarks
+    and digits, else observed."""
     val: Path | None = None
     """File of the validation rows. Default: rows of DATA marked val, else a fifth of its rows."""
     test: Path | None = None
     """File of the test rows. Default: rows of DATA marked test."""
-    observe: str = "uniform"
-    """How single positives are drawn from complete labels: uniform (the protocol), frequency, size,
-    file:PATH."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: fixes the classes and their
-    order."""
+    """Class names in order. A file with one name a line, or names joined by commas."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(TableOptions):
+    """The source of the data, and how single positives are drawn."""
+
+    observe: str = "uniform"
+    """How single positives are drawn from complete labels. One of uniform (the protocol),
+    frequency, size and file:PATH, with options as uniform:positives=2."""
 
     def loader(self, data: str, observe_seed: int, split_seed: int) -> partial[Experiment]:
         """Return `spml.data.load` with these options, for another process to call."""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from spml.cli import DataOptions, option_text
+from spml.cli import DataOptions, log, option_text
+from spml.errors import UserError
+from spml.files import write_text
 from spml.machine import cores
 from spml.runs.settings import Settings
 
 if TYPE_CHECKING:
     from spml.bench.live_table import LiveTable
-    from spml.bench.plan import Plan, Record, Run, Search
+    from spml.bench.plan import Case, Plan, Record, Run, Search
     from spml.bench.store import RunStore
     from spml.bench.tables import Table
     from spml.bench.workers import Job, Workers
@@ -41,7 +43,7 @@ class ManyRuns(DataOptions, Settings):
     resamples: int = 1000
     """Number of resamples of the test images, for comparisons between rows."""
     jobs: int = 1
-    """Number of runs at the same time, each in its own process, also on one GPU."""
+    """Number of runs at the same time. Each has its own process, also on one GPU."""
     retry: bool = False
     """Train failed runs again."""
 
@@ -53,6 +55,8 @@ class ManyRuns(DataOptions, Settings):
         from spml.bench.live_table import LiveTable
         from spml.bench.workers import Workers, run_pending
         from spml.runs.record import fingerprint
+        from spml.train.fitting import make_model
+        from spml.train.resolve import resolve
 
         self._check_name()
         refuse_foreign(store.path, ("plan.json", *self.tables()))
@@ -61,7 +65,8 @@ class ManyRuns(DataOptions, Settings):
             store.forget_failures(plan.runs(store.outcome))
         job = self._job(plan, store)
         if any(store.outcome(run.id) is None for run in job.runs()):
-            self._try_settings(experiment)
+            # settings that no run can use are an error before any run
+            make_model(experiment, resolve(self, experiment))
         write_overview(store.path / "plan.json", job.runs(), store)
         progress = LiveTable(plan, store, quiet=quiet)
         try:
@@ -76,20 +81,11 @@ class ManyRuns(DataOptions, Settings):
             counts = write_overview(store.path / "plan.json", job.runs(), store)
         return counts
 
-    def _try_settings(self, experiment: Experiment) -> None:
-        """Build the model once: settings that no run can use are an error before any run."""
-        from spml.train.fitting import make_model
-        from spml.train.resolve import resolve
-
-        make_model(experiment, resolve(self, experiment))
-
     def tables(self) -> list[str]:
         """Return the names of the files that are written after the runs."""
         return []
 
     def _check_counts(self, names: Sequence[str]) -> None:
-        from spml.errors import UserError
-
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
@@ -102,7 +98,6 @@ class ManyRuns(DataOptions, Settings):
         The runs would use the benchmark's published options, and the table would quote its figures.
         """
         from spml.bench.plan import benchmark
-        from spml.errors import UserError
 
         if (name := benchmark(self.data)) != self.data:
             raise UserError(
@@ -111,8 +106,6 @@ class ManyRuns(DataOptions, Settings):
 
     def report_open(self, counts: dict[str, int], store: RunStore) -> None:
         """Print the number of pending and failed runs; exit with code 1 if runs failed."""
-        from spml.cli import log
-
         pending = counts["pending"] + counts["running"]
         if pending:
             log(f"runs pending or owned by other processes: {pending}; {RESUME}")
@@ -165,23 +158,17 @@ class ManyRuns(DataOptions, Settings):
         from spml.runs.settings import defines_run
 
         every = [item for kind in (Settings, DataOptions) for item in fields(kind)]
-        changed = {
-            item.name: getattr(self, item.name)
-            for item in every
-            if getattr(self, item.name) != item.default
-        }
         settings = {item.name for item in fields(Settings)}
-        runtime = {
-            name: value
-            for name, value in changed.items()
-            if name in settings and not defines_run(name)
-        }
-        others = {"root", "method", "seed", *runtime}
-        defining = {name: value for name, value in changed.items() if name not in others}
-        return {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in defining.items()
-        }, runtime
+        defining, runtime = {}, {}
+        for item in every:
+            name, value = item.name, getattr(self, item.name)
+            if value == item.default or name in ("root", "method", "seed"):
+                continue
+            if name in settings and not defines_run(name):
+                runtime[name] = value
+            else:
+                defining[name] = str(value) if isinstance(value, Path) else value
+        return defining, runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +178,8 @@ class TableOfRuns(ManyRuns):
     seeds: int = 3
     """Number of final runs of each row."""
     tune: bool = False
-    """Search each row's learning rate and options with Optuna on validation with seed 0.
-    Then train with new seeds."""
+    """Search settings with Optuna, on validation with seed 0.
+    It searches each row's learning rate and options. Final runs have new seeds."""
     trials: int = 6
     """Trials of --tune for each row."""
     rates: tuple[float, ...] = ()
@@ -218,7 +205,7 @@ class TableOfRuns(ManyRuns):
 
     def folder(self) -> Path:
         """Return the folder of runs, records and tables."""
-        raise NotImplementedError
+        return self.out or Path(type(self).__name__.lower()) / Path(self.data).stem
 
     def tables(self) -> list[str]:
         """Return the names of the table's files."""
@@ -246,7 +233,6 @@ class TableOfRuns(ManyRuns):
         Returns:
             The plan, and the number of runs in each state.
         """
-        from spml.errors import UserError
 
         if not self.data:
             raise UserError("give DATA, such as digits; or --from FILE, or --verify with --out")
@@ -262,7 +248,6 @@ class TableOfRuns(ManyRuns):
     def _check_search(self, search: Search | None) -> None:
         """Refuse options that do not belong to the chosen search."""
         from spml.bench.search import Grid, Tune
-        from spml.errors import UserError
 
         if self.rates and not isinstance(search, Grid):
             raise UserError("--rates belongs to a grid, and no grid is run; use --lr for one rate")
@@ -273,28 +258,28 @@ class TableOfRuns(ManyRuns):
                 f"--rates must be above 0 and distinct, not {', '.join(map(str, self.rates))}"
             )
 
-    def _lr(self, experiment: Experiment) -> float:
+    def _plan(
+        self, table: str, cases: tuple[Case, ...], experiment: Experiment, *, grid: bool
+    ) -> Plan:
+        """Return the plan of a table; a row's search takes seed 0 from its final runs."""
+        from spml.bench.plan import Plan
+        from spml.bench.search import GRID_FACTORS, Grid, Tune
         from spml.train.resolve import data_defaults
 
-        return self.lr or data_defaults(experiment).lr
-
-    def _grid(self, experiment: Experiment) -> Search:
-        from spml.bench.search import GRID_FACTORS, Grid
-
-        base = self._lr(experiment)
-        return Grid(self.rates or tuple(float(f"{factor * base:.3g}") for factor in GRID_FACTORS))
-
-    def _tune(self, experiment: Experiment) -> Search:
-        from spml.bench.search import Tune
-
-        return Tune(self.trials, self._lr(experiment))
+        search: Search | None = None
+        lr = self.lr or data_defaults(experiment).lr
+        if self.tune:
+            search = Tune(self.trials, lr)
+        elif grid:
+            rates = tuple(float(f"{factor * lr:.3g}") for factor in GRID_FACTORS)
+            search = Grid(self.rates or rates)
+        seeds = range(1, self.seeds + 1) if search else range(self.seeds)
+        return Plan(table, self.data, cases, tuple(seeds), self.changed_settings()[0], search)
 
     def _write_tables(self, plan: Plan, store: RunStore) -> None:
         from spml.bench.files import write_collected
         from spml.bench.formats import FORMATS
         from spml.bench.tables import collected
-        from spml.cli import log
-        from spml.files import write_text
 
         stored = collected(plan, store.outcome)
         write_collected(store.path / "bench.json", stored)
@@ -307,8 +292,6 @@ class TableOfRuns(ManyRuns):
 
     def _against(self, labels: list[str]) -> str | None:
         """Return the row to compare the others with; raise UserError if it does not exist."""
-        from spml.errors import UserError
-
         if self.against is not None and self.against not in labels:
             raise UserError(f"--against {self.against}: no such row; rows: {', '.join(labels)}")
         full = next((label for label in labels if label in ("gr", "k̂ ✓, v ✓, L ✓")), None)
@@ -331,7 +314,6 @@ class TableOfRuns(ManyRuns):
     def _verify(self) -> None:
         from spml.bench.store import SCORED
         from spml.bench.verify import verify, without_scores
-        from spml.cli import log
 
         home = self.folder()
         runs, records = home / "runs", home / "records"

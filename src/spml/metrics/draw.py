@@ -82,12 +82,8 @@ def draw(logits: Array, observed: Labels) -> Draw:
     parts = [
         _draw(logits[rows], observed[rows]) for rows in blocks(max(len(logits), 1), logits.shape[1])
     ]
-    return Draw(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in Draw.__dataclass_fields__
-        )
-    )
+    fields = ("log_likelihood", "present", "seen")
+    return Draw(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 
 def drawn_chance(logits: Array) -> Array:
@@ -98,9 +94,8 @@ def drawn_chance(logits: Array) -> Array:
         p = sigmoid(logits[rows])
         for node, share in zip((t + 1) / 2, weight / 2, strict=True):
             factors = 1 - p * (1 - node)
-            chances[rows] += (
-                share * p / factors * np.exp(np.log(factors).sum(axis=1, keepdims=True))
-            )
+            none_drawn = np.exp(np.log(factors).sum(axis=1, keepdims=True))
+            chances[rows] += share * p / factors * none_drawn
     return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
 
 
@@ -185,13 +180,7 @@ def _moved(z: Array, parameters: Array) -> Array:
 
 
 def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
-    """Each item's gradient by (log slope, shared shift, own shifts).
-
-    Args:
-        z: logits.
-        parameters: log slope, shared shift, own shifts.
-        by_logit: each item's gradient by the moved logits.
-    """
+    """Each item's gradient by the parameters, from its gradient by the moved logits."""
     return np.column_stack(
         [np.exp(parameters[0]) * (by_logit * z).sum(axis=1), by_logit.sum(axis=1), by_logit]
     )
@@ -200,11 +189,7 @@ def _by_parameter(z: Array, parameters: Array, by_logit: Array) -> Array:
 def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Array:
     """Parameters (log slope, shared shift, own shifts) of the highest posterior.
 
-    Args:
-        z: logits.
-        labels: observed labels.
-        start: parameters to start from.
-        positives: mean number of positives of an item; None to fit it too.
+    The mean number of positives of an item is fitted too if it is None.
     """
     from scipy.optimize import minimize
 

@@ -79,18 +79,15 @@ def top_k(scores: Floats, labels: Labels, k: int) -> Mask:
 def _wrong_pairs(scores: Floats, labels: Labels) -> tuple[Counts, Counts]:
     """Pairs whose negative scores at least as high as the positive, and all pairs, of each item."""
     order = np.argsort(-scores, axis=1)
-    ranked, marks = (
-        np.take_along_axis(scores, order, axis=1),
-        np.take_along_axis(labels, order, axis=1),
-    )
+    ranked = np.take_along_axis(scores, order, axis=1)
+    marks = np.take_along_axis(labels, order, axis=1)
     above = (marks == -1).cumsum(axis=1)
     # Tied entries use the count at the end of their run: the least later count that ends a run.
     above[:, :-1][ranked[:, :-1] == ranked[:, 1:]] = scores.shape[1]
     above = np.minimum.accumulate(above[:, ::-1], axis=1)[:, ::-1]
     positive = marks == 1
-    return np.where(positive, above, 0).sum(axis=1), positive.sum(axis=1) * (marks == -1).sum(
-        axis=1
-    )
+    pairs = positive.sum(axis=1) * (marks == -1).sum(axis=1)
+    return np.where(positive, above, 0).sum(axis=1), pairs
 
 
 def _mean_ratio(part: Counts, whole: Counts) -> float:

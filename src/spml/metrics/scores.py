@@ -89,16 +89,12 @@ def _per_class(scores: Floats, positive: Mask, known: Mask | None, missing: floa
     values = np.full(classes, missing)
 
     def fill(columns: slice) -> None:
-        block, hits = (
-            np.ascontiguousarray(scores[:, columns].T),
-            np.ascontiguousarray(positive[:, columns].T),
-        )
-        for offset, (row, hit) in enumerate(zip(block, hits, strict=True)):
+        block = np.ascontiguousarray(scores[:, columns].T)
+        hits = np.ascontiguousarray(positive[:, columns].T)
+        for column, row, hit in zip(range(columns.start, classes), block, hits, strict=False):
             if hit.any():
-                column = columns.start + offset
-                values[column] = _one_class(
-                    row if known is None else row[known[:, column]], row[hit]
-                )
+                ranked = row if known is None else row[known[:, column]]
+                values[column] = _one_class(ranked, row[hit])
 
     parts = list(blocks(classes, items))
     if len(parts) > 1:

@@ -118,10 +118,7 @@ def calibration_problem(lines: Any, classes: int) -> str | None:
             return "a line of calibration must be two lists of numbers"
         if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
             return "a line of calibration must be two lists of the same length, two or more"
-        if (
-            not (np.isfinite(x).all() and np.isfinite(y).all())
-            or (np.diff(x) <= 0).any()
-            or (np.diff(y) < 0).any()
-        ):
+        finite = np.isfinite(x).all() and np.isfinite(y).all()
+        if not finite or (np.diff(x) <= 0).any() or (np.diff(y) < 0).any():
             return "a line of calibration must rise"
     return None

@@ -125,12 +125,7 @@ def predict_logits(
 ) -> Logits:
     """Return logits (items, classes) in the table's order.
 
-    Args:
-        model: on the device.
-        feed: items of the table.
-        batch_size: items per batch.
-        device: device of the model.
-        advance: receives the number of items of each scored batch.
+    `advance` receives the number of items of each scored batch.
     """
     parts: list[Tensor] = []
     for logits, rows in score_batches(model, feed, batch_size, device):

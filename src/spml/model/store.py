@@ -21,15 +21,7 @@ from torch import Tensor
 
 from spml.errors import DAMAGED, UserError
 from spml.files import replacing, write_json
-from spml.metrics.scores import (
-    HIGHEST,
-    Mask,
-    Values,
-    as_numpy,
-    reaches,
-    sigmoid,
-    threshold_logits,
-)
+from spml.metrics.scores import HIGHEST, Mask, Values, as_numpy, reaches, sigmoid, threshold_logits
 from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, Lines, calibration_problem
 from spml.model.classifier import Classifier
@@ -127,11 +119,6 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
     """Write the weights, then the description.
 
     A reader between the two sees the new weights with the old description, which fits both.
-
-    Args:
-        folder: folder of both files.
-        model: the classifier, or its state_dict().
-        info: its description.
     """
     from safetensors.torch import save
 
@@ -144,11 +131,7 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
 
 
 def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
-    """The classifier, ready to predict on the CPU, and its description.
-
-    Args:
-        folder: a run folder or its `best`.
-    """
+    """The classifier in a run folder or its `best`, ready to predict on the CPU, and its info."""
     folder = Path(folder)
     info, path = read_info(folder), _at(folder) / WEIGHTS
     features = info.preprocessing.get("features")
@@ -235,14 +218,9 @@ def _read_info(path: Path) -> ModelInfo:
             raise TypeError("no JSON object")
         if int(values["format"]) > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
-        later = ("head", "calibration")  # may be missing in older files
-        info = ModelInfo(
-            **{
-                f.name: values[f.name]
-                for f in fields(ModelInfo)
-                if f.name in values or f.name not in later
-            }
-        )
+        optional = {"head", "calibration"} - set(values)  # missing in older files
+        names = [item.name for item in fields(ModelInfo) if item.name not in optional]
+        info = ModelInfo(**{name: values[name] for name in names})
         problem = _problem(info)
     except KeyError as error:
         raise UserError(f"{path}: not a model description (no {error}); {DAMAGED}") from error
@@ -258,18 +236,11 @@ def _read_info(path: Path) -> ModelInfo:
 def _problem(info: ModelInfo) -> str | None:
     """Return what is wrong with a description, or None."""
     classes, thresholds, how = info.classes, info.thresholds, info.preprocessing
-    if (
-        not isinstance(classes, list)
-        or not classes
-        or not all(isinstance(name, str) for name in classes)
-    ):
+    if not _all_are(classes, str) or not classes:
         return "classes must be a list of names"
     if len(set(classes)) < len(classes):
         return "a class stands twice"
-    numbers = isinstance(thresholds, list) and all(
-        isinstance(value, (int, float)) for value in thresholds
-    )
-    if not numbers or not all(0 <= value <= 1 for value in thresholds):
+    if not _all_are(thresholds, int | float) or not all(0 <= value <= 1 for value in thresholds):
         return "thresholds must be probabilities"
     if len(classes) != len(thresholds):
         return f"{len(classes)} classes but {len(thresholds)} thresholds"
@@ -277,16 +248,20 @@ def _problem(info: ModelInfo) -> str | None:
         problem := calibration_problem(info.calibration, len(classes))
     ):
         return problem
-    if not isinstance(info.backbone, str) or not isinstance(how, dict):
-        return "backbone must be a name and preprocessing a table"
-    if not isinstance(info.training, dict) or not isinstance(info.versions, dict):
-        return "training and versions must be tables"
+    if not isinstance(info.backbone, str):
+        return "backbone must be a name"
+    if not all(isinstance(table, dict) for table in (how, info.training, info.versions)):
+        return "preprocessing, training and versions must be tables"
     wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))
     if wanted is None or how.get("upright") is not True:
         return "preprocessing must say kind (pictures or features), size, features, upright: true"
-    amount = how.get(wanted)
-    good = isinstance(amount, int) and not isinstance(amount, bool) and amount > 0
-    return None if good else f"preprocessing: {wanted} must be a whole number above 0"
+    if type(how.get(wanted)) is not int or how[wanted] < 1:
+        return f"preprocessing: {wanted} must be a whole number above 0"
+    return None
+
+
+def _all_are(values: Any, kind: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
 
 
 def versions() -> dict[str, str]:
@@ -296,12 +271,6 @@ def versions() -> dict[str, str]:
 
     import spml
 
-    ours = {
-        "spml": spml.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-    return {
-        **ours,
-        **{name: version(name) for name in ("torchvision", "timm", "lightning", "numpy")},
-    }
+    others = {name: version(name) for name in ("torchvision", "timm", "lightning", "numpy")}
+    python = platform.python_version()
+    return {"spml": spml.__version__, "python": python, "torch": torch.__version__, **others}

@@ -8,10 +8,9 @@ import os
 import pickle
 import shutil
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -36,10 +35,11 @@ class TakenError(UserError):
     """Another process trains into the folder."""
 
 
-class Claim:
+class Claim(ExitStack):
     """Locks on files, held until the block ends or the process dies. Readers do not notice."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._files: list[BinaryIO] = []
 
     def take(self, path: Path) -> None:
@@ -67,19 +67,8 @@ class Claim:
             raise TakenError(
                 f"another process trains into {path.parent}; wait for it, or give another --out"
             )
-        self._files.append(file)
-
-    def __enter__(self) -> Claim:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        while self._files:
-            self._files.pop().close()
+        self._files.append(self.enter_context(file))
+        self.callback(self._files.remove, file)
 
 
 @dataclass(frozen=True)

@@ -173,14 +173,9 @@ def result(
 ) -> dict[str, Any]:
     """Build result.json; its last two entries are its only timings.
 
-    Args:
-        experiment: The data.
-        settings: Settings of the run.
-        options: Options of the method.
-        best: Chosen epoch and its validation figure.
-        tested: Figures on the test rows.
-        by: Device and precision of the computation, which the settings may leave open.
-        spent: Seconds and number of pictures.
+    `best` is the chosen epoch with its validation figure, `tested` holds the figures on the test
+    rows, `by` the device and precision, which the settings may leave open, and `spent` the seconds
+    and the number of pictures.
     """
     return {
         "method": settings.method,

@@ -91,20 +91,12 @@ class Run:
     def read(cls, folder: Path) -> Run:
         """Return a run that has begun, after checking all its files but the scores."""
         run = cls(Path(folder))
-        if not run.folder.is_dir():
-            raise UserError(f"{folder} is not a folder; give the folder that spml train wrote")
-        if not run.exists:
-            raise UserError(
-                f"{folder} is no run folder: it has no {names.CONFIG}; "
-                "give the folder that spml train wrote"
-            )
+        for name in ("config", "result", "val_truth", "test_truth", "history", "observed"):
+            getattr(run, name)
         if not run.finished and not run.has(names.HISTORY):
             raise UserError(
-                f"{folder} is no run folder: it has neither {names.HISTORY} nor {names.RESULT}; "
-                "train it first"
+                f"{folder} has neither {names.HISTORY} nor {names.RESULT}; train it first"
             )
-        for name in ("result", "val_truth", "test_truth", "config", "history", "observed"):
-            getattr(run, name)
         return run
 
     @property

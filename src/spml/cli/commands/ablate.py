@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from spml.cli import log
 from spml.cli.many_runs import TableOfRuns
+from spml.errors import UserError
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(TableOfRuns):
-    """Measure the parts of GR Loss (Table 3 of its paper): k̂, v and the robust losses, on or off.
+    """Measure the parts of GR Loss, on or off: k̂, v and robust losses.
+
+    This is Table 3 of its paper.
 
     Parts that are on are tuned on validation for their row (a grid, or --tune) with seed 0; then
     the row is trained with new seeds.
@@ -28,29 +31,16 @@ class Ablate(TableOfRuns):
     published: bool = False
     """Use the published values of every part, without trials."""
 
-    def folder(self) -> Path:
-        """Return the folder of runs, records and tables."""
-        return self.out or Path("ablate") / Path(self.data).stem
-
     def plan(self, experiment: Experiment) -> Plan:
         """Return the rows of the paper's table, and one with k_hat of its Eq. (kx)."""
         from spml.bench.ablation import ablation_cases, observed_share
-        from spml.bench.plan import Plan
-        from spml.cli import log
-        from spml.errors import UserError
 
         if self.published and self.tune:
             raise UserError("--published runs no trials and --tune does; give one of them")
-        search = None
-        if not self.published:
-            search = self._tune(experiment) if self.tune else self._grid(experiment)
-        seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
         a = observed_share(experiment)
         if a is None and not self.quiet:
             log(
                 "the row with k̂ of Eq. (kx) is left out: it needs complete labels with more than "
                 "one positive per image"
             )
-        return Plan(
-            "ablation", self.data, ablation_cases(a), seeds, self.changed_settings()[0], search
-        )
+        return self._plan("ablation", ablation_cases(a), experiment, grid=not self.published)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
+from spml.cli import parse_options
 from spml.cli.many_runs import TableOfRuns
+from spml.errors import UserError
 
 if TYPE_CHECKING:
-    from spml.bench.plan import Plan, Search
+    from spml.bench.plan import Plan
     from spml.data import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench(TableOfRuns):
-    """Train many methods with many seeds under one protocol, and compare them in one table.
+    """Train many methods with many seeds, and compare them in one table.
 
     Runs are independent: stop at any time and run the same command to resume, also on several
     machines at once.
@@ -31,20 +32,15 @@ class Bench(TableOfRuns):
     """Names of methods, separated by commas or spaces. Default: those of the GR Loss paper's
     comparison."""
     grid: bool = False
-    """Search a grid on validation with seed 0, then train with new seeds.
-    The grid has several learning rates, and the published options or the method's alternative."""
+    """Search settings in a grid, on validation with seed 0.
+    The grid has several learning rates, and the published options or the method's alternative.
+    Final runs have new seeds."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Option of a method as METHOD.NAME=VALUE, e.g. hill.variant=gr."""
-
-    def folder(self) -> Path:
-        """Return the folder of runs, records and tables."""
-        return self.out or Path("bench") / Path(self.data).stem
+    """Option of a method as METHOD.NAME=VALUE. Such as hill.variant=gr."""
 
     def plan(self, experiment: Experiment) -> Plan:
         """Return a row for each method."""
-        from spml.bench.plan import Plan
         from spml.bench.rows import method_cases, paper_methods
-        from spml.errors import UserError
 
         names = [
             name for word in self.methods for name in word.split(",") if name
@@ -54,23 +50,11 @@ class Bench(TableOfRuns):
             raise UserError(f"--methods names {', '.join(twice)} twice")
         if self.grid and self.tune:
             raise UserError("--grid and --tune both choose settings; give one of them")
-        search: Search | None = None
-        if self.grid or self.tune:
-            search = self._grid(experiment) if self.grid else self._tune(experiment)
-        seeds = tuple(range(1, self.seeds + 1)) if search else tuple(range(self.seeds))
-        return Plan(
-            "bench",
-            self.data,
-            method_cases(names, self._options(names, experiment)),
-            seeds,
-            self.changed_settings()[0],
-            search,
-        )
+        cases = method_cases(names, self._options(names, experiment))
+        return self._plan("bench", cases, experiment, grid=self.grid)
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
         """Return the options of each method from --set; wrong ones are an error before any run."""
-        from spml.cli import parse_options
-        from spml.errors import UserError
         from spml.train.fitting import make_method
         from spml.train.resolve import method_options
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
+
+from spml.cli import TableOptions
+from spml.errors import DataError, UserError
+from spml.files import refuse_existing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,12 +19,11 @@ if TYPE_CHECKING:
     from spml.data import LabelTable
     from spml.data.check.problems import Findings
     from spml.data.readers.builder import Kind
-    from spml.errors import DataError
 
 
-@dataclass(frozen=True)
-class Check:
-    """Read data as training would and report every problem: files, pictures, copies, leaks, labels.
+@dataclass(frozen=True, kw_only=True)
+class Check(TableOptions):
+    """Report problems in data: files, pictures, copies, leaks, labels.
 
     Example: spml check photos.csv --root pictures --fix photos-clean.csv
     """
@@ -29,16 +32,6 @@ class Check:
 
     data: Annotated[str, tyro.conf.Positional]
     """Name of a data set, or a path: a table, a folder or arrays."""
-    root: Path | None = None
-    """Folder of the data set's files, or of the images in a table. Default: the table's folder."""
-    labels: Literal["observed", "complete"] | None = None
-    """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
-    classes: str | None = None
-    """Class names in order: joined by commas, or a file with one name a line."""
-    val: Path | None = None
-    """File of the validation rows, in the same classes."""
-    test: Path | None = None
-    """File of the test rows, in the same classes."""
     size: int | None = None
     """Resize the decoded pictures to N x N, as training would."""
     min_positives: int = 5
@@ -48,16 +41,16 @@ class Check:
     fix: Path | None = None
     """Write a new CSV file without the broken rows; the original is never changed."""
     merge: bool = False
-    """With --fix: unite the copies of a picture into one row, with the labels of all."""
+    """With --fix, unite the copies of a picture into one row. It has the labels of all."""
 
     def run(self) -> None:
         """Print the problems and a summary; raise DataError if errors remain."""
         from rich.console import Console
 
-        from spml.cli.output.check import bar, print_problems, print_summary, print_warnings
+        from spml.cli.output.check import print_problems, print_summary, print_warnings
+        from spml.cli.output.progress import step_bar
         from spml.data.check.check import check
         from spml.data.readers.read import default_labels
-        from spml.errors import DataError
 
         self._refuse_early()
         kind = self.labels or default_labels(self.data)
@@ -72,7 +65,7 @@ class Check:
                 f"{self.data}: --fix does not apply to arrays, it writes tables of files; "
                 "leave it out"
             )
-        with bar() as advance:
+        with step_bar() as advance:
             findings = check(
                 tables,
                 unread=unread,
@@ -96,7 +89,6 @@ class Check:
         from spml.data import read
         from spml.data.check.check import unread_problems
         from spml.data.check.problems import Findings
-        from spml.errors import DataError
 
         try:
             return read(
@@ -114,7 +106,6 @@ class Check:
     def _conclude(self, console: Console, findings: Findings, *, arrays: bool) -> None:
         """Print that there are no errors; raise DataError if there are."""
         from spml.data.check.problems import KINDS, count_kinds, counted
-        from spml.errors import DataError
 
         if not findings.errors:
             warned = counted(count_kinds(findings.warnings))
@@ -130,8 +121,6 @@ class Check:
     def _refuse_early(self) -> None:
         """Raise UserError for options that cannot be carried out, before any work."""
         from spml.data.check.fix import NEW_FILE
-        from spml.errors import UserError
-        from spml.files import refuse_existing
 
         if self.size is not None and self.size < 1:
             raise UserError(f"--size {self.size} must be at least 1")
@@ -150,7 +139,6 @@ class Check:
         from spml.data.check.labels import joined, untrainable
         from spml.data.check.problems import counted
         from spml.data.names import class_list
-        from spml.errors import DataError
 
         cleaned = clean(tables, findings, merge=self.merge)
         listed = class_list(self.classes)

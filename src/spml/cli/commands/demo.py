@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from spml.machine import cores
+
 
 @dataclass(frozen=True)
 class Demo:
-    """Compare assume-negative, GR and the full-label upper bound on the embedded digits.
+    """Compare assume-negative, GR and full labels on the embedded digits.
 
     A preset of `spml bench` that also writes the comparison on one page, report.html.
 
@@ -35,7 +37,6 @@ class Demo:
         """Train all runs, then print the table and the path of the report."""
         from spml.bench.store import RunStore
         from spml.cli.commands.bench import Bench
-        from spml.machine import cores
         from spml.report import write_report
         from spml.runs.names import REPORT
         from spml.runs.run import Run

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import tyro
+from spml.cli import RunOptions, log
 
 CHOOSES = "estimated_map"  # the figure that chooses epochs; the estimate of mAP is another one
 
 
-@dataclass(frozen=True)
-class Eval:
-    """Evaluate a run's chosen model on its validation or test split, and write eval-SPLIT.json.
+@dataclass(frozen=True, kw_only=True)
+class Eval(RunOptions):
+    """Evaluate a run's chosen model, and write eval-SPLIT.json.
 
     Example: spml eval runs/digits-gr-0 --split test
     """
 
     order: ClassVar[int] = 60
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run."""
     split: Literal["val", "test"] = "test"
     """The split to evaluate on."""
-    root: Path | None = None
-    """Folder of the data's files. Default: their location at training."""
-    batch_size: int = 64
-    """Items per batch."""
 
     def run(self) -> None:
         """Score the split, print the metrics and write them."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        from spml.cli import log
+        from spml.cli.output.progress import bar
         from spml.runs.run import Run
         from spml.use.evaluate import CHANGED, assess
 
-        with Progress(transient=True, disable=not Console().is_terminal) as progress:
-            task = progress.add_task("scoring", total=None)
+        with bar("scoring") as advance:
             result = assess(
                 self.run_folder,
                 self.split,
                 root=self.root,
                 batch_size=self.batch_size,
-                advance=lambda done, total: progress.update(task, completed=done, total=total),
+                advance=advance,
             )
         if result["data_changed"]:
             log(f"the data have {CHANGED}")

@@ -8,18 +8,19 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
+from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.errors import DataError, UserError
 
-@dataclass(frozen=True)
-class Explain:
-    """Show the regions that speak for each class, for chosen pictures or the worst mistakes.
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(ModelOptions):
+    """Show the regions of pictures that speak for each class.
 
     Example: spml explain runs/photos holiday.jpg --out maps
     """
 
     order: ClassVar[int] = 100
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
     inputs: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE...")
     ] = ()
@@ -27,12 +28,12 @@ class Explain:
     out: Path = Path("explained")
     """Folder for the overlays and index.html."""
     classes: str | None = None
-    """Classes to show: a file with one name a line, or names joined by commas. Default: the most
+    """Classes to show. A file with one name a line, or names joined by commas. Default: the most
     probable."""
     top: int = 3
     """Number of classes to show without --classes."""
     worst: int | None = None
-    """Show this number of the worst mistakes on the run's own data, instead of pictures."""
+    """Show the N worst mistakes on the run's data, not pictures."""
     split: Literal["val", "test"] = "test"
     """The split to look for mistakes in."""
     root: Path | None = None
@@ -42,11 +43,7 @@ class Explain:
 
     def run(self) -> None:
         """Draw the overlays and report unreadable pictures."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        from spml.cli import LeftOut, log, note_unfinished
-        from spml.errors import DataError, UserError
+        from spml.cli.output.progress import bar
         from spml.use.explain.explain import explain, explain_worst
         from spml.use.predict.tagging import named_classes
 
@@ -56,8 +53,7 @@ class Explain:
             )
         note_unfinished(self.run_folder)
         left_out = LeftOut()
-        with Progress(transient=True, disable=not Console().is_terminal) as progress:
-            task = progress.add_task("explaining", total=None)
+        with bar("explaining") as advance:
             if self.worst is not None:
                 written = explain_worst(
                     self.run_folder,
@@ -68,7 +64,7 @@ class Explain:
                     overwrite=self.overwrite,
                     on_error=left_out,
                     note=log,
-                    advance=lambda done: progress.advance(task, done),
+                    advance=advance,
                 )
             else:
                 written = explain(
@@ -80,7 +76,7 @@ class Explain:
                     overwrite=self.overwrite,
                     on_error=left_out,
                     note=log,
-                    advance=lambda done: progress.update(task, completed=done),
+                    advance=advance,
                 )
         print(f"{written:,} written to {self.out / 'index.html'}")
         if left_out.count:

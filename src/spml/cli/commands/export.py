@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import tyro
+from spml.cli import ModelOptions, note_unfinished
+from spml.errors import UserError
+from spml.files import refuse_existing
 
 
-@dataclass(frozen=True)
-class Export:
-    """Write a model with preprocessing, classes and thresholds as one ONNX or torch.export file.
+@dataclass(frozen=True, kw_only=True)
+class Export(ModelOptions):
+    """Write a model as one ONNX or torch.export file, ready to use.
 
     Example: spml export runs/photos --out photos.onnx
     """
 
     order: ClassVar[int] = 120
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
     out: Path | None = None
     """File to write. Default: model.onnx or model.pt2."""
     format: Literal["onnx", "torch"] | None = None
@@ -30,11 +30,7 @@ class Export:
     def run(self) -> None:
         """Write the file and print its largest difference to the model."""
         from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        from spml.cli import note_unfinished
-        from spml.errors import UserError
-        from spml.files import refuse_existing
         from spml.use.export.export import SUFFIXES, export
 
         kind = self.format or (
@@ -48,12 +44,7 @@ class Export:
         if not self.overwrite:
             refuse_existing(out, "give --overwrite or another --out")
         note_unfinished(self.run_folder)
-        console = Console(stderr=True)
-        shown = SpinnerColumn(), TextColumn("exporting"), TimeElapsedColumn()
-        with Progress(
-            *shown, console=console, transient=True, disable=not console.is_terminal
-        ) as progress:
-            progress.add_task("exporting", total=None)
+        with Console(stderr=True).status("exporting"):
             worst = export(self.run_folder, out, kind)
         near = f"within {worst:.0e} of the model's" if worst else "equal to the model's"
         print(f"{out}, {out.stat().st_size / 1e6:.1f} MB; probabilities {near}")

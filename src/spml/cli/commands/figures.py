@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
+from spml.cli import log
 from spml.cli.many_runs import ManyRuns
+from spml.errors import UserError
 
 if TYPE_CHECKING:
     from spml.analysis.archive import FinishedRun
@@ -24,7 +26,7 @@ PURE = ("losses", "gradients")  # need neither data nor runs
 
 @dataclass(frozen=True, kw_only=True)
 class Figures(ManyRuns):
-    """Draw the figures of the GR Loss paper, each as .svg and .png with its numbers in .json.
+    """Draw the figures of the GR Loss paper, with their numbers in .json.
 
     a losses, b gradients, c sensitivity, d distinguishability, e assumptions, f classes. The runs
     of a figure are trained first, in --out; stop at any time and run the same command to resume.
@@ -40,13 +42,13 @@ class Figures(ManyRuns):
     only: tuple[str, ...] = ()
     """Letters or names of figures, separated by commas or spaces. Default: all."""
     runs: Path | None = None
-    """Draw from the finished runs in this folder (records or run folders), without training."""
+    """Draw from the finished runs in a folder, without training. Of records or run folders."""
     short: bool = False
     """Train only the corners of the grids of hyper-parameters."""
     out: Path | None = None
     """Folder of the figures and of the runs trained for them. Default: figures/DATA."""
     overwrite: bool = False
-    """Replace files in --out that have a figure's name but were not drawn by this command."""
+    """Replace files of other programs that have a figure's name."""
     quiet: bool = False
     """Print only errors."""
 
@@ -58,15 +60,10 @@ class Figures(ManyRuns):
         """Train missing runs, draw the figures, and report those that cannot be drawn."""
         from spml.analysis.figures import Source, draw, refuse_foreign
         from spml.analysis.sensitivity import STUDIES, short_form
-        from spml.cli import log
-        from spml.errors import UserError
 
         wanted = self._wanted()
-        if (
-            not self.data
-            and self.runs is None
-            and any(figure.name not in PURE for figure in wanted)
-        ):
+        impure = any(figure.name not in PURE for figure in wanted)
+        if not self.data and self.runs is None and impure:
             raise UserError("give DATA, such as digits; or --runs FOLDER, whose runs are drawn")
         self._check_counts(("jobs",))
         out = self.out or Path("figures") / (Path(self.data).stem if self.data else "runs")
@@ -94,7 +91,6 @@ class Figures(ManyRuns):
 
     def _wanted(self) -> list[Figure]:
         from spml.analysis.figures import FIGURES
-        from spml.errors import UserError
 
         by_name = {figure.name: figure for figure in FIGURES.values()} | FIGURES
         names = [name for text in self.only for name in text.split(",") if name] or list(FIGURES)
@@ -106,19 +102,15 @@ class Figures(ManyRuns):
 
     def _experiment(self, wanted: list[Figure]) -> Experiment | None:
         """Load the data, if runs need them or a figure draws them."""
-        from spml.cli import log
-        from spml.errors import UserError
-
-        if not self.data or all(figure.name in PURE for figure in wanted):
-            return None
-        if self.runs is None:
-            return self.load(self.data, self.observe_seed, self.split_seed)
-        if all(figure.name != "classes" for figure in wanted):
+        names = {figure.name for figure in wanted}
+        if not self.data or names <= set(PURE) or (self.runs and "classes" not in names):
             return None
         try:
             return self.load(self.data, self.observe_seed, self.split_seed)
-        except UserError as error:  # the other figures do not need the data
-            log(str(error))
+        except UserError as error:
+            if self.runs is None:
+                raise
+            log(str(error))  # the other figures do not need the data
             return None
 
     def _runs(
@@ -132,7 +124,6 @@ class Figures(ManyRuns):
         from spml.analysis.archive import find
         from spml.bench.plan import Plan
         from spml.bench.store import RunStore
-        from spml.cli import log
 
         if self.runs is not None:
             runs, problems = find(self.runs)

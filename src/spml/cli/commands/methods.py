@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Methods:
-    """List every method with a summary and the inputs it needs besides logits and labels.
+    """List every method with a summary and the inputs that it needs.
 
     Example: spml methods
     """

@@ -8,43 +8,44 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
+from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.errors import DataError, UserError
+from spml.files import refuse_existing
 
-@dataclass(frozen=True)
-class Predict:
-    """Write probabilities and tags of pictures, folders, a table's images, or paths on stdin.
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(ModelOptions):
+    """Write probabilities and tags of pictures, folders or tables.
 
     Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
     """
 
     order: ClassVar[int] = 90
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
     """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on
     standard input."""
     out: Path = Path("predictions.csv")
-    """Output file: .csv, .jsonl or .parquet, or - for standard output."""
+    """File to write: .csv, .jsonl or .parquet; - is standard output."""
     format: Literal["csv", "jsonl", "parquet"] | None = None
     """Format of the output. Default: by the name of --out; csv on standard output."""
     overwrite: bool = False
     """Replace the output file if it exists."""
     threshold: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Probability from which a class is a tag: 0.3, NAME=0.3 or FILE.json. Default: the model's
-    thresholds."""
+    """Least probability of a tag: 0.3, NAME=0.3 or FILE.json. Default: the model's thresholds."""
     top_k: int | None = None
-    """Tag this number of the most probable classes, instead of thresholds."""
+    """Tag the N most probable classes, instead of thresholds."""
     at_least: int = 0
-    """Tag at least this number of the most probable classes, also below their thresholds."""
+    """Tag at least the N most probable classes. Also those below their thresholds."""
     probabilities: bool = True
     """Write the probability of every class."""
     raw: bool = False
     """Write the model's own probabilities, without calibration."""
     classes: str | None = None
-    """File with one class name a line, or names joined by commas: the classes that the model must
-    have, in order."""
+    """Classes that the model must have, in order. A file with one name a line, or names joined by
+    commas."""
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
-    """Paths on standard input end in NUL, as find -print0 writes them."""
+    """Paths on standard input end in NUL, as of find -print0."""
     batch_size: int | None = None
     """Items per batch. Default: 64 on a GPU, 32 on a CPU."""
     threads: int | None = None
@@ -52,18 +53,7 @@ class Predict:
 
     def run(self) -> None:
         """Write predictions and report unreadable inputs."""
-        from rich.console import Console
-        from rich.progress import (
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        from spml.cli import LeftOut, log, note_unfinished
-        from spml.errors import DataError, UserError
-        from spml.files import refuse_existing
+        from spml.cli.output.progress import bar
         from spml.use.predict.predict import Options, predict
         from spml.use.predict.writers import STANDARD
 
@@ -87,12 +77,7 @@ class Predict:
             self.null,
         )
         left_out = LeftOut()
-        console = Console(stderr=True)
-        shown = SpinnerColumn(), TextColumn("predicting"), MofNCompleteColumn(), TimeElapsedColumn()
-        with Progress(
-            *shown, console=console, transient=True, disable=not console.is_terminal
-        ) as progress:
-            task = progress.add_task("predicting", total=None)
+        with bar("predicting") as advance:
             written = predict(
                 self.run_folder,
                 self.inputs,
@@ -100,7 +85,7 @@ class Predict:
                 options,
                 on_error=left_out,
                 note=log,
-                advance=lambda done: progress.update(task, completed=done),
+                advance=advance,
             )
         if self.out != STANDARD:
             print(f"{written:,} written to {self.out}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -11,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import tyro
 
 from spml.data.benchmarks import BENCHMARKS, NAMES
+from spml.errors import DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from spml.data import Experiment
     from spml.data.benchmarks import Benchmark
-    from spml.data.download.resumable import Advance
 
     Name = str
 else:
@@ -26,7 +24,7 @@ else:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Check a benchmark's files against the paper's table, or download them first.
+    """Check a benchmark's files, after downloading them if asked.
 
     Example: spml prepare voc --root data/voc --download
     """
@@ -49,8 +47,6 @@ class Prepare:
         """Download if asked, read, compare, and print the next step."""
         from rich.console import Console
 
-        from spml.errors import DataError
-
         console = Console(highlight=False, soft_wrap=True, markup=False)
         archives = self.benchmark.archives
         try:
@@ -70,7 +66,6 @@ class Prepare:
 
     def _read(self) -> Experiment:
         from spml.data import load
-        from spml.errors import DataError
 
         if not self.root.is_dir():
             raise DataError(f"{self.root}: no such folder; check --root")
@@ -79,7 +74,6 @@ class Prepare:
     def _complete(self) -> Experiment | None:
         """Return the data if they are already there with every picture."""
         from spml.data.check.benchmark import missing_pictures
-        from spml.errors import DataError
 
         try:
             experiment = self._read()
@@ -90,9 +84,11 @@ class Prepare:
 
     def _download(self, console: Console) -> None:
         """Download and unpack each archive that has not been unpacked before."""
+        from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+
+        from spml.cli.output.progress import step_bar
         from spml.data.download.archive import marker, unpack
         from spml.data.download.resumable import download, left, require_space
-        from spml.errors import DataError
 
         marks = [marker(archive.name, self.root) for archive in self.benchmark.archives]
         pairs = zip(self.benchmark.archives, marks, strict=True)
@@ -104,7 +100,9 @@ class Prepare:
             )
         require_space(self.root, sum(left(each, self.root) + each.unpacked for each in archives))
         try:
-            with _bar() as advance:
+            with step_bar(
+                DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+            ) as advance:
                 for each in archives:
                     path = download(each, self.root, advance=advance)
                     unpack(path, self.root, each.unpacked, advance=advance)
@@ -117,7 +115,6 @@ class Prepare:
     def _report(self, console: Console, experiment: Experiment) -> None:
         """Print counts and hashes; raise DataError if pictures are missing."""
         from spml.data.check.benchmark import differences, mean_positives, missing_pictures
-        from spml.errors import DataError
 
         assert experiment.test is not None
         train, val = len(experiment.train_rows), len(experiment.val_rows)
@@ -152,32 +149,3 @@ class Prepare:
         if not expected or hashes == expected:
             return []
         return ["the observed labels are not those of the reference protocol: other label files"]
-
-
-@contextmanager
-def _bar() -> Iterator[Advance]:
-    """Show a progress bar on a terminal, one line for each step."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    tasks: dict[str, TaskID] = {}
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    ) as progress:
-
-        def advance(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield advance

@@ -9,6 +9,9 @@ from typing import Annotated, ClassVar
 
 import tyro
 
+from spml.errors import UserError
+from spml.files import refuse_existing
+
 PAGES = (".html", ".htm")
 MOST_PICTURES = 100
 
@@ -41,10 +44,7 @@ class Report:
 
     def run(self) -> None:
         """Write the page."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        from spml.errors import UserError
+        from spml.cli.output.progress import bar
         from spml.report import write_report
         from spml.runs.names import REPORT
         from spml.runs.run import Run
@@ -57,8 +57,7 @@ class Report:
             raise UserError("--against needs several runs; give another run, or leave it out")
         out = self.out or (Run(self.runs[0]).report if len(self.runs) == 1 else Path(REPORT))
         self._refuse(out)
-        with Progress(transient=True, disable=not Console().is_terminal) as progress:
-            task = progress.add_task("comparing", total=None, visible=len(self.runs) > 1)
+        with bar("comparing") as advance:
             page = write_report(
                 list(self.runs),
                 out,
@@ -66,14 +65,12 @@ class Report:
                 root=self.root,
                 pictures=self.pictures,
                 against=self.against,
-                advance=lambda done, total: progress.update(task, completed=done, total=total),
+                advance=advance,
             )
         print(page)
 
     def _refuse(self, out: Path) -> None:
         """Raise UserError if --out is not an HTML name, or exists and may not be replaced."""
-        from spml.errors import UserError
-        from spml.files import refuse_existing
         from spml.runs.names import REPORT
 
         if out.suffix.lower() not in PAGES:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import tyro
+from spml.cli import LeftOut, RunOptions, log
+from spml.errors import DataError
 
 
-@dataclass(frozen=True)
-class Review:
-    """List labels likely missing from a run's data on a page for yes or no; merge the answers.
+@dataclass(frozen=True, kw_only=True)
+class Review(RunOptions):
+    """List labels likely missing from a run's data, and merge answers.
 
     Example: spml review runs/photos, then
     spml review runs/photos --answers answers.csv --out labels.csv
@@ -20,25 +21,19 @@ class Review:
 
     order: ClassVar[int] = 110
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run."""
     out: Path | None = None
     """Folder for suggestions.csv and index.html. Default: RUN/review. With --answers: the new file
     of labels."""
     answers: Path | None = None
-    """Answers saved by the page: add them to the run's labels in a new file for `spml train`."""
+    """Answers saved by the page. They and the run's labels become a new file for `spml train`."""
     count: int = 500
     """Number of labels to suggest."""
     classes: str | None = None
-    """Classes to suggest: a file with one name a line, or names joined by commas. Default: all."""
+    """Classes to suggest. A file with one name a line, or names joined by commas. Default: all."""
     per_class: int | None = None
     """Largest number of suggestions for each class."""
     split: Literal["train", "val", "all"] = "train"
     """Rows to search: training rows, validation rows, or both."""
-    root: Path | None = None
-    """Folder of the data's files. Default: their location at training."""
-    batch_size: int = 64
-    """Items per batch."""
     overwrite: bool = False
     """Replace a folder of suggestions; a file of labels is never replaced."""
 
@@ -47,18 +42,13 @@ class Review:
         if self.answers is not None:
             self._merge(self.answers)
             return
-        from rich.console import Console
-        from rich.progress import Progress
-
-        from spml.cli import LeftOut, log
-        from spml.errors import DataError
+        from spml.cli.output.progress import step_bar
         from spml.use.predict.tagging import named_classes
         from spml.use.review.review import PAGE, review
 
         out = self.out or self.run_folder / "review"
         left_out = LeftOut()
-        with Progress(transient=True, disable=not Console().is_terminal) as progress:
-            tasks = {what: progress.add_task(what, total=None) for what in ("scoring", "drawing")}
+        with step_bar() as advance:
             written = review(
                 self.run_folder,
                 out,
@@ -71,9 +61,7 @@ class Review:
                 batch_size=self.batch_size,
                 on_error=lambda row, error: left_out(error),
                 note=log,
-                advance=lambda what, done, total: progress.update(
-                    tasks[what], completed=done, total=total
-                ),
+                advance=advance,
             )
         print(f"{written:,} labels to look at: open {out / PAGE}")
         words = ["spml", "review", str(self.run_folder), "--answers", "answers.csv"]
@@ -82,7 +70,6 @@ class Review:
             raise DataError(f"{left_out.count:,} pictures could not be read, named above")
 
     def _merge(self, answers: Path) -> None:
-        from spml.cli import log
         from spml.use.review.answers import merge
 
         done = merge(self.run_folder, answers, self.out, root=self.root, note=log)

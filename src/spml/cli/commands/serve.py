@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-import tyro
+from spml.cli import ModelOptions, note_unfinished
+from spml.errors import UserError
 
 
-@dataclass(frozen=True)
-class Serve:
-    """Serve an HTTP endpoint and a web page that tags pictures, with thresholds and class maps.
+@dataclass(frozen=True, kw_only=True)
+class Serve(ModelOptions):
+    """Serve a web page and an HTTP endpoint that tag pictures.
 
     Example: spml serve runs/photos --port 7860
     """
 
     order: ClassVar[int] = 130
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
     host: str = "127.0.0.1"
     """Address to listen on. The default serves this machine alone; 0.0.0.0 admits others, without a
     password."""
@@ -32,8 +30,6 @@ class Serve:
 
     def run(self) -> None:
         """Serve until interrupted."""
-        from spml.cli import note_unfinished
-        from spml.errors import UserError
         from spml.use.serve.serve import check_gradio
 
         for name in ("max_megabytes", "max_pixels"):

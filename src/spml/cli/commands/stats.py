@@ -5,16 +5,20 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import tyro
+
+from spml.cli import DataOptions
+from spml.errors import UserError
+from spml.files import refuse_existing, write_json
 
 FIGURES = (".svg", ".png", ".pdf")
 
 
-@dataclass(frozen=True)
-class Stats:
-    """Print statistics: images, labels per image, positives per class, co-occurring classes.
+@dataclass(frozen=True, kw_only=True)
+class Stats(DataOptions):
+    """Print statistics of data: images, labels, classes and their pairs.
 
     Example: spml stats voc --root VOCdevkit --out voc.svg
     """
@@ -23,14 +27,6 @@ class Stats:
 
     data: Annotated[str, tyro.conf.Positional]
     """digits, digits-many, a benchmark (see `spml prepare --help`), or a path."""
-    root: Path | None = None
-    """Folder of the data set's files, or of the images in a table."""
-    labels: Literal["observed", "complete"] | None = None
-    """Absent labels: unknown, or negative. Default: complete for named data, else observed."""
-    classes: str | None = None
-    """Class names in order: joined by commas, or a file with one name a line."""
-    observe: str = "uniform"
-    """Observation model: uniform, frequency, size, file:PATH; options as uniform:positives=2."""
     observe_seed: int = 1200
     """Seed of that draw."""
     split_seed: int = 1200
@@ -47,18 +43,12 @@ class Stats:
         from rich.console import Console
 
         from spml.cli.output.stats import print_statistics
-        from spml.data import load
         from spml.data.statistics import statistics
-        from spml.files import write_json
 
         self._refuse_early()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            experiment = load(
-                *(self.data, self.root, self.labels, self.observe_seed, self.split_seed),
-                classes=self.classes,
-                observe=self.observe,
-            )
+            experiment = self.load(self.data, self.observe_seed, self.split_seed)
         console = Console(highlight=False)
         for one in caught:
             console.print(f"warning: {one.message}", markup=False, soft_wrap=True)
@@ -79,9 +69,6 @@ class Stats:
 
     def _refuse_early(self) -> None:
         """Raise UserError for output files with a wrong name or that exist, before any work."""
-        from spml.errors import UserError
-        from spml.files import refuse_existing
-
         if self.out is not None and self.out.suffix.lower() not in FIGURES:
             raise UserError(f"--out {self.out}: give a name that ends in {', '.join(FIGURES)}")
         figures = [] if self.out is None else [self.out, _pairs(self.out)]

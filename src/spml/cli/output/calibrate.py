@@ -6,9 +6,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from spml.cli.output.tables import columns, plain
+from spml.cli.output.tables import add_ends, columns, plain
 from spml.runs.names import CALIBRATION
 
 ENDS = 10  # classes shown from each end of a long list
@@ -38,21 +37,20 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
 
 def _about(record: dict[str, Any]) -> list[str]:
     observed, items = record["labels"] == "observed", record["items"]
-    lines = [
-        f"{items:,} validation items with {record['labels']} labels; scores: {record['scores']}"
-    ]
+    source = f"{record['labels']} labels; scores: {record['scores']}"
+    lines = [f"{items:,} validation items with {source}"]
     if record["items_left_out"]:
         lines.append(f"{record['items_left_out']:,} items without a known positive were left out")
     if observed:
         positives = record["overall"]["positives_per_item"]
-        how = "as given"
-        if record["positives_per_item_given"] is None:
-            how = f"estimated, {positives['low']:.2f} to {positives['high']:.2f}"
+        estimated = record["positives_per_item_given"] is None
+        range_ = f"estimated, {positives['low']:.2f} to {positives['high']:.2f}"
+        how = range_ if estimated else "as given"
         lines.append(f"positives per item: {positives['value']:.2f} ({how})")
         lines.append(
             "All figures below are estimates from observed positives; no other label was read."
         )
-        if record["positives_per_item_given"] is None:
+        if estimated:
             lines.append(
                 "They depend on the positives per item: give --positives-per-item if you know it."
             )
@@ -72,24 +70,20 @@ def _about(record: dict[str, Any]) -> list[str]:
 
 def _named(names: list[str]) -> str:
     """Return the first few names and their total number."""
-    return (
-        ", ".join(plain(name) for name in names[:NAMED])
-        + f"{', ...' * (len(names) > NAMED)} ({len(names)})"
-    )
+    more = ", ..." if len(names) > NAMED else ""
+    return f"{', '.join(map(plain, names[:NAMED]))}{more} ({len(names)})"
 
 
 def _classes(record: dict[str, Any]) -> Table:
     table = columns("class", "known", "share", "threshold", "precision", "recall", "F1")
-    rows = sorted(record["classes"], key=lambda row: -row["prior"]["value"])
-    for place, row in enumerate(rows):
-        if len(rows) <= ALL or place < ENDS or place >= len(rows) - ENDS:
-            cells = [_range(row["prior"], 100), _range(row["threshold"], 1)]
-            cells += [_range(row[name], 100) for name in ("precision", "recall", "f1")]
-            if row["name"] in record["untagged"]:
-                cells[2] = "–"
-            table.add_row(Text(plain(row["name"])), f"{row['known_positives']:,}", *cells)
-        elif place == ENDS:
-            table.add_row(Text(f"... {len(rows) - 2 * ENDS:,} more in {CALIBRATION} ...", "dim"))
+    rows = []
+    for row in sorted(record["classes"], key=lambda row: -row["prior"]["value"]):
+        scales = {"prior": 100, "threshold": 1, "precision": 100, "recall": 100, "f1": 100}
+        cells = {name: _range(row[name], scale) for name, scale in scales.items()}
+        if row["name"] in record["untagged"]:
+            cells["precision"] = "–"
+        rows.append((row["name"], [f"{row['known_positives']:,}", *cells.values()]))
+    add_ends(table, rows, ENDS, ALL, f" in {CALIBRATION}")
     return table
 
 
@@ -99,9 +93,8 @@ def _overall(record: dict[str, Any]) -> Table:
         now = record["overall"][name]
         ends = f"{100 * now['low']:.1f}–{100 * now['high']:.1f}"
         title = "mAP" if name == "map" else name.replace("_", "-").replace("f1", "F1")
-        table.add_row(
-            title, f"{100 * record['overall_before'][name]:.1f}", f"{100 * now['value']:.1f}", ends
-        )
+        before = f"{100 * record['overall_before'][name]:.1f}"
+        table.add_row(title, before, f"{100 * now['value']:.1f}", ends)
     curves = record["reliability"]
     errors = (f"{100 * curves[name]['error']:.1f}" for name in ("logits", "calibrated"))
     table.add_row("calibration error", *errors, "")

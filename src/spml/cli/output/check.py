@@ -1,35 +1,25 @@
-"""Output of `spml check`: the problems, the summary, and a progress bar."""
+"""Output of `spml check`: the problems and the summary."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from spml.cli.output.tables import add_ends, columns, plain
 from spml.data import LabelTable
-from spml.data.check.files import Advance
 from spml.data.check.labels import positives_per_row, positives_seen
 from spml.data.check.problems import KINDS, Findings, counted
 
 SHOWN = 20  # listed problems of each kind
 ENDS = 6  # classes shown from each end if there are many
-PATIENCE = 2.0  # seconds without a bar
 
 
 def print_warnings(console: Console, messages: list[str]) -> None:
     """Print the warnings of the reader."""
     for text in messages:
-        console.print(
-            Text("warning: ", "bold yellow").append(plain(text), "not bold default"),
-            "\n",
-            soft_wrap=True,
-        )
+        line = Text("warning: ", "bold yellow").append(plain(text), "not bold default")
+        console.print(line, "\n", soft_wrap=True)
 
 
 def print_problems(console: Console, findings: Findings) -> None:
@@ -54,14 +44,8 @@ def print_summary(console: Console, tables: dict[str, LabelTable], *, complete: 
     for split, table in tables.items():
         each = positives_per_row(table.sparse)
         negatives = "the rest" if complete else f"{table.sparse.counts(-1).sum():,}"
-        cells = (
-            f"{len(table):,}",
-            f"{each.sum():,}",
-            f"{each.mean():.2f}",
-            f"{(each == 0).sum():,}",
-            negatives,
-        )
-        rows.add_row(split, *cells)
+        counts = f"{len(table):,}", f"{each.sum():,}", f"{each.mean():.2f}"
+        rows.add_row(split, *counts, f"{(each == 0).sum():,}", negatives)
     console.print(rows)
     console.print(_classes(tables, complete=complete))
 
@@ -74,29 +58,6 @@ def _classes(tables: dict[str, LabelTable], *, complete: bool) -> Table:
         counts["drawn for training"] = positives_seen(tables)
     out = columns(f"positives of {len(classes):,} classes", *counts)
     order = sorted(range(len(classes)), key=lambda i: [-count[i] for count in counts.values()])
-    add_ends(
-        out,
-        [(classes[i], [count[i] for count in counts.values()]) for i in order],
-        ENDS,
-        2 * ENDS + 3,
-    )
+    rows = [(classes[i], [f"{count[i]:,}" for count in counts.values()]) for i in order]
+    add_ends(out, rows, ENDS, 2 * ENDS + 3)
     return out
-
-
-@contextmanager
-def bar() -> Iterator[Advance]:
-    """Show a progress bar on a terminal once the work has taken some seconds."""
-    console = Console(stderr=True)
-    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-    started = time.monotonic()
-    task = progress.add_task("")
-
-    def advance(what: str, done: int, total: int) -> None:
-        if time.monotonic() - started > PATIENCE:
-            progress.start()
-        progress.update(task, description=what, completed=done, total=total)
-
-    try:
-        yield advance
-    finally:
-        progress.stop()

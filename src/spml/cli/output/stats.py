@@ -51,35 +51,33 @@ def _observation(statistics: Statistics) -> str:
 
 def _summary(statistics: Statistics) -> Table:
     """Return the paper's table of data sets, with the paper's own column if it has one."""
-    paper = paper_counts(statistics.name)
-    out = columns("", "this data", *(["the paper"] if paper else []))
-
-    def row(name: str, value: str, printed: str) -> None:
-        out.add_row(name, value, *([printed] if paper else []))
-
-    images = statistics.images
-    row("classes", f"{len(statistics.classes):,}", f"{paper.classes:,}" if paper else "")
-    row("images, training", f"{images['train']:,}", f"{paper.train:,}" if paper else "")
-    row("images, validation", f"{images['val']:,}", f"{paper.val:,}" if paper else "")
-    row("images, test", f"{images['test']:,}", f"{paper.test:,}" if paper else "")
-    per = "labels per training image"
-    known, no = (
-        statistics.seen.sum() / images["train"],
-        statistics.negatives.sum() / images["train"],
-    )
+    images, per = statistics.images, "labels per training image"
+    rows = [
+        ("classes", f"{len(statistics.classes):,}"),
+        ("images, training", f"{images['train']:,}"),
+        ("images, validation", f"{images['val']:,}"),
+        ("images, test", f"{images['test']:,}"),
+    ]
     if statistics.complete:
         negative = len(statistics.classes) - statistics.positives
-        row(
-            f"{per}, positive", f"{statistics.positives:.2f}", f"{paper.positives}" if paper else ""
-        )
-        row(
-            f"{per}, negative",
-            f"{negative:.2f}",
-            f"{paper.classes - paper.positives:.4g}" if paper else "",
-        )
-    row(f"{per}, known positive", f"{known:.2f}", "")
-    row(f"{per}, known negative", f"{no:.2f}", "")
-    row(f"{per}, unknown", f"{statistics.unknown / images['train']:.2f}", "")
+        rows += [(f"{per}, positive", f"{statistics.positives:.2f}")]
+        rows += [(f"{per}, negative", f"{negative:.2f}")]
+    known = {"known positive": statistics.seen.sum(), "known negative": statistics.negatives.sum()}
+    for name, count in {**known, "unknown": statistics.unknown}.items():
+        rows.append((f"{per}, {name}", f"{count / images['train']:.2f}"))
+
+    paper = paper_counts(statistics.name)
+    if paper is None:
+        out = columns("", "this data")
+        for name, value in rows:
+            out.add_row(name, value)
+        return out
+    printed = [f"{count:,}" for count in (paper.classes, paper.train, paper.val, paper.test)]
+    printed += [f"{paper.positives}", f"{paper.classes - paper.positives:.4g}"]
+    out = columns("", "this data", "the paper")
+    printed += [""] * (len(rows) - len(printed))
+    for (name, value), own in zip(rows, printed, strict=True):
+        out.add_row(name, value, own)
     return out
 
 
@@ -105,15 +103,13 @@ def _classes(statistics: Statistics) -> Table:
     names += ["known negatives"] if statistics.negatives.any() else []
     out = columns(f"positives of {len(statistics.classes):,} classes", *names)
     order = (-statistics.total).argsort(kind="stable").tolist()
-    counts = (
-        [statistics.seen]
-        if statistics.missing is None
-        else [statistics.seen, statistics.missing, statistics.total]
-    )
-    counts += [statistics.negatives] if statistics.negatives.any() else []
-    add_ends(
-        out, [(statistics.classes[i], [count[i] for count in counts]) for i in order], ENDS, ALL
-    )
+    counts = [statistics.seen]
+    if statistics.missing is not None:
+        counts += [statistics.missing, statistics.total]
+    if statistics.negatives.any():
+        counts.append(statistics.negatives)
+    rows = [(statistics.classes[i], [f"{count[i]:,}" for count in counts]) for i in order]
+    add_ends(out, rows, ENDS, ALL)
     return out
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from spml.report.results import ResultTable
 
-Row = tuple[str, Sequence[int]]
+Row = tuple[str, Sequence[str]]
 
 
 def columns(first: str, *others: str) -> Table:
@@ -24,16 +24,17 @@ def columns(first: str, *others: str) -> Table:
     return table
 
 
-def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int) -> None:
-    """Add rows of names and counts; with more than `all_of` rows, only the first and last ones."""
+def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int, where: str = "") -> None:
+    """Add rows of names and cells; with more than `all_of`, only as many as `ends` at each end.
+
+    `where` says where the other rows are.
+    """
     few = len(rows) <= all_of
-    for place, (name, counts) in enumerate(rows):
+    for place, (name, cells) in enumerate(rows):
         if few or place < ends or place >= len(rows) - ends:
-            table.add_row(Text(plain(name)), *(f"{count:,}" for count in counts))
+            table.add_row(Text(plain(name)), *cells)
         elif place == ends:
-            table.add_row(
-                Text(f"... {len(rows) - 2 * ends:,} more ...", "dim"), *("" for _ in counts)
-            )
+            table.add_row(Text(f"... {len(rows) - 2 * ends:,} more{where} ...", "dim"))
 
 
 def print_results(results: ResultTable) -> None:

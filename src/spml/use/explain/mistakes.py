@@ -83,7 +83,7 @@ def worst_mistakes(
         known[rows] = labels[rows]  # only pictures that could be read are judged
         read += len(rows)
         if advance is not None:
-            advance(len(rows))
+            advance(read)
     if not read:
         raise none_read(len(table))
     calibrated = info.calibrate()(logits)

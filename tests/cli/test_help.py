@@ -1,0 +1,94 @@
+import subprocess
+import sys
+
+import pytest
+
+from spml.cli import find_commands, main
+from tests.conftest import spml
+
+COMMANDS = list(find_commands())
+
+
+@pytest.fixture
+def shown(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words):
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_an_example_and_a_line_per_flag(command, shown):
+    short = shown(command, "--help")
+    whole = shown(command, "--help-all")
+    assert f"Example: spml {command}" in short and f"Example: spml {command}" in whole
+    assert all(len(line) <= 80 for line in (short + whole).splitlines())
+    # No text is cut off, and none names a default that says nothing.
+    assert " ...\n" not in short and "None" not in short + whole
+
+    flags = short.partition("arguments:")[2].partition("\n\n")[2] or short.partition("options:")[2]
+    lines = [line for line in flags.splitlines() if line.startswith("  ")]
+    assert all(line.startswith(("  --", "  -")) for line in lines)
+
+
+def test_the_overview_has_a_line_per_command(shown):
+    lines = shown("--help").splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == COMMANDS
+    assert "--tyro-print-completion" in lines[-1]
+
+
+def test_the_short_help_of_train_shows_common_flags_and_help_all_the_rest(shown):
+    short, whole = shown("train", "--help"), shown("train", "-h", "--help-all")
+    assert len(short.splitlines()) <= 60
+    assert "common:" in short and "--epochs" in short and "--linear-lr" not in short
+    for title in ("common:", "data:", "optimisation:", "speed:", "advanced:"):
+        assert title in whole
+    assert "--linear-lr X" in whole and "--[no-]fused-norm" in whole
+    assert "Choices: auto, none, graphs, compile." in " ".join(whole.split())
+
+
+def test_a_command_with_few_flags_shows_all_of_them(shown):
+    short = shown("predict", "--help")
+    assert "options:" in short and "--threads N" in short and "more flags" not in short
+
+
+def test_the_methods_of_bench_are_on_the_first_screen(shown):
+    assert "--methods" in "".join(shown("bench", "--help").splitlines()[:24])
+
+
+def test_required_flags_and_aliases_are_shown(shown):
+    assert "usage: spml prepare voc|coco|nuswide|cub --root PATH" in shown("prepare", "--help")
+    assert "-0, --null" in shown("predict", "--help")
+    assert "usage: spml predict RUN INPUT... [FLAG ...]" in shown("predict", "--help")
+
+
+def test_help_and_completion_load_nothing_heavy():
+    code = (
+        "import sys; from spml.cli import main; "
+        "main(['train', '--help']); main(['bench', '--help-all']); "
+        "main(['--tyro-print-completion', 'bash']); "
+        "heavy = {'torch', 'numpy', 'timm', 'lightning', 'matplotlib', 'sklearn'}; "
+        "heavy &= set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "complete -F" in done.stdout and "figures" in done.stdout
+
+
+def test_a_misspelt_flag_suggests_flags_of_its_command_only(capsys):
+    assert spml("train digits --epoch 3") == 2
+    shown = "".join(capsys.readouterr())
+    assert "Traceback" not in shown and "--epochs" in shown
+    assert spml("predict run a.jpg --epoch 3") == 2
+    shown = "".join(capsys.readouterr())
+    assert "--epoch" in shown and "--epochs" not in shown
+
+
+def test_no_command_prints_the_overview_as_a_mistake(capsys):
+    assert main([]) == 2
+    assert "usage: spml COMMAND" in capsys.readouterr().err
