@@ -15,7 +15,7 @@ from spml.data import LabelTable
 from spml.errors import UserError
 from spml.report import format, measures
 from spml.report.examples import CHANGED, Pictures, unread
-from spml.report.figures import Look
+from spml.report.figures import look
 from spml.report.groups import Summary, group_runs
 from spml.report.significance import reference, significance
 from spml.runs.run import Observed, Run
@@ -177,6 +177,6 @@ def test_small_pictures_are_enlarged_and_large_ones_reduced(
 
 
 def test_many_methods_have_distinct_looks() -> None:
-    looks = [Look(number) for number in range(100)]
-    assert len({(look.colour, look.line) for look in looks[:28]}) == 28
-    assert len({look.marker for look in looks[:12]}) == 12 and looks[99].marker and looks[99].line
+    looks = [look(number) for number in range(100)]
+    assert len({(one["color"], one["linestyle"]) for one in looks[:28]}) == 28
+    assert len({one["marker"] for one in looks[:12]}) == 12
