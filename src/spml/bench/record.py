@@ -76,16 +76,8 @@ def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
         "result": run.require_result(),
         "versions": run.config.get("versions", {}),
     }
-    counts = observed_counts(run)
-    return record | ({} if counts is None else {COUNTS: counts}) | _resampled(run, resamples)
-
-
-def observed_counts(run: Run) -> list[int] | None:
-    """Count the observed positives of each class in the training rows; None if not stored."""
-    if run.observed is None:
-        return None
-    counts: list[int] = (run.observed.train == 1).sum(axis=0).tolist()
-    return counts
+    counts = {} if run.observed is None else {COUNTS: run.observed.counts}
+    return record | counts | _resampled(run, resamples)
 
 
 def _resampled(run: Run, resamples: int) -> Record:

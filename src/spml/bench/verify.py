@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.bench.plan import done_in
-from spml.bench.record import COUNTS, check_result, observed_counts, read_record
+from spml.bench.record import COUNTS, check_result, read_record
 from spml.errors import UserError
 from spml.files import Record, read_json
 from spml.metrics import average_precision
@@ -183,12 +183,13 @@ def _wrong_draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[C
 def _wrong_counts(run: Run, name: str, recorded: list[float] | None) -> Iterator[Check]:
     """Yield the classes whose observed positives disagree with the run's labels."""
     try:
-        again, classes = observed_counts(run), run.classes
+        observed, classes = run.observed, run.classes
     except UserError as error:  # continue with the other runs
         yield Check(name, "observed", None, None, str(error))
         return
-    if recorded is None or again is None:
+    if recorded is None or observed is None:
         return
+    again = observed.counts
     labels = classes or range(len(again))
     for label, own, count in zip_longest(labels, recorded, again, fillvalue=np.nan):
         check = Check(

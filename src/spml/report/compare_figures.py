@@ -95,20 +95,20 @@ def small_curve(group: Group, number: int, key: str) -> Markup | None:
 
 def dots(
     names: Sequence[str],
-    values: Sequence[tuple[str, Mapping[str, float]]],
-    counts: Mapping[str, int] | None,
+    values: Mapping[str, Mapping[str, float]],
+    counts: Mapping[str, int],
     *,
     name: str,
 ) -> Markup:
     """Draw the AP of each class, a marker per method; `values` follow the groups' order."""
-    labels = [short(label, 30) for label, _ in values]
+    labels = [short(label, 30) for label in values]
     width = 480 - LETTER * max(len(short(name)) for name in names)
     # columns of the legend
     columns = max(1, min(len(labels), 4, width // (34 + LETTER * max(map(len, labels)))))
 
     def paint(ax: Axes) -> None:
         rows = np.arange(len(names))
-        table = np.array([[row.get(name, np.nan) for _, row in values] for name in names])
+        table = np.array([[row.get(name, np.nan) for row in values.values()] for name in names])
         bar: Any = {"color": GRID, "linewidth": 3, "solid_capstyle": "round"}
         for row, cells in enumerate(table):
             if len(known := cells[~np.isnan(cells)]):
@@ -117,7 +117,7 @@ def dots(
         for number, label in enumerate(labels):
             style = look(number) | {"linestyle": ""} | edge
             ax.plot(table[:, number], rows, label=label, zorder=3, **style)
-        class_axis(ax, names, [counts.get(name, 0) for name in names] if counts else None)
+        class_axis(ax, names, counts)
         ax.set_xlabel("average precision, %")
         above = (0, 1 + 0.6 / len(names))
         legend = ax.legend(loc="lower left", bbox_to_anchor=above, ncols=columns, handletextpad=0.2)
@@ -143,7 +143,7 @@ def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Marku
             low, high = comparison.low, comparison.high
             ax.hlines(place, low, high, color=style["color"], linewidth=2.4)
             ax.plot([comparison.difference], [place], markersize=7, **style)
-        class_axis(ax, [label for _, label, _ in rows], None)
+        class_axis(ax, [label for _, label, _ in rows], {})
         ax.set_xlabel(f"test mAP minus that of {short(base, 30)}, points")
 
     label = f"Difference of each method's test mAP from that of {base}, with 95 % intervals"

@@ -94,9 +94,9 @@ def epoch_axis(ax: Axes, title: str) -> None:
 
 
 def class_bars(
-    names: Sequence[str], values: Sequence[float], counts: Sequence[int] | None, *, name: str
+    names: Sequence[str], values: Sequence[float], counts: Mapping[str, int], *, name: str
 ) -> Markup:
-    """AP of each class as a bar, with the number of its observed positives."""
+    """AP of each class as a bar, with the number of its observed positives if there are any."""
 
     def paint(ax: Axes) -> None:
         ax.barh(np.arange(len(names)), values, height=0.62, color=COLOURS[0])
@@ -113,41 +113,41 @@ def class_bars(
     return draw(paint, name=name, label="Average precision of each class", height=height)
 
 
-def class_axis(ax: Axes, names: Sequence[str], counts: Sequence[int] | None) -> None:
+def class_axis(ax: Axes, names: Sequence[str], counts: Mapping[str, int]) -> None:
     """Class names from top to bottom on the left, their observed positives on the right."""
     ax.set_yticks(np.arange(len(names)), [short(name) for name in names], color=INK)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     ax.spines["left"].set_visible(False)
-    if counts is None:
+    if not counts:
         return
-    right = ax.get_yaxis_transform()
-    for row, number in enumerate(counts):
-        ax.text(1.15, row, count(number), transform=right, va="center", ha="right", color=QUIET)
-    ax.text(1.15, -0.75, "observed", transform=right, va="bottom", ha="right", color=QUIET)
+    put: Any = {"x": 1.15, "transform": ax.get_yaxis_transform(), "ha": "right", "color": QUIET}
+    for row, name in enumerate(names):
+        ax.text(y=row, s=count(counts.get(name, 0)), va="center", **put)
+    ax.text(y=-0.75, s="observed", va="bottom", **put)
 
 
-def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
+def count_bars(counts: Mapping[str, int], *, name: str) -> Markup:
     """Observed positives per class: named bars, or a ranked curve of many classes."""
-    from matplotlib.ticker import FuncFormatter
-
-    order = np.argsort(-counts, kind="stable")
+    names = sorted(counts, key=lambda name: -counts[name])
+    sizes = [counts[name] for name in names]
     few = len(names) <= 20
+    title = "observed positives in training"
 
     def paint(ax: Axes) -> None:
         if few:
-            ax.barh(np.arange(len(order)), counts[order], height=0.62, color=COLOURS[0])
-            class_axis(ax, [names[i] for i in order], None)
-            ax.set_xlabel("observed positives in training")
-            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+            ax.barh(np.arange(len(names)), sizes, height=0.62, color=COLOURS[0])
+            class_axis(ax, names, {})
+            ax.set_xlabel(title)
+            ax.xaxis.set_major_formatter(lambda value, _: count(value))
             return
-        ax.fill_between(np.arange(1, len(order) + 1), counts[order], step="mid", color=COLOURS[0])
-        ax.set_xlim(0.5, len(order) + 0.5)
+        ax.fill_between(np.arange(1, len(names) + 1), sizes, step="mid", color=COLOURS[0])
+        ax.set_xlim(0.5, len(names) + 0.5)
         ax.set_ylim(0)
         ax.grid(axis="x", visible=False)
-        ax.set_title("observed positives in training", loc="left", color=QUIET)
+        ax.set_title(title, loc="left", color=QUIET)
         ax.set_xlabel("classes, most frequent first")
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        ax.yaxis.set_major_formatter(lambda value, _: count(value))
 
     height = 56 + 21 * len(names) if few else 280
     label = "Observed positives of each class in training"
@@ -169,7 +169,7 @@ def confidences(scored: Scored) -> dict[str, Counts]:
 
 def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: float = 460) -> Markup:
     """Confidence histograms on a logarithmic count axis that ends at `top`."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     def paint(ax: Axes) -> None:
         edges = np.linspace(0, 1, BINS + 1)
@@ -181,7 +181,7 @@ def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: flo
         ax.set_xlim(0, 1)
         ax.yaxis.set_major_locator(LogLocator(base=10, numticks=8))
         ax.yaxis.set_minor_locator(NullLocator())
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        ax.yaxis.set_major_formatter(lambda value, _: count(value))
         ax.grid(axis="x", visible=False)
         ax.set_xlabel("confidence")
         ax.set_ylabel("labels per bin")

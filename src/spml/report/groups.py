@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spml.report.format import setting
+from spml.report.format import percent, setting
 from spml.runs.run import Run
 from spml.runs.settings import DATA_HASH, SEEDS, group_key
 
@@ -36,6 +36,9 @@ class Summary:
         known = [value for value in values if value is not None]
         mean = float(np.mean(known)) if known else None
         return cls(mean, float(np.std(known, ddof=1)) if len(known) > 1 else None, len(known))
+
+    def __str__(self) -> str:
+        return percent(self.mean) + ("" if self.std is None else f" ± {percent(self.std)}")
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,8 @@ def _by_data(runs: Sequence[Run]) -> list[list[Run]]:
     drawn = {seeds(run)[1:]: run.fact(DATA_HASH) for run in runs}
     if all(drawn[seeds(run)[1:]] == run.fact(DATA_HASH) for run in runs):
         return [list(runs)]
-    parts: dict[Any, list[Run]] = {}
-    for run in runs:
-        parts.setdefault(run.fact(DATA_HASH), []).append(run)
-    return list(parts.values())
+    hashes = dict.fromkeys(run.fact(DATA_HASH) for run in runs)
+    return [[run for run in runs if run.fact(DATA_HASH) == part] for part in hashes]
 
 
 def seeds(run: Run) -> tuple[str, ...]:
