@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spml.bench.formats import spread
 from spml.bench.plan import Case, Plan, Run, done_in
 from spml.bench.store import RunStore
 from spml.bench.tables import shown_figure
@@ -101,7 +100,7 @@ class LiveTable:
             case.label,
             f"{ended}/{len(trials)}" if trials else "",
             f"{len(done)}/{len(self.plan.seeds)}",
-            "" if figures.mean is None else spread(figures),
+            "" if figures.mean is None else str(figures),
             ", ".join([*now, *([f"{failed} failed"] if failed else [])]),
         ]
 

@@ -1,11 +1,11 @@
-"""The table of results that opens a comparison page; a page of tables alone serves `spml bench`."""
+"""The table of results that opens a comparison page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spml.report.format import NONE, percent, render, signed
+from spml.report.format import NONE, percent, signed
 from spml.report.groups import Group
 
 BASELINE, BOUND = "an", "full"
@@ -31,12 +31,6 @@ class ResultTable:
     notes: list[str]
     best: frozenset[tuple[int, int]] = frozenset()
     tags: dict[int, list[str]] = field(default_factory=dict)
-
-
-def results_page(title: str, subtitle: str, tables: Sequence[ResultTable]) -> str:
-    """Return a self-contained HTML page of tables, without the run folders behind them."""
-    values = {"title": title, "subtitle": subtitle, "notes": [], "tables": tables}
-    return render("results.html", values)
 
 
 def result_table(
