@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spml.analysis.archive import FinishedRun, comparable, the
 from spml.analysis.sensitivity import GR, LINES, STUDIES, Study
 from spml.bench.plan import Case, SettingValues
+from spml.bench.record import as_text
 from spml.errors import UserError
 from spml.files import write_text
 
@@ -25,14 +26,7 @@ SCORED = (GR, LINES[0])  # GR and AN: the figures of confidences compare them
 
 @dataclass(frozen=True)
 class Source:
-    """Runs and data that figures are drawn from.
-
-    Attributes:
-        runs: finished runs.
-        studies: studies of hyper-parameters.
-        settings: settings that the runs must have.
-        experiment: the data, if available.
-    """
+    """Runs and data that figures are drawn from; `settings` are those that the runs must have."""
 
     runs: Sequence[FinishedRun] = ()
     studies: Sequence[Study] = STUDIES
@@ -45,11 +39,8 @@ class Source:
 
         stored = [run for run in self.runs if run.folder is not None]
         group = comparable(stored, SCORED, self.settings)
-        folders = [
-            run.folder
-            for case in SCORED
-            if (run := the(case, group)) is not None and run.folder is not None
-        ]
+        chosen = [run for case in SCORED if (run := the(case, group)) is not None]
+        folders = [run.folder for run in chosen if run.folder is not None]
         if len(folders) < len(SCORED):
             raise UserError("needs finished runs of gr and an in one setting, with their scores")
         return [unknown_labels(folder) for folder in folders]
@@ -60,13 +51,7 @@ Drawn = tuple[Any, str]  # the study's data, and a note on missing runs
 
 @dataclass(frozen=True)
 class Figure:
-    """One of the paper's figures.
-
-    Attributes:
-        name: name of its files.
-        draw: draws the files from a source, and returns the study's data and a note.
-        cases: returns the runs that it needs.
-    """
+    """One of the paper's figures: `cases` returns the runs that it needs."""
 
     name: str
     draw: Callable[[Source, Sequence[Path]], Drawn]
@@ -171,24 +156,10 @@ def draw(figure: Figure, source: Source, folder: Path) -> str:
     """Write the figure and a JSON file of its data; return a note on missing runs."""
     study, note = figure.draw(source, files_of(figure, folder))
     about = {"figure": figure.name, "made_by": MAKER, "wanting": note}
-    lines = [
-        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-        for name, value in about.items()
-    ]
-    write_text(
-        folder / f"{figure.name}.json",
-        "{\n" + ",\n".join(lines) + ',\n  "study": ' + _text(study) + "\n}\n",
-    )
+    study = _rounded(study)
+    expanded = ("study",) if isinstance(study, list) else ()
+    write_text(folder / f"{figure.name}.json", as_text({**about, "study": study}, *expanded))
     return note
-
-
-def _text(study: Any) -> str:
-    """Format as JSON with one line for each part of a list and seven digits for each number."""
-    short = _rounded(study)
-    if isinstance(short, list):
-        lines = ",\n".join(f"    {json.dumps(part, ensure_ascii=False)}" for part in short)
-        return f"[\n{lines}\n  ]"
-    return json.dumps(short, ensure_ascii=False)
 
 
 def _rounded(value: Any) -> Any:

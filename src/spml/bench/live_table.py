@@ -21,14 +21,7 @@ from spml.runs import run as run_folder
 
 
 class LiveTable:
-    """Progress display of a plan.
-
-    Args:
-        plan: the table whose rows are shown.
-        store: the store of its runs.
-        quiet: print nothing.
-        console: where to print; standard error by default.
-    """
+    """Progress display of a plan, by default on standard error; `quiet` prints nothing."""
 
     def __init__(
         self, plan: Plan, store: RunStore, *, quiet: bool = False, console: Console | None = None
