@@ -33,10 +33,8 @@ def test_the_distance_is_that_of_samples(make):
     below = [np.searchsorted(part, grid[:-1], side="right") / len(part) for part in (one, other)]
     assert result.distances[1] == pytest.approx((np.abs(below[0] - below[1]) * np.diff(grid)).sum())
     assert sum(result.positive_counts) == result.positives == unknown.positive.sum()
-    assert (
-        sum(result.negative_counts) == result.negatives
-        and result.best_distance == result.distances[2]
-    )
+    assert sum(result.negative_counts) == result.negatives
+    assert result.best_distance == result.distances[2]
 
 
 def test_labels_are_indistinguishable_before_training_and_separate_after(make):
@@ -100,9 +98,8 @@ def test_shares_that_cannot_differ_are_constant(positives, labels):
 
 def test_bins_with_ten_labels_are_points():
     confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
-    assert (
-        ratios(confidence, positive, 0.5, 0).within == 0.5
-    )  # of the first two bins; the second has the share of k_hat
+    # of the first two bins; the second has the share of k_hat
+    assert ratios(confidence, positive, 0.5, 0).within == 0.5
     few = ratios(confidence[15:], positive[15:], 0.5, 0)
     assert few.within == 0.0 and few.rank_correlation is None
 
@@ -110,18 +107,14 @@ def test_bins_with_ten_labels_are_points():
 def test_wilson():
     """The roots of (share - x)² = z² x (1 - x) / n."""
     low, high = wilson(np.array([0, 5, 7]), np.array([10, 10, 20]))
-    assert low == pytest.approx([0, 0.2366, 0.1812], abs=1e-4) and high == pytest.approx(
-        [0.2775, 0.7634, 0.5671], abs=1e-4
-    )
+    assert low == pytest.approx([0, 0.2366, 0.1812], abs=1e-4)
+    assert high == pytest.approx([0.2775, 0.7634, 0.5671], abs=1e-4)
 
 
 def test_both_ends_of_a_run(make):
     result = assumptions(unknown_labels(make()), 0.6)
-    assert (result.before.epoch, result.after.epoch, result.a) == (
-        0,
-        2,
-        0.6,
-    ) and result.after.higher == 1
+    assert (result.before.epoch, result.after.epoch, result.a) == (0, 2, 0.6)
+    assert result.after.higher == 1
 
 
 @pytest.mark.parametrize("epoch", [0, 2])

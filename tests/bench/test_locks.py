@@ -143,10 +143,8 @@ def test_a_run_that_repeatedly_kills_its_process_is_marked_failed(tmp_path):
     assert store.take([run]) is not None
     written(tmp_path / "locks" / f"{run.id}.lock", gone(), attempt=ATTEMPTS)
     assert store.take([run]) is None
-    assert (
-        store.state(run.id) == "failed"
-        and "died without an error message" in store.outcome(run.id)["error"]
-    )
+    assert store.state(run.id) == "failed"
+    assert "died without an error message" in store.outcome(run.id)["error"]
 
 
 @pytest.mark.parametrize(

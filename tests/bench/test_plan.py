@@ -31,14 +31,8 @@ def test_the_same_training_has_the_same_id_in_every_table():
     )
     assert other.runs(lambda name: None)[0].id == run.id
     assert run.id.startswith("gr-") and run.id.endswith("-0")
-    assert run.plain()["id"] == run.id and set(run.plain()) >= {
-        "table",
-        "data",
-        "method",
-        "options",
-        "settings",
-        "seed",
-    }
+    assert run.plain()["id"] == run.id
+    assert set(run.plain()) >= {"table", "data", "method", "options", "settings", "seed"}
 
 
 @pytest.mark.parametrize(
@@ -103,9 +97,8 @@ def test_a_grid_combines_rates_with_published_and_alternative_options():
         assert plan.finals(case, lambda name: None) == []
         if case.space.alternatives:
             assert sorted({run.settings["lr"] for run in trials}) == sorted(RATES)
-            assert [run.options for run in trials[:3]] == [{}] * 3 and all(
-                run.options for run in trials[3:]
-            )
+            assert [run.options for run in trials[:3]] == [{}] * 3
+            assert all(run.options for run in trials[3:])
 
 
 def test_a_row_without_an_alternative_has_more_rates():
@@ -129,9 +122,8 @@ def test_an_option_set_by_the_user_is_not_varied(search):
         )
         assert len({run.id for run in trials}) == (4 if isinstance(search, Grid) else 8)
     if isinstance(search, Tune):
-        assert {"mu", "q3"} & {
-            name for run in trials for name in run.options
-        }  # the others are varied as before
+        # the others are varied as before
+        assert {"mu", "q3"} & {name for run in trials for name in run.options}
 
 
 def test_a_row_may_have_its_own_data():

@@ -191,9 +191,8 @@ def test_runs_on_other_images_or_other_resamples_are_not_compared():
 def test_runs_are_compared_on_their_common_resamples():
     rng = np.random.default_rng(0)
     scores, truth = rng.normal(size=(30, 2)), np.where(rng.random((30, 2)) < 0.4, 1, -1)
-    assert (
-        resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]
-    ).all()  # the first resamples are the same
+    # the first resamples are the same
+    assert (resampled_map(scores, truth, 5) == resampled_map(scores, truth, 9)[:5]).all()
 
     def record(*maps):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
@@ -215,16 +214,13 @@ def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked(
     assert by_label["an"]["VOC, quoted"] == "85.89 ± 0.38"
     assert by_label["splc"]["NUS, quoted, not run"].startswith("47.24 ± 0.17 [")
     assert by_label["ours"]["VOC, quoted"] == ""
-    assert any("SMILE" in note for note in shown.notes) and any(
-        "not run here" in note for note in shown.notes
-    )
+    assert any("SMILE" in note for note in shown.notes)
+    assert any("not run here" in note for note in shown.notes)
     ablation = cells(small(["AN", "k̂ ✓, v ✗, L ✓"])).notes
-    assert any("Table 2 unless" in note for note in shown.notes) and any(
-        "Table 3 unless" in note for note in ablation
-    )
-    assert (
-        shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1
-    )  # next to our own figures
+    assert any("Table 2 unless" in note for note in shown.notes)
+    assert any("Table 3 unless" in note for note in ablation)
+    # next to our own figures
+    assert shown.header.index("VOC, quoted") == shown.header.index("seeds") + 1
     assert not [head for head in cells(small(["an"], data="digits")).header if "quoted" in head]
 
 
@@ -236,25 +232,21 @@ def test_a_brief_table_explains_the_marks_that_it_shows():
         False,
         True,
     ]
-    assert brief.notes[-1].startswith("[1] ROLE with LinearInit") and not any(
-        "SMILE" in note for note in brief.notes
-    )
+    assert brief.notes[-1].startswith("[1] ROLE with LinearInit")
+    assert not any("SMILE" in note for note in brief.notes)
 
 
 def test_the_quoted_table_is_the_papers():
-    assert (
-        paper_quote("gr", "voc").text == "89.83 ± 0.12" and paper_quote("gr", "cub").mean == 21.64
-    )
+    assert paper_quote("gr", "voc").text == "89.83 ± 0.12"
+    assert paper_quote("gr", "cub").mean == 21.64
     assert paper_quote("hill", "cub") is None and paper_quote("gr", "digits") is None
     assert TABLE_2["splc"][2:] == TABLE_2["smile"][2:]  # the slip that the mark explains
     assert paper_quote("splc", "cub").doubt and not paper_quote("splc", "voc").doubt
     assert set(DOUBTS) <= set(TABLE_2)
     assert paper_quote("k̂ ✓, v ✗, L ✓", "coco").mean == 72.86
     assert paper_quote("AN", "cub") is None
-    assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [
-        89.2,
-        88.27,
-    ] and not other_quotes("ll_r", "digits")
+    assert [quote.mean for quote in other_quotes("ll_r", "voc")] == [89.2, 88.27]
+    assert not other_quotes("ll_r", "digits")
 
 
 def test_failures_and_open_runs_are_shown(outcomes):
@@ -263,16 +255,14 @@ def test_failures_and_open_runs_are_shown(outcomes):
     known[plan.runs(look)[0].id] = {"error": "out of luck", "seed": 0}
     known[plan.runs(look)[1].id] = {"seed": 1, **done()}
     shown = cells(table(collected(plan, look)))
-    assert (
-        shown.rows[0][:3] == ["gr", "40.00", "1 of 2"] and "gr failed: out of luck" in shown.notes
-    )
+    assert shown.rows[0][:3] == ["gr", "40.00", "1 of 2"]
+    assert "gr failed: out of luck" in shown.notes
     assert shown.rows[1][:3] == ["em", "–", "0 of 2"]
     assert len(cells(table(collected(plan, look)), brief=True).header) <= 5
     known[plan.runs(look)[1].id] = {"error": "out of luck", "seed": 1}
     shown = cells(table(collected(plan, look)))
-    assert (
-        dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"
-    )  # counts runs, although they share one error
+    # counts runs, although they share one error
+    assert dict(zip(shown.header, shown.rows[0], strict=True))["failed"] == "2"
     assert shown.notes.count("gr failed: out of luck") == 1
 
 
@@ -280,9 +270,8 @@ def test_without_a_test_split_validation_is_shown():
     known = [done(val_map=12.0, test_map=None), done(val_map=13.0, test_map=None)]
     result = small(["a", "b"], data="digits", known=known, against="b")
     assert result.figure == "validation mAP" and result.rows[0].test.mean == 12.0
-    assert result.against == "b" and not any(
-        "− b" in note for note in cells(result).notes
-    )  # no column needs this note
+    # no column needs this note
+    assert result.against == "b" and not any("− b" in note for note in cells(result).notes)
     assert any(
         note.startswith("Rows are not compared with b: this needs test images")
         for note in cells(result).notes
@@ -298,10 +287,8 @@ def test_without_complete_labels_the_figure_is_called_an_estimate():
         data="photos",
         known=[done(val_map=12.0, test_map=None, result={"selection": "observed"})],
     )
-    assert result.figure == "validation estimate" and cells(result).header[:2] == [
-        "method",
-        "validation estimate",
-    ]
+    assert result.figure == "validation estimate"
+    assert cells(result).header[:2] == ["method", "validation estimate"]
     assert any("mAP is unknown" in note for note in cells(result).notes)
 
 
@@ -317,9 +304,8 @@ def test_the_settings_chosen_by_trials_are_shown(outcomes):
 def test_names_are_escaped_in_every_format(tmp_path):
     result = small(["k̂ ✓, a|b & <c>_1", "gr"], against="gr")
     assert "a\\|b" in markdown(result) and markdown(result).count("\n| ") == 4
-    assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(
-        result
-    ) and r"\begin{tabular}{l" in latex(result)
+    assert r"$\hat{k}$ \checkmark{}, a|b \& <c>\_1" in latex(result)
+    assert r"\begin{tabular}{l" in latex(result)
     assert "a|b &amp; &lt;c&gt;_1" in page(result) and "http" not in page(result)
     rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](result))))
     assert [row["row"] for row in rows] == ["k̂ ✓, a|b & <c>_1", "gr"]
@@ -331,8 +317,7 @@ def test_the_overview_shows_the_state_of_each_run(job, tmp_path):
     assert counts == {"pending": 0, "running": 0, "done": 4, "failed": 0}
     plan = stored(tmp_path / "plan.json")
     assert plan["pixels"] == "original" and plan["counts"] == counts
-    assert [run["state"] for run in plan["runs"]] == ["done"] * 4 and plan["runs"][0][
-        "test_map"
-    ] > 0
+    assert [run["state"] for run in plan["runs"]] == ["done"] * 4
+    assert plan["runs"][0]["test_map"] > 0
     counts = write_overview(tmp_path / "plan.json", job.runs(), RunStore(tmp_path / "empty"))
     assert counts["pending"] == 4 and "test_map" not in stored(tmp_path / "plan.json")["runs"][0]

@@ -88,14 +88,24 @@ def fabricate(
         folder / "labels.npz", classes=np.array(classes), val_truth=val_truth, test_truth=truth[2]
     )
     settings = {
-        "data": data, "method": method, "options": OPTIONS.get(method, {}),
-        "backbone": "tiny", "weights": "none", "size": 40, "epochs": epochs, "batch_size": 32,
-        "lr": 0.001, "seed": seed, "observe_seed": observe_seed, "split_seed": 1200,
-        "selection": selection, "device": {"kind": "cpu", "precision": "32-true"},
+        "data": data,
+        "method": method,
+        "options": OPTIONS.get(method, {}),
+        "backbone": "tiny",
+        "weights": "none",
+        "size": 40,
+        "epochs": epochs,
+        "batch_size": 32,
+        "lr": 0.001,
+        "seed": seed,
+        "observe_seed": observe_seed,
+        "split_seed": 1200,
+        "selection": selection,
+        "device": {"kind": "cpu", "precision": "32-true"},
         "side_information": {"mean_positives": 1.46} if method == "role" else {},
         "versions": {"spml": "0.1.0", "torch": "2.14.1", "numpy": "2.4.6"},
         "command": f"spml train {data} --method {method} --seed {seed} --out runs/{method}-{seed}",
-    } | config  # fmt: skip
+    } | config
     result = {
         key: settings[key]
         for key in ("method", "options", "data", "backbone", "seed", "epochs", "selection")

@@ -60,21 +60,15 @@ def test_numbers_are_formatted_for_print():
     inf = float("inf")
     assert [format.percent(value) for value in (None, inf, 71.234)] == ["–", "not finite", "71.23"]
     assert [format.signed(value) for value in (inf, -0.004, -1)] == ["not finite", "0.00", "−1.00"]
-    assert [format.count(value) for value in (None, inf, 3.25, 3.0, 99.96, 100.4, 12345.6)] == [
-        "–", "not finite", "3.2", "3", "100.0", "100", "12,346",
-    ]  # fmt: skip
-    seconds = (None, 59.9, 60, 200.4, 3599.6, 7500)
-    assert [format.duration(one) for one in seconds] == [
-        "–",
-        "59.9 s",
-        "1 min 00 s",
-        "3 min 20 s",
-        "1 h 00 min",
-        "2 h 05 min",
-    ]
-    assert [format.setting(value) for value in (None, "", "a", True, False, 0, [1, "é"])] == [
-        "none", "none", "a", "yes", "no", "0", '[1, "é"]',
-    ]  # fmt: skip
+    numbers = {None: "–", inf: "not finite", 3.25: "3.2", 3.0: "3", 99.96: "100.0", 100.4: "100"}
+    assert {value: format.count(value) for value in numbers} == numbers
+    assert format.count(12345.6) == "12,346"
+    times = {59.9: "59.9 s", 60: "1 min 00 s", 200.4: "3 min 20 s", 3599.6: "1 h 00 min"}
+    assert {value: format.duration(value) for value in times} == times
+    assert (format.duration(None), format.duration(7500)) == ("–", "2 h 05 min")
+    values = (None, "", "a", True, False, 0, [1, "é"])
+    texts = ["none", "none", "a", "yes", "no", "0", '[1, "é"]']
+    assert [format.setting(value) for value in values] == texts
     assert format.short("a" * 26) == "a" * 26 and len(format.short("a" * 27)) == 26
     assert format.file_name("x" * 18) == "x" * 18 and len(format.file_name("x" * 19)) == 18
     assert format.short("a" * 30, 11) == "aaaaa…aaaaa"
@@ -91,11 +85,8 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(make_run):
     for folder, value in zip(folders, (50.0, 52.0, 80.0, None), strict=True):
         change(folder / "result.json", test_map=value)
     groups = group_runs([Run.read(folder) for folder in folders])
-    assert [group.label for group in groups] == [
-        "gr",
-        "an",
-        "role",
-    ]  # groups that were not measured come last
+    # groups that were not measured come last
+    assert [group.label for group in groups] == ["gr", "an", "role"]
     assert [run.fact("seed") for run in groups[1].runs] == [9, 10]
     assert groups[1].test == Summary(51.0, pytest.approx(2**0.5), 2)
     assert groups[0].test == Summary(80.0, None, 1) and groups[2].test == Summary(None, None, 0)

@@ -145,9 +145,8 @@ def test_most_missed_counts_positives_and_the_tags_given_instead(make_run):
     np.savez(run / "scores" / "test.npz", logits=logits)
     seen = section(page(run), "Most missed")
     assert "3 of 7 positives of the test set get no tag" in seen
-    assert (
-        "cat 3 4 75.0 dog (2) 0" in seen
-    )  # in the fourth item dog is right, so it replaces nothing
+    # in the fourth item dog is right, so it replaces nothing
+    assert "cat 3 4 75.0 dog (2) 0" in seen
     assert "owl" not in seen
     np.savez(run / "scores" / "test.npz", logits=np.full((6, 3), 9, np.float16))
     assert "Every one of 7 positives" in section(page(run), "Most missed")
@@ -201,9 +200,8 @@ def test_reordered_pictures_count_as_changed_even_with_equal_labels(run, scenes_
     np.savez(tmp_path / "others.npz", **arrays | {"items": np.array(items[::-1])})
     change(run / "config.json", data=str(tmp_path / "others.npz"))
     document = page(run)
-    assert "The data have changed since training" in section(document, "Pictures") and not images(
-        document
-    )
+    assert "The data have changed since training" in section(document, "Pictures")
+    assert not images(document)
 
 
 def test_a_table_of_pictures(pictures, tmp_path, monkeypatch):
@@ -273,13 +271,10 @@ def test_examples_are_chosen_by_fit_and_differ_in_labels():
     chosen = choose(surprise(logits, truth), truth, 8)
     assert [kind for kind, _ in chosen] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
     assert len({row for _, row in chosen}) == 8
-    assert [row for kind, row in chosen if kind == "best"] == [
-        0,
-        6,
-    ]  # the second best has other labels
-    assert (
-        next(row for kind, row in chosen if kind == "worst") == 10
-    )  # the last has no positive to judge by
+    # the second best has other labels
+    assert [row for kind, row in chosen if kind == "best"] == [0, 6]
+    # the last has no positive to judge by
+    assert next(row for kind, row in chosen if kind == "worst") == 10
     assert surprise(np.zeros((1, 2)), np.array([[1, 0]], np.int8)) == pytest.approx(np.log(2))
     assert np.isnan(surprise(np.zeros((1, 2)), np.zeros((1, 2), np.int8))).all()
     assert len(choose(surprise(logits[:3], truth[:3]), truth[:3], 8)) == 3
