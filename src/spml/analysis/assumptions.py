@@ -25,10 +25,10 @@ class Ratios:
     """FN / (FN + TN) in equal bins of confidence.
 
     Attributes:
-        epoch: the epoch; 0 is before training.
+        epoch: 0 is before training.
         confidence: mean confidence of each bin with labels.
         labels: number of unknown labels in each bin: FN + TN.
-        positives: number of true positives among them: FN.
+        positives: number of true positives: FN.
         expected: k_hat of Eq. (kx) at that confidence.
         share: FN / (FN + TN) over all bins.
         higher: probability that a positive has more confidence than a negative (AUC).

@@ -25,9 +25,7 @@ class Lock:
     The owner updates the file's modification time every few seconds. Another process may take over
     a lock without a recent heartbeat, or one whose owner ran on this machine and has ended.
 
-    Attributes:
-        path: the lock file.
-        attempt: number of processes that have acquired the lock for this run, including this one.
+    `attempt` counts the processes that have acquired the lock for this run, including this one.
     """
 
     path: Path

@@ -23,15 +23,12 @@ class Row:
     """A row of the table.
 
     Attributes:
-        label: method or combination.
         test: test mAP over seeds; the validation figure if the data have no test split.
         val: validation figure over seeds.
         thirds: AP of the most observed, middle and least observed third of classes.
         seeds: number of finished final runs.
         wanted: number of planned final runs.
-        chosen: settings that the trials chose.
         errors: distinct error messages of failed runs.
-        failed: number of failed runs.
         versus: comparison with the row that all are compared with.
         quoted: the paper's figure on each benchmark.
         elsewhere: figures of the same method on these data from other publications.

@@ -41,7 +41,7 @@ class Check:
     Attributes:
         run: name of the run folder, or of the record if its figure differs from the folder's.
         split: "val" or "test", and the class if the figure belongs to one.
-        recorded: the figure; None if the record cannot be read.
+        recorded: None if the record cannot be read.
         bounds: lowest and highest figure that the scores allow; None without scores.
         problem: reason for missing bounds.
         source: origin of the bounds.

@@ -38,8 +38,6 @@ class Job:
     """Everything a worker needs. It is pickled when a worker process starts.
 
     Attributes:
-        plans: tables to fill, in this order.
-        store: run folders and records.
         sources: one function for each data set name that loads the data.
         runtime: settings that do not change results, such as the cache folder.
         weights: weight file of each backbone that reads its weights from a file.

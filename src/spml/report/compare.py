@@ -40,14 +40,7 @@ def compare_page(
     against: str | None = None,
     advance: Advance | None = None,
 ) -> dict[str, Any]:
-    """Return the values of the template.
-
-    Args:
-        runs: runs to compare.
-        title: heading; None makes one from methods and data set.
-        against: the method that the others are compared with.
-        advance: called with the number of resampled runs and their total.
-    """
+    """Return the values of the template; the arguments are those of `write_report`."""
     groups = group_runs(runs)
     data, kinds = _distinct(runs, "data"), _distinct(runs, "selection")
     ordered = [run for group in groups for run in group.runs]

@@ -129,12 +129,7 @@ def dots(
 
 
 def differences(rows: Sequence[tuple[int, str, Comparison]], base: str) -> Markup:
-    """Draw each method's difference to `base` with its interval.
-
-    Args:
-        rows: number, label and comparison of each group.
-        base: label of the reference.
-    """
+    """Draw the difference of groups (number, label, comparison) to `base` with its interval."""
 
     def paint(ax: Axes) -> None:
         ax.axvline(0, color=QUIET, linewidth=1, linestyle=":")

@@ -75,11 +75,8 @@ def find_pictures(
 ) -> Pictures:
     """Load the items of a run again; never raises, because the page can do without pictures.
 
-    Args:
-        run: the run to show.
-        model: its model.
-        data: its data if they are loaded already.
-        root: folder of the data's files; default: the folder used in training.
+    `data` are given if they are loaded already; `root` is the folder of their files if it is not
+    the one used in training.
     """
     if model.features:
         return Pictures(FEATURES)

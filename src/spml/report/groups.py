@@ -18,13 +18,7 @@ _FIRST = ("method", "data", "backbone", "selection")  # the first settings of a 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample standard deviation of the known numbers.
-
-    Attributes:
-        mean: None without numbers.
-        std: None with fewer than two numbers.
-        num: Count of numbers.
-    """
+    """Mean and sample standard deviation of `num` known numbers; None if they are too few."""
 
     mean: float | None
     std: float | None
@@ -53,11 +47,9 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one method with the same settings.
+    """Runs of one method with the same settings, in the order of their seeds.
 
-    Attributes:
-        label: Method, with the settings that distinguish it from other groups of that method.
-        runs: Runs in the order of their seeds.
+    The label is the method, with the settings that distinguish it from other groups of that method.
     """
 
     label: str

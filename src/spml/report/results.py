@@ -14,12 +14,10 @@ ESTIMATE = "Without complete labels mAP is unknown: the estimate only ranks runs
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of results as text.
+    """A table of results as text; the first column names the rows.
 
     Attributes:
         title: heading; empty if the page's title says enough.
-        header: names of the columns. The first column names the rows.
-        rows: cells of each row.
         notes: sentences below the table.
         best: positions (row, column) of cells in bold.
         tags: labels next to the names of rows, by row.
