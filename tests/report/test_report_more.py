@@ -208,20 +208,8 @@ def test_a_table_of_pictures(pictures, tmp_path, monkeypatch):
     """Observed labels alone; one file is broken and one class has an awkward name."""
     monkeypatch.chdir(tmp_path)
     pictures.write_text(pictures.read_text().replace("blue", '"b<i>lue"'))
-    words = [
-        "--method",
-        "an",
-        "--backbone",
-        "tiny",
-        "--weights",
-        "none",
-        "--size",
-        "16",
-        "--epochs",
-        "1",
-        "--quiet",
-    ]
-    assert main(["train", "photos.csv", *words, "--out", "run", "--accelerator", "cpu"]) == 0
+    words = "--method an --backbone tiny --weights none --size 16 --epochs 1 --quiet --out run"
+    assert main(["train", "photos.csv", *words.split(), "--accelerator", "cpu"]) == 0
     document = Path("run/report.html").read_text(encoding="utf-8")  # as training leaves it
     seen = section(document, "Pictures")
     assert "<i>" not in document and "known:" in seen and "true:" not in seen
@@ -244,20 +232,8 @@ def test_feature_vectors_have_no_pictures(tmp_path, monkeypatch):
     np.savez(
         "data.npz", x=rng.normal(size=(40, 4)), labels=labels, classes=np.array(["a", "b", "c"])
     )
-    words = [
-        "--method",
-        "an",
-        "--epochs",
-        "1",
-        "--lr",
-        "0.01",
-        "--quiet",
-        "--out",
-        "run",
-        "--accelerator",
-        "cpu",
-    ]
-    assert main(["train", "data.npz", *words]) == 0
+    words = "--method an --epochs 1 --lr 0.01 --quiet --out run --accelerator cpu"
+    assert main(["train", "data.npz", *words.split()]) == 0
     document = page(Path("run"))
     assert "The items are feature vectors" in section(document, "Pictures") and not images(document)
     assert "validation item label probability observed" in section(

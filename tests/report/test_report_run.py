@@ -298,28 +298,9 @@ def test_unobserved_labels_do_not_change_the_page(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         np.savez("data.npz", labels=unseen, **arrays)
-        words = [
-            "--labels",
-            "complete",
-            "--observe",
-            "file:../seen.npz",
-            "--selection",
-            "observed",
-            "--out",
-            "run",
-        ]
-        small = [
-            "--backbone",
-            "linear",
-            "--epochs",
-            "1",
-            "--lr",
-            "0.01",
-            "--accelerator",
-            "cpu",
-            "--quiet",
-        ]
-        assert main(["train", "data.npz", "--method", "an", *words, *small]) == 0
+        words = "--labels complete --observe file:../seen.npz --selection observed --out run"
+        small = "--backbone linear --epochs 1 --lr 0.01 --accelerator cpu --quiet"
+        assert main(["train", "data.npz", "--method", "an", *words.split(), *small.split()]) == 0
         result = stored(Path("run/result.json"))
         Path("run/result.json").write_text(
             json.dumps(result | {"seconds": 1.0, "images_per_second": 1.0})
