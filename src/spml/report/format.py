@@ -135,10 +135,6 @@ def setting_tables(config: Mapping[str, Any]) -> list[tuple[str, Rows]]:
 def train_command(run: Run) -> str | None:
     """The command that repeats a run; None if the run did not record it."""
     recorded = run.config.get("command")
-    if isinstance(recorded, list):
-        import shlex
-
-        return shlex.join(str(part) for part in recorded)
     return None if recorded is None else setting(recorded)
 
 
