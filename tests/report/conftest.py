@@ -134,6 +134,10 @@ def change(path, **values):
     write(path, stored(path) | values)
 
 
+def outcome(run, key):
+    return stored(run / "result.json")[key]
+
+
 def page(*runs, **options):
     """The page of one run or of a comparison."""
     folder = runs[0] if len(runs) == 1 else runs[0].parent
@@ -170,3 +174,12 @@ def make_run(tmp_path):
         return fabricate(tmp_path / name, *args, **keywords)
 
     return make
+
+
+@pytest.fixture
+def runs(make_run):
+    return [
+        make_run(f"{method}-{seed}", method, seed)
+        for method in ("an", "gr", "role")
+        for seed in range(3)
+    ]
