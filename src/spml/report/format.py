@@ -56,7 +56,9 @@ def signed(value: float | None, digits: int = 2) -> str:
     if value is None or not math.isfinite(value):
         return percent(value)
     text = f"{abs(value):.{digits}f}"
-    return text if float(text) == 0 else ("+" if value > 0 else "−") + text
+    if float(text) == 0:
+        return text
+    return ("+" if value > 0 else "−") + text
 
 
 def count(value: float | None) -> str:

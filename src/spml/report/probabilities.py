@@ -95,7 +95,7 @@ def read_model(run: Run) -> Model:
 
 def _checked(record: Record, path: Path) -> Record:
     """The record; raise UserError if it lacks something that the page shows."""
-    try:
+    try:  # each line fails if a part is missing or of another kind
         ranges = [record["overall"]["positives_per_item"]]
         ranges += [row[name] for row in record["classes"] for name in RANGES]
         np.asarray([[one[end] for end in ("value", "low", "high")] for one in ranges], float)

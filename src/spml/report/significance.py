@@ -52,12 +52,7 @@ def significance(
     assert truth is not None
     runs = [run for group in (base, *usable) for run in group.finished]
     resamples = int(np.clip(MOST / max(truth.size * len(runs), 1), FEWEST, RESAMPLES))
-    drawn: dict[int, Floats] = {}
-    for number, run in enumerate(runs, 1):
-        assert run.scored is not None
-        drawn[id(run)] = resampled_map(run.scored.logits, run.scored.truth, resamples)
-        if advance is not None:
-            advance(number, len(runs))
+    drawn = _drawn(runs, resamples, advance)
     rows, shown = [], []
     for group, reason in zip(others, reasons, strict=True):
         pairs = _paired_maps(group, base)
@@ -78,6 +73,17 @@ def significance(
         "resamples": resamples,
         "num_items": len(truth),
     }
+
+
+def _drawn(runs: Sequence[Run], resamples: int, advance: Advance | None) -> dict[int, Floats]:
+    """Return the resampled mAPs of each run by its id()."""
+    drawn: dict[int, Floats] = {}
+    for number, run in enumerate(runs, 1):
+        assert run.scored is not None
+        drawn[id(run)] = resampled_map(run.scored.logits, run.scored.truth, resamples)
+        if advance is not None:
+            advance(number, len(runs))
+    return drawn
 
 
 def reference(groups: Sequence[Group], first: Run, against: str | None, baseline: str) -> Group:
