@@ -138,8 +138,8 @@ def test_runs_without_their_data_or_weights_here_are_left_to_others(job):
 def test_recorded_run_folders_are_removed_and_requested_scores_are_kept(job, train, tmp_path):
     plain = moved(job, tmp_path, "an", "em")
     first, second = plain.runs()
-    also, kept = (tmp_path / "also",), frozenset({first.id})
-    plain.store = RunStore(tmp_path / "scratch", tmp_path / "results", also, False, kept)
+    also, scored = (tmp_path / "also",), frozenset({first.id})
+    plain.store = RunStore(tmp_path / "scratch", tmp_path / "results", also, False, scored)
     train(plain)
     assert not list((tmp_path / "scratch" / "runs").iterdir())
     for folder in (tmp_path / "results", tmp_path / "also"):
