@@ -11,7 +11,7 @@ from typing import Any
 
 from voc_plan import COMMON, HERE, Plan, Run, RunStore, against, collected, plans, table
 
-from spml.bench.formats import spread, versus
+from spml.bench.formats import versus
 from spml.bench.plan import Case, Record, done_in
 from spml.bench.published import Quote
 from spml.bench.tables import Row, Table
@@ -118,7 +118,7 @@ def interval(v: Comparison, sign: int = 1) -> str:
 
 def measured(row: Row) -> str:
     """Mean ± deviation, with the number of seeds if some are missing."""
-    return spread(row.test) + (
+    return str(row.test) + (
         "" if row.seeds == row.wanted else f" ({row.seeds} of {row.wanted} seeds)"
     )
 
@@ -147,7 +147,7 @@ def result_table(
         figure = measured(row) if row.seeds else progress(known, plan, case)
         cells = [row.label, "; failed: ".join([figure, *row.errors])]
         cells += [versus(row)] if results.against else []
-        cells += [spread(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
+        cells += [str(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
         cells += [quoted_figure(row.quoted.get("voc"), notes)] if quoted else []
         cells += [
             run_links(known, finals),

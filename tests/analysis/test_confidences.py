@@ -33,19 +33,15 @@ def test_the_distance_is_that_of_samples(make):
     below = [np.searchsorted(part, grid[:-1], side="right") / len(part) for part in (one, other)]
     assert result.distances[1] == pytest.approx((np.abs(below[0] - below[1]) * np.diff(grid)).sum())
     assert sum(result.positive_counts) == result.positives == unknown.positive.sum()
-    assert (
-        sum(result.negative_counts) == result.negatives
-        and result.best_distance == result.distances[2]
-    )
+    assert sum(result.negative_counts) == result.negatives
+    assert result.best_distance == result.distances[2]
 
 
 def test_labels_are_indistinguishable_before_training_and_separate_after(make):
     result = distinguishability(unknown_labels(make()))
     assert result.distances[0] == 0 and result.distances[2] == pytest.approx(np.tanh(1), rel=1e-3)
-    bins = [
-        np.flatnonzero(counts).tolist()
-        for counts in (result.positive_counts, result.negative_counts)
-    ]
+    groups = (result.positive_counts, result.negative_counts)
+    bins = [np.flatnonzero(counts).tolist() for counts in groups]
     assert bins == [[44], [5]] and len(result.positive_counts) == 50  # at 0.88 and 0.12
 
 
@@ -72,11 +68,8 @@ def test_a_constant_share_is_recognised():
 @pytest.mark.parametrize(
     ("positives", "labels", "merged"),
     [
-        (
-            [20, 10, 4],
-            [100, 100, 40],
-            [(20, 100), (10, 100), (4, 40)],
-        ),  # 5.7 are expected in the last
+        # 5.7 are expected in the last
+        ([20, 10, 4], [100, 100, 40], [(20, 100), (10, 100), (4, 40)]),
         ([20, 10, 1, 2], [100, 100, 20, 10], [(20, 100), (10, 100), (3, 30)]),
         ([20, 10, 0], [100, 100, 1], [(20, 100), (10, 100), (0, 1)]),
         ([20, 10], [100, 100], [(20, 100), (10, 100)]),
@@ -86,9 +79,8 @@ def test_shares_are_compared_by_chi_squared_with_rare_bins_merged(positives, lab
     hits, total = np.array(merged, float).T
     share = hits.sum() / total.sum()
     statistic = ((hits - share * total) ** 2 / (share * (1 - share) * total)).sum()
-    assert constant_p(np.array(positives), np.array(labels)) == pytest.approx(
-        chi2.sf(statistic, len(total) - 1)
-    )
+    expected = pytest.approx(chi2.sf(statistic, len(total) - 1))
+    assert constant_p(np.array(positives), np.array(labels)) == expected
 
 
 @pytest.mark.parametrize(
@@ -100,9 +92,8 @@ def test_shares_that_cannot_differ_are_constant(positives, labels):
 
 def test_bins_with_ten_labels_are_points():
     confidence, positive = np.repeat([0.105, 0.505, 0.905], [10, 10, 9]), np.arange(29) % 2 == 0
-    assert (
-        ratios(confidence, positive, 0.5, 0).within == 0.5
-    )  # of the first two bins; the second has the share of k_hat
+    # of the first two bins; the second has the share of k_hat
+    assert ratios(confidence, positive, 0.5, 0).within == 0.5
     few = ratios(confidence[15:], positive[15:], 0.5, 0)
     assert few.within == 0.0 and few.rank_correlation is None
 
@@ -110,18 +101,14 @@ def test_bins_with_ten_labels_are_points():
 def test_wilson():
     """The roots of (share - x)² = z² x (1 - x) / n."""
     low, high = wilson(np.array([0, 5, 7]), np.array([10, 10, 20]))
-    assert low == pytest.approx([0, 0.2366, 0.1812], abs=1e-4) and high == pytest.approx(
-        [0.2775, 0.7634, 0.5671], abs=1e-4
-    )
+    assert low == pytest.approx([0, 0.2366, 0.1812], abs=1e-4)
+    assert high == pytest.approx([0.2775, 0.7634, 0.5671], abs=1e-4)
 
 
 def test_both_ends_of_a_run(make):
     result = assumptions(unknown_labels(make()), 0.6)
-    assert (result.before.epoch, result.after.epoch, result.a) == (
-        0,
-        2,
-        0.6,
-    ) and result.after.higher == 1
+    assert (result.before.epoch, result.after.epoch, result.a) == (0, 2, 0.6)
+    assert result.after.higher == 1
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
@@ -132,34 +119,42 @@ def test_a_missing_first_or_last_epoch_is_not_replaced_by_another(make, epoch):
         assumptions(unknown_labels(folder), 0.6)
 
 
-def spoil(folder, what):
-    if what == "labels":
-        (folder / "labels.npz").unlink()
-    elif what == "scores":
-        (folder / "scores" / "val-01.npz").unlink()
-        (folder / "scores" / "val-01.npz").mkdir()
-    elif what == "all scores":
-        for file in (folder / "scores").glob("val-*.npz"):
-            file.unlink()
-    elif what == "nan":
-        np.savez(folder / "scores" / "val-01.npz", logits=np.full((8, 3), np.nan, np.float16))
-    else:
-        np.savez(folder / "scores" / "val-01.npz", logits=np.zeros((2, 3), np.float16))
+def no_labels(folder):
+    (folder / "labels.npz").unlink()
+
+
+def no_scores(folder):
+    for file in (folder / "scores").glob("val-*.npz"):
+        file.unlink()
+
+
+def a_folder(folder):
+    (folder / "scores" / "val-01.npz").unlink()
+    (folder / "scores" / "val-01.npz").mkdir()
+
+
+def scores(value, rows):
+    def spoil(folder):
+        values = np.full((rows, 3), value, np.float16)
+        np.savez(folder / "scores" / "val-01.npz", logits=values)
+
+    return spoil
 
 
 @pytest.mark.parametrize(
-    "what,message",
-    {
-        "labels": "no labels.npz",
-        "scores": "is not there",
-        "all scores": "val-00.npz is not there",
-        "nan": "diverged",
-        "shape": "do not fit",
-    }.items(),
+    ("spoil", "message"),
+    [
+        (no_labels, "no labels.npz"),
+        (no_scores, "val-00.npz is not there"),
+        (a_folder, "is not there"),
+        (scores(np.nan, 8), "diverged"),
+        (scores(0, 2), "do not fit"),
+    ],
+    ids=["labels", "scores", "folder", "nan", "shape"],
 )
-def test_missing_parts_are_named(make, what, message):
+def test_missing_parts_are_named(make, spoil, message):
     folder = make()
-    spoil(folder, what)
+    spoil(folder)
     with pytest.raises(UserError, match=message):
         distinguishability(unknown_labels(folder))
 

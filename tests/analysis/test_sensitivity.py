@@ -47,22 +47,18 @@ def test_a_run_is_identified_by_its_configuration(make, tmp_path):
     assert len(runs) == 5 and problems == []
     group = comparable(runs, study_cases(STUDIES))
     assert {run.name for run in group} == {"one", "other", "level"}
-    assert (
-        the(GR, group).name == "one"
-        and the(LINES[0], group).name == "level"
-        and the(LINES[1], group) is None
-    )
+    assert the(GR, group).name == "one"
+    assert the(LINES[0], group).name == "level"
+    assert the(LINES[1], group) is None
     assert {run.name for run in comparable(runs, [GR], {"lr": 0.2})} == {"rate"}
     both = [run for run in runs if run.name in ("one", "seed")]
-    assert [run.name for run in comparable(both, [GR])] == [
-        "one"
-    ]  # with equally many runs, the lower seed wins
+    # with equally many runs, the lower seed wins
+    assert [run.name for run in comparable(both, [GR])] == ["one"]
     better = replace(
         both[0], name="better", config={**both[0].config, "lr": 0.3}, result={"val_map": 99.0}
     )
-    assert [run.name for run in comparable([*both, better], [GR])] == [
-        "better"
-    ]  # then the better figures
+    # then the better figures
+    assert [run.name for run in comparable([*both, better], [GR])] == ["better"]
     for study, result in zip(STUDIES, sensitivity(group), strict=True):
         assert [(p.line, p.x, p.label) for p in result.points] == [
             (p.line, p.x, p.label) for p in study.points

@@ -41,11 +41,9 @@ def test_on_a_terminal_the_table_fills(plan, tmp_path):
     store.write(plan.runs(store.outcome)[-1], done(test_map=61.5))
     with table.showing():
         table.update()
-    assert (
-        "1 failed" in out.getvalue()
-        and "61.50" in out.getvalue()
-        and "validation" not in out.getvalue()
-    )
+    assert "1 failed" in out.getvalue()
+    assert "61.50" in out.getvalue()
+    assert "validation" not in out.getvalue()
     store.write(plan.runs(store.outcome)[-2], done(test_map=60.5))
     table.console.print(table)
     assert "61.00 ± 0.71" in out.getvalue()
@@ -58,11 +56,9 @@ def test_without_a_test_split_the_table_fills_with_validation_figures(plan, tmp_
         store.write(run, done())
     store.write(plan.runs(store.outcome)[-1], done(val_map=61.5, test_map=None))
     table.console.print(table)
-    assert (
-        "61.50" in out.getvalue()
-        and "validation" in out.getvalue()
-        and "test mAP" not in out.getvalue()
-    )
+    assert "61.50" in out.getvalue()
+    assert "validation" in out.getvalue()
+    assert "test mAP" not in out.getvalue()
 
 
 def test_without_a_terminal_each_run_prints_a_line_unless_quiet(plan, tmp_path):

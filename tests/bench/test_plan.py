@@ -16,29 +16,25 @@ from .conftest import done
 RATES = (2e-5, 5e-5, 1e-4)
 
 
-def one(**settings):
-    return Plan("t", "voc", (Case("gr", "gr"),), (0,), settings)
+def run_of(method, options=None, data="voc", settings=None):
+    """The only run of a plan with one row."""
+    plan = Plan("t", data, (Case("row", method, options or {}),), (0,), settings or {})
+    (run,) = plan.runs(no_record)
+    return run
+
+
+def no_record(name):
+    """No run has ended."""
 
 
 def test_the_same_training_has_the_same_id_in_every_table():
-    run = one(epochs=8, size=448).runs(lambda name: None)[0]
-    other = Plan(
-        "other",
-        "voc",
-        (Case("row", "gr", {"w": [0, 2], "variant": "official"}),),
-        (0,),
-        {"size": 448, "epochs": 8.0},
-    )
-    assert other.runs(lambda name: None)[0].id == run.id
+    run = run_of("gr", settings={"epochs": 8, "size": 448})
+    case = Case("another", "gr", {"w": [0, 2], "variant": "official"})
+    (other,) = Plan("other", "voc", (case,), (0,), {"size": 448, "epochs": 8.0}).runs(no_record)
+    assert other.id == run.id
     assert run.id.startswith("gr-") and run.id.endswith("-0")
-    assert run.plain()["id"] == run.id and set(run.plain()) >= {
-        "table",
-        "data",
-        "method",
-        "options",
-        "settings",
-        "seed",
-    }
+    assert run.plain()["id"] == run.id
+    assert set(run.plain()) > {"table", "data", "method", "options", "settings", "seed"}
 
 
 @pytest.mark.parametrize(
@@ -52,44 +48,32 @@ def test_the_same_training_has_the_same_id_in_every_table():
     ],
 )
 def test_every_change_of_training_changes_the_id(change):
-    run = one(epochs=8).runs(lambda name: None)[0]
+    run = run_of("gr", settings={"epochs": 8})
     assert dataclasses.replace(run, **change).id != run.id
 
 
 def test_a_custom_method_gets_a_new_id_when_its_file_changes(tmp_path, monkeypatch):
-    file, text = (
-        tmp_path / "changing.py",
-        "def loss(logits, observed, q=1.0):\n    return logits.sum()\n",
-    )
+    file = tmp_path / "changing.py"
+    text = "def loss(logits, observed, q=1.0):\n    return logits.sum()\n"
     monkeypatch.syspath_prepend(tmp_path)
 
     def run_id(text):
         file.write_text(text)
         losses.code.cache_clear()  # as in another process
-        (run,) = Plan("t", "digits", (Case("own", "changing:loss"),), (0,)).runs(lambda name: None)
-        return run.id
+        return run_of("changing:loss", data="digits").id
 
     assert run_id(text) == run_id(text) != run_id(text.replace("sum", "mean"))
     assert losses.code("gr") is None  # built-in methods are identified by the version of spml
 
 
 def test_published_options_are_left_out_of_a_run():
-    (run,) = Plan("t", "voc", (Case("em", "em", {"alpha": 0.2, "eps": 1e-5}),), (0,)).runs(
-        lambda name: None
-    )
-    assert run.options == {"eps": 1e-5}
-    (run,) = Plan("t", "coco", (Case("em", "em", {"alpha": 0.2}),), (0,)).runs(lambda name: None)
-    assert run.options == {"alpha": 0.2}
-    (run,) = Plan("t", "voc@jpeg88-448", (Case("ll_r", "ll_r", {"delta": 0.002}),), (0,)).runs(
-        lambda name: None
-    )
-    assert run.options == {}
+    assert run_of("em", {"alpha": 0.2, "eps": 1e-5}).options == {"eps": 1e-5}
+    assert run_of("em", {"alpha": 0.2}, "coco").options == {"alpha": 0.2}
+    assert run_of("ll_r", {"delta": 0.002}, "voc@jpeg88-448").options == {}
 
 
 def test_the_id_of_a_custom_method_is_a_valid_file_name():
-    (run,) = Plan("t", "x.csv", (Case("own", "torch.nn.functional:cross_entropy"),), (0,)).runs(
-        lambda name: None
-    )
+    run = run_of("torch.nn.functional:cross_entropy", data="x.csv")
     assert run.id.replace("-", "").replace("_", "").isalnum()
 
 
@@ -97,20 +81,19 @@ def test_a_grid_combines_rates_with_published_and_alternative_options():
     methods = paper_methods()
     plan = Plan("b", "voc", method_cases(methods, {}), (1, 2, 3), {}, Grid(RATES))
     for case in plan.cases:
-        trials = plan.trials(case, lambda name: None)
+        trials = plan.trials(case, no_record)
         assert len({run.id for run in trials}) == len(trials) == 6
         assert all(run.seed == 0 and run.stage == "trial" for run in trials)
-        assert plan.finals(case, lambda name: None) == []
+        assert plan.finals(case, no_record) == []
         if case.space.alternatives:
             assert sorted({run.settings["lr"] for run in trials}) == sorted(RATES)
-            assert [run.options for run in trials[:3]] == [{}] * 3 and all(
-                run.options for run in trials[3:]
-            )
+            assert [run.options for run in trials[:3]] == [{}] * 3
+            assert all(run.options for run in trials[3:])
 
 
 def test_a_row_without_an_alternative_has_more_rates():
     plan = Plan("b", "voc", (Case("gr", "gr"),), (1,), {}, Grid(RATES))
-    rates = [run.settings["lr"] for run in plan.runs(lambda name: None)]
+    rates = [run.settings["lr"] for run in plan.runs(no_record)]
     assert rates == [*RATES, 3.2e-5, 7.1e-5, 2e-4]
     assert between((1e-3,)) == [2e-3] and between((1e-4, 4e-4)) == [2e-4, 1.6e-3]
 
@@ -129,27 +112,20 @@ def test_an_option_set_by_the_user_is_not_varied(search):
         )
         assert len({run.id for run in trials}) == (4 if isinstance(search, Grid) else 8)
     if isinstance(search, Tune):
-        assert {"mu", "q3"} & {
-            name for run in trials for name in run.options
-        }  # the others are varied as before
+        # the others are varied as before
+        assert {"mu", "q3"} & {name for run in trials for name in run.options}
 
 
 def test_a_row_may_have_its_own_data():
     rows = Case("a", "em", {"alpha": 0.2}), Case("b", "em", {"alpha": 0.2}, data="coco")
-    runs = Plan("t", "voc", rows, (0,)).runs(lambda name: None)
+    runs = Plan("t", "voc", rows, (0,)).runs(no_record)
     assert [(run.data, run.options) for run in runs] == [("voc", {}), ("coco", {"alpha": 0.2})]
 
 
 def test_final_runs_have_new_seeds_and_the_settings_of_the_best_trial(outcomes):
     known, look = outcomes
-    plan = Plan(
-        "b",
-        "voc",
-        (Case("em", "em", space=losses.space("em")),),
-        (1, 2, 3),
-        {"epochs": 8},
-        Grid(RATES),
-    )
+    case = Case("em", "em", space=losses.space("em"))
+    plan = Plan("b", "voc", (case,), (1, 2, 3), {"epochs": 8}, Grid(RATES))
     trials = plan.runs(look)
     for number, run in enumerate(trials[:-1]):
         known[run.id] = done(val_map=[1.0, 3.0, 3.0, 2.0, 0.5][number])
@@ -159,9 +135,8 @@ def test_final_runs_have_new_seeds_and_the_settings_of_the_best_trial(outcomes):
     assert plan.chosen(plan.cases[0], look) == trials[1]
     finals = plan.finals(plan.cases[0], look)
     assert [run.seed for run in finals] == [1, 2, 3] and {run.stage for run in finals} == {"final"}
-    assert all(
-        (run.options, run.settings) == (trials[1].options, trials[1].settings) for run in finals
-    )
+    best = (trials[1].options, trials[1].settings)
+    assert all((run.options, run.settings) == best for run in finals)
 
 
 def test_a_row_whose_trials_all_fail_has_no_final_runs(outcomes):
@@ -176,7 +151,7 @@ def test_the_methods_of_the_paper_exist_and_keep_its_order():
 
 
 def test_each_run_is_listed_once():
-    runs = one().runs(lambda name: None)
+    runs = [run_of("gr"), run_of("an")]
     assert distinct([*runs, *runs]) == runs
 
 

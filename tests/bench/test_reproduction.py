@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 import tyro
 
-from .conftest import done
+from spml.bench.plan import Case, Plan
+from spml.cli import main, parse_options
+from spml.cli.commands.train import Train
+from spml.train.resolve import method_options
+
+from .conftest import done, stored
 
 ROOT = Path(__file__).parents[2]
 CLASSES = ["a", "b", "c"]
@@ -55,10 +60,6 @@ def test_the_sensitivity_figure_uses_one_learning_rate_and_no_trials():
 def test_the_printed_commands_repeat_the_runs(reproduction):
     import recorded
 
-    from spml.bench.plan import Case, Plan
-    from spml.cli import parse_options
-    from spml.cli.commands.train import Train
-
     known = recorded.Recorded.read()
     common = shlex.split(recorded.shell_function().split('"$VOC"')[1].split('"$@"')[0])
     runs = [run for plan in known.every for run in plan.runs(known.store.outcome)]
@@ -68,26 +69,18 @@ def test_the_printed_commands_repeat_the_runs(reproduction):
         names = [*run.settings, *recorded.COMMON]
         case = Case("", train.method, parse_options(train.method, train.set), data=run.data)
         settings = {name: getattr(train, name) for name in names}
-        assert (
-            Plan("", "voc", (case,), (train.seed,), settings).run(case, "final", train.seed).id
-            == run.id
-        ), own
+        plan = Plan("", "voc", (case,), (train.seed,), settings)
+        assert plan.run(case, "final", train.seed).id == run.id, own
 
 
 def test_the_recorded_figures_match_the_recorded_scores(capsys):
-    from spml.cli import main
-
-    assert (
-        main(["bench", "--verify", "--out", str(ROOT / "benchmarks" / "results" / "voc2012-lite0")])
-        == 0
-    )
+    folder = ROOT / "benchmarks" / "results" / "voc2012-lite0"
+    assert main(["bench", "--verify", "--out", str(folder)]) == 0
     assert "test  87.46 recorded, scores give" in capsys.readouterr().out
 
 
 def fill(known, folder, rng):
     """Write an artificial record for every needed run that has none."""
-    from spml.train.resolve import method_options
-
     for plan in known.every:
         for run in plan.runs(known.store.outcome):
             if (folder / f"{run.id}.json").exists():
@@ -95,27 +88,18 @@ def fill(known, folder, rng):
             maps = (80 + rng.random(20)).round(3).tolist()
             precisions = dict(zip(CLASSES, (100 * rng.random(3)).tolist(), strict=True))
             options = method_options(run.method, "voc", run.options)
-            config = {
-                "data": "voc",
-                "method": run.method,
-                "options": options,
-                "seed": run.seed,
-                **run.settings,
-            }
+            config = {"data": "voc", "method": run.method, "options": options, "seed": run.seed}
+            history = [{"epoch": 0, "val_map": 5.0}, {"epoch": 1, "val_map": 80.0}]
             record = done(
                 85 + rng.random(),
                 80 + rng.random(),
                 result={"per_class_ap": precisions},
                 seed=run.seed,
+                config=config | run.settings,
+                history=history,
+                bootstrap={"seed": 1, "images": 9, "maps": maps},
+                observed_counts=[3, 2, 1],
             )
-            record |= {
-                "config": config,
-                "history": [{"epoch": 0, "val_map": 5.0}, {"epoch": 1, "val_map": 80.0}],
-            }
-            record |= {
-                "bootstrap": {"seed": 1, "images": 9, "maps": maps},
-                "observed_counts": [3, 2, 1],
-            }
             (folder / f"{run.id}.json").write_text(json.dumps(record))
 
 
@@ -138,10 +122,8 @@ def test_with_all_runs_only_the_parts_that_need_scores_are_open(reproduction, fi
     }
     assert shown["claims"].count("| not run yet |") == 3 and " 3 wait for runs." in shown["claims"]
     assert re.search(r"\| ll_r \| 80\.\d\d ± 0\.\d\d \| [+−]?\d\.\d\d \[", shown["table-b"])
-    assert (
-        "<summary>Trials: 90 of 90 done</summary>" in shown["table-b"]
-        and shown["table-b"].count("✓") == 15
-    )
+    assert "<summary>Trials: 90 of 90 done</summary>" in shown["table-b"]
+    assert shown["table-b"].count("✓") == 15
     assert re.search(
         r"an, copy minus original: [+−]?\d\.\d\d \[.*\], 3 of 3 pairs", shown["pixels"]
     )
@@ -153,14 +135,23 @@ def test_with_all_runs_only_the_parts_that_need_scores_are_open(reproduction, fi
         assert done_ == every
 
 
-def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, tmp_path):
+@pytest.fixture
+def again(reproduction, filled, tmp_path):
+    """Read the records again after they were changed."""
+    return lambda: reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+
+
+def change(path, **entries):
+    path.write_text(json.dumps({**stored(path), **entries}))
+
+
+def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, again, tmp_path):
     import recorded
 
     plan = filled.plan("switches")
     run = filled.finals(plan, plan.cases[1])[0]
     (tmp_path / f"{run.id}.json").write_text(json.dumps({"id": run.id, "error": "no room"}))
-    again = reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
-    table = recorded.result_table(again, again.plan("switches"))
+    table = recorded.result_table(again(), again().plan("switches"))
     assert re.search(
         r"one schedule, t/T \| 80\.\d\d ± \d\.\d\d \(2 of 3 seeds\); failed: no room \|", table
     )
@@ -173,22 +164,20 @@ def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, tmp_p
     ids=str,
 )
 def test_the_parts_of_gr_agree_only_if_the_whole_is_distinguishable(
-    reproduction, filled, tmp_path, less, verdict
+    filled, again, tmp_path, less, verdict
 ):
     import claims
 
     plan = filled.plan("Table 3")
     levels = {claims.WHOLE: 2.0, "k̂ ✓, v ✗, L ✓": 2.0 + less, "k̂ ✓, v ✗, L ✗": 1.0}
     for number, case in enumerate(plan.cases):
+        level = 80 + levels.get(case.label, 0.0) + 0.0001 * number
+        maps = (level + 0.001 * np.sin(np.arange(20) + number)).tolist()
         for run in filled.finals(plan, case):
-            path, noise = tmp_path / f"{run.id}.json", 0.001 * np.sin(np.arange(20) + number)
-            record = json.loads(path.read_text())
-            record["result"]["test_map"] = level = (
-                80 + levels.get(case.label, 0.0) + 0.0001 * number
-            )
-            record["bootstrap"]["maps"] = (level + noise).tolist()
-            path.write_text(json.dumps(record))
-    claim = claims._parts(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))
+            path = tmp_path / f"{run.id}.json"
+            result, drawn = stored(path)["result"], stored(path)["bootstrap"]
+            change(path, result={**result, "test_map": level}, bootstrap={**drawn, "maps": maps})
+    claim = claims._parts(again())
     assert claim.verdict == verdict
     assert ("Not distinguishable" in claim.here) == (less == 0.0)
 
@@ -203,45 +192,32 @@ def test_the_parts_of_gr_agree_only_if_the_whole_is_distinguishable(
     ids=str,
 )
 def test_class_imbalance_is_judged_by_thirds_of_the_classes(
-    reproduction, filled, tmp_path, gr, full, verdict
+    filled, again, tmp_path, gr, full, verdict
 ):
     import claims
 
     plan = filled.plan("Table B")
     gains = {"gr": gr, "full": full, "an": (0, 0, 0), "focal": (1, 0, 0)}
-    for case in plan.cases:
-        for run in filled.finals(plan, case) if case.label in gains else []:
+    for case in (case for case in plan.cases if case.label in gains):
+        precisions = dict(zip("abc", (50.0 + more for more in gains[case.label]), strict=True))
+        for run in filled.finals(plan, case):
             path = tmp_path / f"{run.id}.json"
-            record = json.loads(path.read_text())
-            record["result"]["per_class_ap"] = {
-                name: 50.0 + more for name, more in zip("abc", gains[case.label], strict=True)
-            }
-            path.write_text(json.dumps(record))
-    claim = claims._between_classes(reproduction.Recorded.read(tmp_path, tmp_path / "plan.json"))
+            change(path, result={**stored(path)["result"], "per_class_ap": precisions})
+    claim = claims._between_classes(again())
     assert claim.verdict == verdict
     assert "Focal − AN +1.00, 0.00, 0.00, more in the tail with 0 of 3 seeds" in claim.here
 
 
-def test_early_stops_are_counted_or_reported_as_absent(reproduction, filled, tmp_path):
+def test_early_stops_are_counted_or_reported_as_absent(reproduction, filled, again, tmp_path):
     plan = filled.plan("switches")
     case = next(case for case in plan.cases if case.label == "early stop")
-    for number, run in enumerate(filled.finals(plan, case)):
-        path = tmp_path / f"{run.id}.json"
-        record = json.loads(path.read_text())
-        record["history"] = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
-        path.write_text(json.dumps(record))
-        if number == 2:
-            (sentence,) = reproduction.Page(
-                reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
-            )._stopped()
-            assert sentence.startswith(
-                "No run stopped early: validation mAP is never more than 8.00 below"
-            )
-            path.write_text(json.dumps(record | {"history": record["history"][:-1]}))
-    (sentence,) = reproduction.Page(
-        reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
-    )._stopped()
-    assert sentence == "1 of 3 runs stopped early."
+    history = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
+    for run in filled.finals(plan, case):
+        change(tmp_path / f"{run.id}.json", history=history)
+    absent = "No run stopped early: validation mAP is never more than 8.00 below"
+    assert absent in reproduction.Page(again()).switches()
+    change(tmp_path / f"{run.id}.json", history=history[:-1])
+    assert "\n\n1 of 3 runs stopped early.\n\n" in reproduction.Page(again()).switches()
 
 
 def test_a_figure_far_from_the_reference_is_named(reproduction, filled):

@@ -10,6 +10,8 @@ from spml.bench.verify import bounds, verify, without_scores
 from spml.errors import UserError
 from spml.metrics import estimated_map, mean_average_precision
 
+from .conftest import stored
+
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e5])
 def test_the_true_figure_lies_between_the_bounds_of_the_rounded_scores(scale):
@@ -25,26 +27,41 @@ def test_the_true_figure_lies_between_the_bounds_of_the_rounded_scores(scale):
 
 def test_the_bounds_are_reached():
     truth = np.array([[1], [1], [-1], [-1]], np.int8)
-    assert bounds(np.zeros((4, 1), np.float16), truth, "complete") == pytest.approx(
-        (100 * (1 / 3 + 2 / 4) / 2, 100)
-    )
+    expected = pytest.approx((100 * (1 / 3 + 2 / 4) / 2, 100))
+    assert bounds(np.zeros((4, 1), np.float16), truth, "complete") == expected
 
 
-def test_every_figure_of_a_bench_agrees_until_one_is_changed(job, tmp_path):
-    runs = job.store.path / "runs"
-    checks = list(verify(runs))
-    assert len(checks) == 8 and all(check.agrees for check in checks)
-    name = checks[0].run
-    shutil.copytree(runs / name, tmp_path / name)
-    path = tmp_path / name / "result.json"
-    result = json.loads(path.read_text())
-    path.write_text(json.dumps({**result, "test_map": result["test_map"] + 10}))
-    changed = {check.split: check for check in verify(tmp_path)}
-    assert (
-        changed["val"].agrees and not changed["test"].agrees and "DIFFERS" in str(changed["test"])
-    )
-    (tmp_path / name / "scores" / "test.npz").unlink()
-    assert [check.bounds is None for check in verify(tmp_path)] == [False, True]
+@pytest.fixture
+def bench(job, tmp_path):
+    """A copy of a finished bench, to be spoiled."""
+    for part in ("records", "runs"):
+        shutil.copytree(job.store.path / part, tmp_path / part)
+    return tmp_path
+
+
+@pytest.fixture
+def record(bench):
+    return min((bench / "records").glob("*.json"))
+
+
+def checks(bench):
+    return list(verify(bench / "runs", bench / "records"))
+
+
+def the_wrong(bench):
+    (wrong,) = [check for check in checks(bench) if not check.agrees]
+    return wrong
+
+
+def test_every_figure_of_a_bench_agrees_until_one_is_changed(bench):
+    assert len(checks(bench)) == 8 and all(check.agrees for check in checks(bench))
+    run = min((bench / "runs").iterdir())
+    result = stored(run / "result.json")
+    (run / "result.json").write_text(json.dumps({**result, "test_map": result["test_map"] + 10}))
+    alone = {check.split: check for check in verify(bench / "runs") if check.run == run.name}
+    assert alone["val"].agrees and not alone["test"].agrees and "DIFFERS" in str(alone["test"])
+    (run / "scores" / "test.npz").unlink()
+    assert [check.bounds is None for check in verify(bench / "runs")][:2] == [False, True]
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):
@@ -52,116 +69,94 @@ def test_a_folder_without_runs_is_refused(tmp_path):
         list(verify(tmp_path))
 
 
-def test_a_record_that_contradicts_the_scores_is_reported(job, tmp_path):
-    shutil.copytree(job.store.path / "records", tmp_path / "records")
-    shutil.copytree(job.store.path / "runs", tmp_path / "runs")
-    assert len(list(verify(tmp_path / "runs", tmp_path / "records"))) == 8
-    path = min((tmp_path / "records").glob("*.json"))
-    record = json.loads(path.read_text())
-    record["result"]["test_map"] += 10
-    path.write_text(json.dumps(record))
-    (wrong,) = [
-        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
-    ]
-    assert (wrong.run, wrong.split) == (path.name, "test")
-    assert without_scores(tmp_path / "runs", tmp_path / "records") == 0
-    shutil.rmtree(tmp_path / "runs" / path.stem)
-    assert without_scores(tmp_path / "runs", tmp_path / "records") == 1
+def test_records_without_run_folders_are_counted(bench, record):
+    assert without_scores(bench / "runs", bench / "records") == 0
+    shutil.rmtree(bench / "runs" / record.stem)
+    assert without_scores(bench / "runs", bench / "records") == 1
 
 
-def test_a_changed_class_ap_and_a_removed_figure_are_reported(job, tmp_path):
-    for part in ("records", "runs"):
-        shutil.copytree(job.store.path / part, tmp_path / part)
-    path = min((tmp_path / "records").glob("*.json"))
-    record = json.loads(path.read_text())
-    name = min(record["result"]["per_class_ap"])
-    for change in (50.0, None):
-        changed = {**record["result"]["per_class_ap"], name: change}
-        if change is None:
-            del changed[name]
-        path.write_text(
-            json.dumps({**record, "result": {**record["result"], "per_class_ap": changed}})
-        )
-        (wrong,) = [
-            check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
-        ]
-        assert (wrong.run, wrong.split) == (path.name, f"test, {name}") and "DIFFERS" in str(wrong)
-    path.write_text(json.dumps({**record, "result": {**record["result"], "test_map": None}}))
-    (wrong,) = [
-        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
-    ]
-    assert (wrong.run, wrong.split) == (path.name, "test")
+def another_map(record):
+    return {"result": {**record["result"], "test_map": record["result"]["test_map"] + 10}}
 
 
-def test_changed_resampled_figures_and_counts_are_reported(job, tmp_path):
-    for part in ("records", "runs"):
-        shutil.copytree(job.store.path / part, tmp_path / part)
-    path = min((tmp_path / "records").glob("*.json"))
-    record = json.loads(path.read_text())
-    maps, counts = record["bootstrap"]["maps"], record["observed_counts"]
-    changes = {
-        f"test, draw {len(maps) - 1}": {
-            "bootstrap": {**record["bootstrap"], "maps": [*maps[:-1], maps[-1] + 1]}
-        },
-        "test, draw 0": {"bootstrap": {**record["bootstrap"], "maps": [0.0] * len(maps)}},
-        "observed, zero": {"observed_counts": [counts[0] + 1, *counts[1:]]},
-    }
-    for split, change in changes.items():
-        path.write_text(json.dumps({**record, **change}))
-        (wrong,) = [
-            check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
-        ]
-        assert (wrong.run, wrong.split) == (path.name, split) and str(wrong).endswith("DIFFERS")
-    assert f"{counts[0] + 1}.00 recorded, labels give {counts[0]}.00" in str(wrong)
-    path.write_text(json.dumps({**record, "bootstrap": {"seed": 1200}}))
-    (wrong,) = [
-        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
-    ]
-    assert "images of the bootstrap cannot be None" in str(wrong) and str(wrong).endswith(
-        "NOT CHECKED"
-    )
-    path.write_text(json.dumps(record))
-    (tmp_path / "runs" / path.stem / "observed.npz").write_bytes(b"no file of arrays")
-    (wrong,) = [
-        check for check in verify(tmp_path / "runs", tmp_path / "records") if not check.agrees
-    ]
-    assert (wrong.run, wrong.split) == (
-        path.name,
-        "observed",
-    ) and "not a readable .npz file" in str(wrong)
+def no_map(record):
+    return {"result": {**record["result"], "test_map": None}}
 
 
-def test_unusable_scores_are_reported_and_the_rest_is_checked(job, tmp_path):
-    runs = tmp_path / "runs"
-    shutil.copytree(job.store.path / "runs", runs)
-    first, second, *_ = sorted(runs.iterdir())
+def another_ap(record):
+    aps = record["result"]["per_class_ap"]
+    return {"result": {**record["result"], "per_class_ap": {**aps, min(aps): 50.0}}}
+
+
+def no_ap(record):
+    aps = dict(record["result"]["per_class_ap"])
+    del aps[min(aps)]
+    return {"result": {**record["result"], "per_class_ap": aps}}
+
+
+def draws(change):
+    def of(record):
+        return {"bootstrap": {**record["bootstrap"], "maps": change(record["bootstrap"]["maps"])}}
+
+    return of
+
+
+def another_count(record):
+    first, *others = record["observed_counts"]
+    return {"observed_counts": [first + 1, *others]}
+
+
+@pytest.mark.parametrize(
+    ("change", "split"),
+    [
+        (another_map, "test"),
+        (no_map, "test"),
+        (another_ap, "test, eight"),
+        (no_ap, "test, eight"),
+        (draws(lambda maps: [*maps[:-1], maps[-1] + 1]), "test, draw 999"),
+        (draws(lambda maps: [0.0] * len(maps)), "test, draw 0"),
+        (another_count, "observed, zero"),
+    ],
+    ids=["map", "no map", "ap", "no ap", "last draw", "draws", "count"],
+)
+def test_a_record_that_contradicts_the_scores_is_reported(bench, record, change, split):
+    before = stored(record)
+    record.write_text(json.dumps({**before, **change(before)}))
+    wrong = the_wrong(bench)
+    assert (wrong.run, wrong.split) == (record.name, split) and str(wrong).endswith("DIFFERS")
+    if change is another_count:
+        count = before["observed_counts"][0]
+        assert f"{count + 1}.00 recorded, labels give {count}.00" in str(wrong)
+
+
+def test_unusable_scores_are_reported_and_the_rest_is_checked(bench):
+    first, second, *_ = sorted((bench / "runs").iterdir())
     (first / "scores" / "test.npz").write_bytes(b"nothing")
     np.savez(second / "scores" / "test.npz", logits=np.zeros((1, 2), np.float16))
-    checks = list(verify(runs))
-    assert len(checks) == 8
-    wrong = {check.run: str(check) for check in checks if not check.agrees}
-    assert (
-        "not a readable .npz file" in wrong[first.name]
-        and "do not fit the labels" in wrong[second.name]
-    )
-    assert len(wrong) == 2 and all(text.endswith("NOT CHECKED") for text in wrong.values())
+    assert len(checks(bench)) == 8
+    wrong = {check.run: str(check) for check in checks(bench) if not check.agrees}
+    assert set(wrong) == {first.name, second.name}
+    assert "not a readable .npz file" in wrong[first.name]
+    assert "do not fit the labels" in wrong[second.name]
+    assert all(text.endswith("NOT CHECKED") for text in wrong.values())
+
+
+def test_unreadable_observed_labels_are_reported(bench, record):
+    (bench / "runs" / record.stem / "observed.npz").write_bytes(b"no file of arrays")
+    wrong = the_wrong(bench)
+    assert (wrong.run, wrong.split) == (record.name, "observed")
+    assert "not a readable .npz file" in str(wrong)
 
 
 @pytest.mark.parametrize("part", ["runs", "records"])
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"result": 3}', '{"val_map": "a", "result": {"val_map": "a"}}']
 )
-def test_an_unreadable_result_is_reported_and_the_rest_is_checked(job, tmp_path, part, text):
-    for kind in ("records", "runs"):
-        shutil.copytree(job.store.path / kind, tmp_path / kind)
-    name = min(path.stem for path in (tmp_path / "records").iterdir())
-    file = (
-        tmp_path / "runs" / name / "result.json"
-        if part == "runs"
-        else tmp_path / "records" / f"{name}.json"
-    )
+def test_an_unreadable_result_is_reported_and_the_rest_is_checked(bench, record, part, text):
+    name = record.stem
+    file = bench / "runs" / name / "result.json" if part == "runs" else record
     file.write_text(text)
-    (wrong, *rest) = verify(tmp_path / "runs", tmp_path / "records")
+    wrong, *rest = checks(bench)
     assert wrong.run == name and str(file) in str(wrong) and str(wrong).endswith("NOT CHECKED")
     assert not wrong.agrees and len(rest) == 6 and all(check.agrees for check in rest)
 
@@ -178,11 +173,8 @@ def test_observed_labels_are_checked_by_the_estimate_and_unlabelled_splits_are_n
     result = {"selection": "observed", "best_epoch": 1, "val_map": figure, "test_map": 50.0}
     (folder / "result.json").write_text(json.dumps(result))
     val, test = verify(tmp_path)
-    assert (
-        val.agrees
-        and test.bounds is None
-        and str(test).endswith("no labels of test in labels.npz  NOT CHECKED")
-    )
+    assert val.agrees and test.bounds is None
+    assert str(test).endswith("no labels of test in labels.npz  NOT CHECKED")
     (folder / "scores" / "test.npz").unlink()
     assert str(list(verify(tmp_path))[1]).endswith("recorded, no scores  NOT CHECKED")
     (folder / "labels.npz").unlink()

@@ -1,46 +1,44 @@
 """Fabricated run folders, as training would leave them."""
 
-from __future__ import annotations
-
 import hashlib
+import html
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+import re
 
 import numpy as np
 import pytest
 
+from spml.report import write_report
 from spml.runs.run import Run
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SKILL = {"an": 1.2, "gr": 2.1, "role": 1.7, "full": 2.5}
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     "an": {},
     "gr": {"variant": "official", "q3": 1.5, "w": [0, 10], "b": [-2, -8]},
     "role": {"expected_positives": 1.46, "lr_factor": 10.0},
 }
 
 
-def average_precision(logits: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def average_precision(logits, truth):
     from spml import metrics
 
     return 100 * metrics.average_precision(logits, truth)
 
 
 def fabricate(
-    folder: Path,
-    method: str = "gr",
-    seed: int = 0,
+    folder,
+    method="gr",
+    seed=0,
     *,
-    classes: Sequence[str] = DIGITS,
-    items: tuple[int, int, int] = (3000, 750, 2000),
-    epochs: int = 8,
-    selection: str = "complete",
-    observe_seed: int = 1200,
-    data: str = "digits",
-    **config: Any,
-) -> Path:
+    classes=DIGITS,
+    items=(60, 30, 40),
+    epochs=2,
+    selection="complete",
+    observe_seed=1200,
+    data="digits",
+    **config,
+):
     """A finished run; `config` adds or replaces settings."""
     labels = np.random.default_rng((observe_seed, len(classes)))
     rng = np.random.default_rng((seed, sum(map(ord, method)), len(classes)))
@@ -60,7 +58,7 @@ def fabricate(
     train_rows, val_rows = np.sort(rows[:train]), np.sort(rows[train:])
     val_truth = truth[0][val_rows] if selection == "complete" else observed[val_rows]
 
-    def logits(known: np.ndarray, progress: float) -> np.ndarray:
+    def logits(known, progress):
         signal = known * np.maximum(SKILL.get(method, 1.5) + hard, 0.1) * progress
         return (signal + rng.normal(0, 1.3, known.shape) - 2.2).astype(np.float16)
 
@@ -89,24 +87,31 @@ def fabricate(
     np.savez_compressed(
         folder / "labels.npz", classes=np.array(classes), val_truth=val_truth, test_truth=truth[2]
     )
-    settings: dict[str, Any] = {
-        "data": data, "method": method, "options": OPTIONS.get(method, {}),
-        "backbone": "tiny", "weights": "none", "size": 40, "epochs": epochs, "batch_size": 32,
-        "lr": 0.001, "seed": seed, "observe_seed": observe_seed, "split_seed": 1200,
-        "selection": selection, "device": {"kind": "cpu", "precision": "32-true"},
+    settings = {
+        "data": data,
+        "method": method,
+        "options": OPTIONS.get(method, {}),
+        "backbone": "tiny",
+        "weights": "none",
+        "size": 40,
+        "epochs": epochs,
+        "batch_size": 32,
+        "lr": 0.001,
+        "seed": seed,
+        "observe_seed": observe_seed,
+        "split_seed": 1200,
+        "selection": selection,
+        "device": {"kind": "cpu", "precision": "32-true"},
         "side_information": {"mean_positives": 1.46} if method == "role" else {},
         "versions": {"spml": "0.1.0", "torch": "2.14.1", "numpy": "2.4.6"},
         "command": f"spml train {data} --method {method} --seed {seed} --out runs/{method}-{seed}",
-    } | config  # fmt: skip
+    } | config
     result = {
         key: settings[key]
         for key in ("method", "options", "data", "backbone", "seed", "epochs", "selection")
     }
-    result |= {
-        "best_epoch": best[0],
-        "val_map": best[1],
-        "test_map": float(np.mean(list(ap.values()))),
-    }
+    test_map = float(np.mean(list(ap.values())))
+    result |= {"best_epoch": best[0], "val_map": best[1], "test_map": test_map}
     result |= {"per_class_ap": ap, "images_per_second": 5321.4 + seed, "seconds": 95.25}
     write(folder / "config.json", settings)
     write(folder / "result.json", result)
@@ -116,16 +121,47 @@ def fabricate(
     return folder
 
 
-def write(path: Path, record: dict[str, Any]) -> None:
+def write(path, record):
     path.write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
-def change(path: Path, **values: Any) -> None:
+def stored(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def change(path, **values):
     """Replace values of a JSON file."""
-    write(path, json.loads(path.read_text(encoding="utf-8")) | values)
+    write(path, stored(path) | values)
 
 
-def with_values(run: Run, **values: Any) -> Run:
+def outcome(run, key):
+    return stored(run / "result.json")[key]
+
+
+def page(*runs, **options):
+    """The page of one run or of a comparison."""
+    folder = runs[0] if len(runs) == 1 else runs[0].parent
+    return write_report(runs, folder / "report.html", **options).read_text(encoding="utf-8")
+
+
+def text(document):
+    """The visible text, in one line."""
+    visible = re.sub(r"<style>.*?</style>", "", document, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", visible)).split())
+
+
+def section(document, heading):
+    """The visible text of one section, in one line."""
+    parts = re.findall(r"<section>.*?</section>", document, re.DOTALL)
+    (match,) = [part for part in parts if f"<h2>{heading}" in part]
+    return text(match)
+
+
+def images(document):
+    return re.findall(r'<img src="([^"]*)"', document)
+
+
+def with_values(run, **values):
     """The same run with other values than its folder holds."""
     other = Run(run.folder)
     vars(other).update(values)
@@ -133,19 +169,17 @@ def with_values(run: Run, **values: Any) -> Run:
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
-    def make(name: str = "run", *args: Any, **keywords: Any) -> Path:
+def make_run(tmp_path):
+    def make(name="run", *args, **keywords):
         return fabricate(tmp_path / name, *args, **keywords)
 
     return make
 
 
 @pytest.fixture
-def small() -> dict[str, Any]:
-    """Few items, for tests that make many runs."""
-    return {"items": (60, 30, 40), "epochs": 2}
-
-
-@pytest.fixture
-def edit() -> Callable[..., None]:
-    return change
+def runs(make_run):
+    return [
+        make_run(f"{method}-{seed}", method, seed)
+        for method in ("an", "gr", "role")
+        for seed in range(3)
+    ]

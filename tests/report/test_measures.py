@@ -1,30 +1,22 @@
 """The values of a run's page: facts, groups, numbers as text, pictures."""
 
-from __future__ import annotations
-
 import base64
 import io
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from spml.data import LabelTable
-from spml.errors import UserError
 from spml.report import format, measures
 from spml.report.examples import CHANGED, Pictures, unread
-from spml.report.figures import Look
+from spml.report.figures import look
 from spml.report.groups import Summary, group_runs
-from spml.report.significance import reference, significance
 from spml.runs.run import Observed, Run
-from tests.report.conftest import with_values
 
-Make = Callable[..., Path]
+from .conftest import change, with_values
 
 
-def test_label_facts_count_the_training_labels() -> None:
+def test_label_facts_count_the_training_labels():
     train = np.array(
         [[1, 0, 0, -1], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]], np.int8
     )
@@ -41,10 +33,8 @@ def test_label_facts_count_the_training_labels() -> None:
     }
 
 
-def test_class_precision_names_the_labels_it_was_measured_on(
-    make_run: Make, small: dict[str, Any]
-) -> None:
-    run = Run.read(make_run(classes=("cat", "dog"), **small))
+def test_class_precision_names_the_labels_it_was_measured_on(make_run):
+    run = Run.read(make_run(classes=("cat", "dog")))
     assert run.result is not None
     recorded = run.result | {"per_class_ap": {"cat": 50, "dog": None}}
     of = measures.class_precision
@@ -59,62 +49,46 @@ def test_class_precision_names_the_labels_it_was_measured_on(
     observed = of(with_values(run, result=recorded))
     assert observed is not None and observed.basis == measures.ON_OBSERVED
     computed = of(with_values(run, result=None))
-    assert computed.basis == measures.ON_TEST  # type: ignore[union-attr]
-    assert computed.values == pytest.approx(run.result["per_class_ap"])  # type: ignore[union-attr]
+    assert computed.basis == measures.ON_TEST
+    assert computed.values == pytest.approx(run.result["per_class_ap"])
     untested = of(with_values(run, result=None, test_truth=None))
     assert untested is not None and untested.basis == measures.ON_VAL
     assert of(with_values(run, result=None, test_truth=None, val_truth=None)) is None
 
 
-def test_numbers_are_formatted_for_print() -> None:
+def test_numbers_are_formatted_for_print():
     inf = float("inf")
     assert [format.percent(value) for value in (None, inf, 71.234)] == ["–", "not finite", "71.23"]
     assert [format.signed(value) for value in (inf, -0.004, -1)] == ["not finite", "0.00", "−1.00"]
-    assert [format.count(value) for value in (None, inf, 3.25, 3.0, 99.96, 100.4, 12345.6)] == [
-        "–", "not finite", "3.2", "3", "100.0", "100", "12,346",
-    ]  # fmt: skip
-    seconds = (None, 59.9, 60, 200.4, 3599.6, 7500)
-    assert [format.duration(one) for one in seconds] == [
-        "–",
-        "59.9 s",
-        "1 min 00 s",
-        "3 min 20 s",
-        "1 h 00 min",
-        "2 h 05 min",
-    ]
-    assert [format.setting(value) for value in (None, "", "a", True, False, 0, [1, "é"])] == [
-        "none", "none", "a", "yes", "no", "0", '[1, "é"]',
-    ]  # fmt: skip
-    assert (
-        format._brief({"q3": 1.5, "w": [0, 10]}) == "q3 = 1.5, w = [0, 10]"
-        and format._brief({}) == "–"
-    )
+    numbers = {None: "–", inf: "not finite", 3.25: "3.2", 3.0: "3", 99.96: "100.0", 100.4: "100"}
+    assert {value: format.count(value) for value in numbers} == numbers
+    assert format.count(12345.6) == "12,346"
+    times = {59.9: "59.9 s", 60: "1 min 00 s", 200.4: "3 min 20 s", 3599.6: "1 h 00 min"}
+    assert {value: format.duration(value) for value in times} == times
+    assert (format.duration(None), format.duration(7500)) == ("–", "2 h 05 min")
+    values = (None, "", "a", True, False, 0, [1, "é"])
+    texts = ["none", "none", "a", "yes", "no", "0", '[1, "é"]']
+    assert [format.setting(value) for value in values] == texts
     assert format.short("a" * 26) == "a" * 26 and len(format.short("a" * 27)) == 26
     assert format.file_name("x" * 18) == "x" * 18 and len(format.file_name("x" * 19)) == 18
-    assert (
-        format.chosen_by(["observed", "complete"]) == "figure"
-        and format.chosen_by(["complete"]) == "mAP"
-    )
+    assert format.short("a" * 30, 11) == "aaaaa…aaaaa"
+    assert format.file_name("a picture 017.jpg", 8) == "…017.jpg"
+    assert format.chosen_by(["observed", "complete"]) == "figure"
+    assert format.chosen_by(["complete"]) == "mAP"
     assert format.selection(None) == "labels not recorded"
 
 
-def test_groups_are_ordered_by_test_and_their_runs_by_seed(
-    make_run: Make, small: dict[str, Any], edit: Any
-) -> None:
+def test_groups_are_ordered_by_test_and_their_runs_by_seed(make_run):
     folders = [
-        make_run(f"{m}-{s}", m, s, **small)
-        for m, s in (("an", 10), ("an", 9), ("gr", 0), ("role", 0))
+        make_run(f"{m}-{s}", m, s) for m, s in (("an", 10), ("an", 9), ("gr", 0), ("role", 0))
     ]
     for folder, value in zip(folders, (50.0, 52.0, 80.0, None), strict=True):
-        edit(folder / "result.json", test_map=value)
+        change(folder / "result.json", test_map=value)
     groups = group_runs([Run.read(folder) for folder in folders])
-    assert [group.label for group in groups] == [
-        "gr",
-        "an",
-        "role",
-    ]  # groups that were not measured come last
+    # groups that were not measured come last
+    assert [group.label for group in groups] == ["gr", "an", "role"]
     assert [run.fact("seed") for run in groups[1].runs] == [9, 10]
-    assert groups[1].test == Summary(51.0, pytest.approx(2**0.5), 2)  # type: ignore[arg-type]
+    assert groups[1].test == Summary(51.0, pytest.approx(2**0.5), 2)
     assert groups[0].test == Summary(80.0, None, 1) and groups[2].test == Summary(None, None, 0)
     curves = [run.curve("val_map") for run in groups[1].runs]
     band = groups[1].band("val_map")
@@ -125,43 +99,10 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(
     assert groups[1].band("val_map").mean[-1] == curves[1][2]
 
 
-def test_the_reference_is_the_named_the_baseline_or_the_first(
-    make_run: Make, small: dict[str, Any]
-) -> None:
-    runs = [
-        Run.read(make_run(f"{m}-{lr}", m, lr=lr, **small))
-        for m, lr in (("gr", 1), ("gr", 2), ("an", 1))
-    ]
-    groups = group_runs(runs)
-    assert reference(groups, runs[0], None, "an").method == "an"
-    assert reference(groups, runs[1], None, "gr").runs == [
-        runs[1]
-    ]  # two groups of that name: the first run's
-    assert reference(groups, runs[2], "gr, lr = 2", "an").runs == [runs[1]]
-    with pytest.raises(
-        UserError, match="several methods of that name; give one of 'gr, lr"
-    ) as refused:
-        reference(groups, runs[0], "gr", "an")
-    assert "'an'" not in str(refused.value)
-
-
-def test_scores_that_are_not_numbers_are_not_compared(
-    make_run: Make, small: dict[str, Any]
-) -> None:
-    runs = [make_run(method, method, **small) for method in ("an", "gr")]
-    np.savez(runs[1] / "scores" / "test.npz", logits=np.full((40, 10), np.nan, np.float16))
-    groups = group_runs([Run.read(run) for run in runs])
-    assert (
-        significance(groups, groups[0].runs[0], None, "an")["why_not"] == "gr: its scores hold NaN"
-    )
-
-
 @pytest.mark.parametrize(
     "shape,shown", [((24, 12), (60, 120)), ((150, 90), (90, 150)), ((448, 112), (56, 224))]
 )
-def test_small_pictures_are_enlarged_and_large_ones_reduced(
-    shape: tuple[int, int], shown: tuple[int, int]
-) -> None:
+def test_small_pictures_are_enlarged_and_large_ones_reduced(shape, shown):
     from PIL import Image
 
     x = np.zeros((1, 3, *shape), np.uint8)
@@ -176,7 +117,7 @@ def test_small_pictures_are_enlarged_and_large_ones_reduced(
     assert unread(pictures) == "Not every picture could be read: a.jpg: gone, and 2 more."
 
 
-def test_many_methods_have_distinct_looks() -> None:
-    looks = [Look(number) for number in range(100)]
-    assert len({(look.colour, look.line) for look in looks[:28]}) == 28
-    assert len({look.marker for look in looks[:12]}) == 12 and looks[99].marker and looks[99].line
+def test_many_methods_have_distinct_looks():
+    looks = [look(number) for number in range(100)]
+    assert len({(one["color"], one["linestyle"]) for one in looks[:28]}) == 28
+    assert len({one["marker"] for one in looks[:12]}) == 12

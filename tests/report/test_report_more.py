@@ -1,89 +1,61 @@
 """More sections of one run's page: calibration, thresholds, missed classes, pictures, suspects."""
 
-from __future__ import annotations
-
 import base64
-import html
 import io
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from spml.cli import main
 from spml.errors import UserError
 from spml.metrics import calibration_error, threshold_metrics
-from spml.report import write_report
+from spml.model.store import read_info
 from spml.report.examples import choose, surprise
 from spml.report.measures import GRID, sweep
 from spml.runs.run import Run
+from spml.use.calibrate.calibrate import calibrate
 
-Make = Callable[..., Path]
+from .conftest import change, images, page, section
 
-
-def page(run: Path, **words: Any) -> str:
-    return write_report([run], run / "report.html", **words).read_text(encoding="utf-8")
-
-
-def text(document: str) -> str:
-    visible = re.sub(r"<style>.*?</style>", "", document, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", visible)).split())
+METRICS = ("CP", "CR", "macro_f1", "CF1", "OP", "OR", "OF1")  # columns of the thresholds
 
 
-def section(document: str, heading: str) -> str:
-    """The visible text of one section, in one line."""
-    (match,) = [
-        part
-        for part in re.findall(r"<section>.*?</section>", document, re.DOTALL)
-        if f"<h2>{heading}" in part
-    ]
-    return text(match)
-
-
-def images(document: str) -> list[str]:
-    return re.findall(r'<img src="([^"]*)"', document)
-
-
-def observed_alone(run: Path, edit: Callable[..., None]) -> None:
+def observed_alone(run):
     """Remove everything but observed labels from a run."""
     labels, seen = dict(np.load(run / "labels.npz")), np.load(run / "observed.npz")
     labels.pop("test_truth", None)
     labels["val_truth"] = seen["observed"][seen["val_rows"]]
     np.savez(run / "labels.npz", **labels)
-    edit(run / "config.json", selection="observed")
-    edit(run / "result.json", selection="observed", test_map=None, per_class_ap=None)
+    change(run / "config.json", selection="observed")
+    change(run / "result.json", selection="observed", test_map=None, per_class_ap=None)
 
 
-def test_without_calibration_the_true_curve_and_how_to_calibrate(run: Path) -> None:
-    seen = section(page(run), "Calibration")
-    truth, logits = (
+def scores_of(run):
+    return (
         np.load(run / "labels.npz")["test_truth"],
         np.load(run / "scores" / "test.npz")["logits"],
     )
+
+
+def test_without_calibration_the_true_curve_and_how_to_calibrate(run):
+    seen = section(page(run), "Calibration")
+    truth, logits = scores_of(run)
     error = 100 * calibration_error(logits, truth)
     assert f"not calibrated: spml calibrate {run}" in seen
     assert f"Calibration error, as the network gives them {error:.2f} %" in seen
     assert "complete labels of the test set" in seen and "calibrated: error" not in seen
 
 
-def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
-    import torch
-
-    from spml.model.store import read_info
-    from spml.use.calibrate.calibrate import calibrate
-
+def test_after_calibration_both_curves_on_complete_labels(run):
     calibrate(run, labels="observed", aim="recall=0.8")
     document = page(run)
     seen = section(document, "Calibration")
-    truth, logits = (
-        np.load(run / "labels.npz")["test_truth"],
-        np.load(run / "scores" / "test.npz")["logits"],
-    )
+    truth, logits = scores_of(run)
     calibrated = read_info(run).calibrate()(torch.from_numpy(logits.astype(np.float32))).numpy()
     for name, scores in (("as the network gives them", logits), ("calibrated", calibrated)):
         assert f"Calibration error, {name} {100 * calibration_error(scores, truth):.2f} %" in seen
@@ -92,17 +64,13 @@ def test_after_calibration_both_curves_on_complete_labels(run: Path) -> None:
     assert f"truly {(truth == 1).sum() / len(truth):.2f} in test" in seen
     info, cuts = read_info(run), section(document, "Thresholds")
     metrics = threshold_metrics(calibrated, truth, threshold=np.array(info.thresholds))
-    row = [metrics.CP, metrics.CR, metrics.macro_f1, metrics.OP, metrics.OR, metrics.OF1]
+    row = [getattr(metrics, name) for name in METRICS]
     assert "stored, one per class " + " ".join(f"{100 * value:.1f}" for value in row) in cuts
     assert all(f" {threshold:.3f} " in cuts for threshold in info.thresholds)
 
 
-def test_figures_from_observed_labels_are_called_estimates(
-    run: Path, edit: Callable[..., None]
-) -> None:
-    from spml.use.calibrate.calibrate import calibrate
-
-    observed_alone(run, edit)
+def test_figures_from_observed_labels_are_called_estimates(run):
+    observed_alone(run)
     document = page(run)
     assert "not calibrated: spml calibrate" in section(document, "Calibration")
     assert "do not determine precision" in section(document, "Thresholds")
@@ -121,16 +89,12 @@ def test_figures_from_observed_labels_are_called_estimates(
     assert "known positives of the validation set" in section(document, "Most missed")
 
 
-def test_classes_that_miss_the_aim_of_calibration_are_named(
-    run: Path, edit: Callable[..., None]
-) -> None:
-    from spml.use.calibrate.calibrate import calibrate
-
-    observed_alone(run, edit)
+def test_classes_that_miss_the_aim_of_calibration_are_named(run):
+    observed_alone(run)
     record = calibrate(run)
     assert "sure enough" not in page(run) and "Short of the aim" not in page(run)
     first, second, *_ = (one["name"] for one in record["classes"])
-    edit(run / "calibration.json", untagged=[first], below_aim=[second])
+    change(run / "calibration.json", untagged=[first], below_aim=[second])
     document = page(run)
     seen = section(document, "Calibration")
     assert f"no validation item is sure enough for the aim {first}" in seen
@@ -139,54 +103,39 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(
     assert f"{first} {threshold:.3f} –" in section(document, "Thresholds")
 
 
-def test_a_calibration_record_of_other_thresholds_is_ignored(
-    run: Path, edit: Callable[..., None]
-) -> None:
-    from spml.use.calibrate.calibrate import calibrate
-
+def test_a_calibration_record_of_other_thresholds_is_ignored(run):
     record = calibrate(run)
-    edit(run / "best" / "model.json", thresholds=[0.3] * 10)
+    change(run / "best" / "model.json", thresholds=[0.3] * 10)
     assert "not by spml calibrate" in section(page(run), "Calibration")
-    edit(run / "best" / "model.json", **record["after"])
+    change(run / "best" / "model.json", **record["after"])
     sound = (run / "calibration.json").read_bytes()
-    lists = (
-        {"few_positives": 3},
-        {"few_positives": [None]},
-        {"untagged": "cat"},
-        {"below_aim": [3]},
-    )
+    lists = ({"few_positives": 3}, {"few_positives": [None]}, {"below_aim": [3]})
     for wrong in ({"reliability": {"logits": {}}}, {"items": "many"}, *lists):
         (run / "calibration.json").write_bytes(sound)
-        edit(run / "calibration.json", **wrong)
+        change(run / "calibration.json", **wrong)
         with pytest.raises(UserError, match=r"calibration\.json: not written by spml calibrate"):
             page(run)
 
 
-def test_a_model_of_other_classes_is_refused(run: Path, edit: Callable[..., None]) -> None:
-    edit(run / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
+def test_a_model_of_other_classes_is_refused(run):
+    change(run / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
     with pytest.raises(UserError, match="mixes two runs"):
         page(run)
 
 
-def test_the_sweep_equals_the_threshold_metrics() -> None:
+def test_the_sweep_equals_the_threshold_metrics():
     rng = np.random.default_rng(0)
     truth = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
     logits = rng.normal(size=(300, 4)) + truth
     counts = sweep(logits, (truth == 1).astype(float))
     for place in (0, 20, 49, 98):
         metrics = threshold_metrics(logits, truth, threshold=GRID[place])
-        assert [part[place] for part in counts.macro()] == pytest.approx(
-            [metrics.CP, metrics.CR, metrics.macro_f1]
-        )
-        assert [part[place] for part in counts.micro()] == pytest.approx(
-            [metrics.OP, metrics.OR, metrics.OF1]
-        )
+        figures = [part[place] for part in (*counts.macro(), *counts.micro())]
+        assert figures == pytest.approx([getattr(metrics, name) for name in METRICS])
 
 
-def test_most_missed_counts_positives_and_the_tags_given_instead(
-    make_run: Make, small: dict[str, Any]
-) -> None:
-    run = make_run(classes=("cat", "dog", "owl"), **small)
+def test_most_missed_counts_positives_and_the_tags_given_instead(make_run):
+    run = make_run(classes=("cat", "dog", "owl"))
     truth = np.full((6, 3), -1, np.int8)
     truth[:4, 0], truth[3, 1], truth[4:, 2] = 1, 1, 1
     logits = np.full((6, 3), -3, np.float16)
@@ -196,15 +145,14 @@ def test_most_missed_counts_positives_and_the_tags_given_instead(
     np.savez(run / "scores" / "test.npz", logits=logits)
     seen = section(page(run), "Most missed")
     assert "3 of 7 positives of the test set get no tag" in seen
-    assert (
-        "cat 3 4 75.0 dog (2) 0" in seen
-    )  # in the fourth item dog is right, so it replaces nothing
+    # in the fourth item dog is right, so it replaces nothing
+    assert "cat 3 4 75.0 dog (2) 0" in seen
     assert "owl" not in seen
     np.savez(run / "scores" / "test.npz", logits=np.full((6, 3), 9, np.float16))
     assert "Every one of 7 positives" in section(page(run), "Most missed")
 
 
-def test_pictures_are_embedded_in_the_page(run: Path, scenes: Any) -> None:
+def test_pictures_are_embedded_in_the_page(run, scenes):
     from PIL import Image
 
     document = page(run)
@@ -228,11 +176,9 @@ def test_pictures_are_embedded_in_the_page(run: Path, scenes: Any) -> None:
     assert not images(bare) and "<h2>Pictures" not in bare and "Labels that may be missing" in bare
 
 
-def test_missing_or_changed_pictures_are_reported_in_one_line(
-    run: Path, scenes_file: Path, edit: Callable[..., None], tmp_path: Path
-) -> None:
+def test_missing_or_changed_pictures_are_reported_in_one_line(run, scenes_file, tmp_path):
     moved = tmp_path / "moved.npz"
-    edit(run / "config.json", data=str(moved))
+    change(run / "config.json", data=str(moved))
     document = page(run)
     assert f"The pictures cannot be read again: {moved}: no such file" in section(
         document, "Pictures"
@@ -247,40 +193,23 @@ def test_missing_or_changed_pictures_are_reported_in_one_line(
     assert not images(document)
 
 
-def test_reordered_pictures_count_as_changed_even_with_equal_labels(
-    run: Path, scenes_file: Path, edit: Callable[..., None], tmp_path: Path
-) -> None:
+def test_reordered_pictures_count_as_changed_even_with_equal_labels(run, scenes_file, tmp_path):
     with np.load(scenes_file) as file:
         arrays = dict(file)
     items = [f"picture {i}" for i in range(len(arrays["x"]))]
     np.savez(tmp_path / "others.npz", **arrays | {"items": np.array(items[::-1])})
-    edit(run / "config.json", data=str(tmp_path / "others.npz"))
+    change(run / "config.json", data=str(tmp_path / "others.npz"))
     document = page(run)
-    assert "The data have changed since training" in section(document, "Pictures") and not images(
-        document
-    )
+    assert "The data have changed since training" in section(document, "Pictures")
+    assert not images(document)
 
 
-def test_a_table_of_pictures(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_pictures(pictures, tmp_path, monkeypatch):
     """Observed labels alone; one file is broken and one class has an awkward name."""
     monkeypatch.chdir(tmp_path)
     pictures.write_text(pictures.read_text().replace("blue", '"b<i>lue"'))
-    words = [
-        "--method",
-        "an",
-        "--backbone",
-        "tiny",
-        "--weights",
-        "none",
-        "--size",
-        "16",
-        "--epochs",
-        "1",
-        "--quiet",
-    ]
-    assert main(["train", "photos.csv", *words, "--out", "run", "--accelerator", "cpu"]) == 0
+    words = "--method an --backbone tiny --weights none --size 16 --epochs 1 --quiet --out run"
+    assert main(["train", "photos.csv", *words.split(), "--accelerator", "cpu"]) == 0
     document = Path("run/report.html").read_text(encoding="utf-8")  # as training leaves it
     seen = section(document, "Pictures")
     assert "<i>" not in document and "known:" in seen and "true:" not in seen
@@ -295,7 +224,7 @@ def test_a_table_of_pictures(
     assert not images(document) and "photos" in section(document, "Pictures")
 
 
-def test_feature_vectors_have_no_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feature_vectors_have_no_pictures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     labels = (rng.random((40, 3)) < 0.4).astype(np.int8)
@@ -303,20 +232,8 @@ def test_feature_vectors_have_no_pictures(tmp_path: Path, monkeypatch: pytest.Mo
     np.savez(
         "data.npz", x=rng.normal(size=(40, 4)), labels=labels, classes=np.array(["a", "b", "c"])
     )
-    words = [
-        "--method",
-        "an",
-        "--epochs",
-        "1",
-        "--lr",
-        "0.01",
-        "--quiet",
-        "--out",
-        "run",
-        "--accelerator",
-        "cpu",
-    ]
-    assert main(["train", "data.npz", *words]) == 0
+    words = "--method an --epochs 1 --lr 0.01 --quiet --out run --accelerator cpu"
+    assert main(["train", "data.npz", *words.split()]) == 0
     document = page(Path("run"))
     assert "The items are feature vectors" in section(document, "Pictures") and not images(document)
     assert "validation item label probability observed" in section(
@@ -324,25 +241,22 @@ def test_feature_vectors_have_no_pictures(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-def test_examples_are_chosen_by_fit_and_differ_in_labels() -> None:
+def test_examples_are_chosen_by_fit_and_differ_in_labels():
     truth = np.array([[1, -1]] * 6 + [[-1, 1]] * 5 + [[-1, -1]], np.int8)
     logits = np.where(truth == 1, 1.0, -1.0) * np.linspace(6, -5, 12)[:, None]
     chosen = choose(surprise(logits, truth), truth, 8)
     assert [kind for kind, _ in chosen] == ["best"] * 2 + ["typical"] * 2 + ["worst"] * 4
     assert len({row for _, row in chosen}) == 8
-    assert [row for kind, row in chosen if kind == "best"] == [
-        0,
-        6,
-    ]  # the second best has other labels
-    assert (
-        next(row for kind, row in chosen if kind == "worst") == 10
-    )  # the last has no positive to judge by
+    # the second best has other labels
+    assert [row for kind, row in chosen if kind == "best"] == [0, 6]
+    # the last has no positive to judge by
+    assert next(row for kind, row in chosen if kind == "worst") == 10
     assert surprise(np.zeros((1, 2)), np.array([[1, 0]], np.int8)) == pytest.approx(np.log(2))
     assert np.isnan(surprise(np.zeros((1, 2)), np.zeros((1, 2), np.int8))).all()
     assert len(choose(surprise(logits[:3], truth[:3]), truth[:3], 8)) == 3
 
 
-def test_suspects_equal_the_suggestions_of_review(run: Path) -> None:
+def test_suspects_equal_the_suggestions_of_review(run):
     from spml.use.review.ranking import fit_scale, likeliest
 
     document = page(run)
@@ -359,8 +273,8 @@ def test_suspects_equal_the_suggestions_of_review(run: Path) -> None:
     assert f"spml review {run}" in seen
 
 
-def test_suspects_read_only_observed_labels(run: Path, edit: Callable[..., None]) -> None:
-    observed_alone(run, edit)
+def test_suspects_read_only_observed_labels(run):
+    observed_alone(run)
     labels = dict(np.load(run / "labels.npz"))
     before = section(page(run), "Labels that may be missing")
     assert "By the complete labels" not in before
@@ -368,7 +282,7 @@ def test_suspects_read_only_observed_labels(run: Path, edit: Callable[..., None]
     assert section(page(run), "Labels that may be missing") == before
 
 
-def test_the_command_refuses_invalid_options(run: Path, capsys: Any) -> None:
+def test_the_command_refuses_invalid_options(run, capsys):
     for words, complaint in (
         (["--pictures", "-1"], "--pictures must be from 0 to 100, not -1"),
         (["--pictures", "101"], "--pictures must be from 0 to 100, not 101"),

@@ -23,15 +23,7 @@ RUNS = ("", "runs", SCORED)  # folders of run folders
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """A finished run.
-
-    Attributes:
-        name: Name of its folder or record.
-        config: Configuration.
-        history: A record per epoch.
-        result: Result.
-        folder: Run folder with its scores; None if only the record is stored.
-    """
+    """A finished run; `folder` is its run folder if that holds scores."""
 
     name: str
     config: dict[str, Any]
@@ -45,10 +37,10 @@ class FinishedRun:
 
     def of(self, case: Case) -> bool:
         """Whether it trained the method and options of a case."""
-        data = str(self.config["data"])
-        return case.method == self.config["method"] and trimmed(
-            case.method, data, self.config["options"]
-        ) == trimmed(case.method, data, case.options)
+        if case.method != self.config["method"]:
+            return False
+        data, options = str(self.config["data"]), self.config["options"]
+        return trimmed(case.method, data, options) == trimmed(case.method, data, case.options)
 
 
 def find(folder: Path) -> tuple[list[FinishedRun], list[str]]:
@@ -74,25 +66,23 @@ def find(folder: Path) -> tuple[list[FinishedRun], list[str]]:
             runs[path.stem] = FinishedRun(path.stem, config, record["history"], record["result"])
     for path in _files(folder, RUNS, f"*/{RESULT}"):
         run = Run(path.parent)
+        name = run.folder.name
         try:
-            _check(run.config, run.require_result(), run.folder)
-            known = FinishedRun(run.folder.name, run.config, run.history, run.require_result())
+            result = run.require_result()
+            _check(run.config, result, run.folder)
+            known = runs.get(name) or FinishedRun(name, run.config, run.history, result)
         except UserError as error:
             problems.append(str(error))
             continue
         scored = (run.folder / SCORES).is_dir()
-        known = runs.get(known.name, known)
-        runs[known.name] = replace(known, folder=run.folder if scored else None)
+        runs[name] = replace(known, folder=run.folder if scored else None)
     return [runs[name] for name in sorted(runs)], problems
 
 
 def _check(config: Any, result: Any, where: Path) -> None:
     """Raise UserError if the configuration or the result lacks what a study needs."""
-    demand(
-        config if isinstance(config, dict) else {},
-        ("data", "method", "options"),
-        f"{where}: its configuration",
-    )
+    known = config if isinstance(config, dict) else {}
+    demand(known, ("data", "method", "options"), f"{where}: its configuration")
     check_result(result, where)
 
 

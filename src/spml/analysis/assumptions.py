@@ -25,10 +25,10 @@ class Ratios:
     """FN / (FN + TN) in equal bins of confidence.
 
     Attributes:
-        epoch: the epoch; 0 is before training.
+        epoch: 0 is before training.
         confidence: mean confidence of each bin with labels.
         labels: number of unknown labels in each bin: FN + TN.
-        positives: number of true positives among them: FN.
+        positives: number of true positives: FN.
         expected: k_hat of Eq. (kx) at that confidence.
         share: FN / (FN + TN) over all bins.
         higher: probability that a positive has more confidence than a negative (AUC).
@@ -54,15 +54,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The ratios of one run before and after training.
-
-    Attributes:
-        method: name of the method.
-        run: name of the run folder.
-        a: probability that a positive is observed: 1 / mean positives.
-        before: ratios at the first epoch.
-        after: ratios at the last epoch.
-    """
+    """The ratios of one run before and after training; a positive is observed with chance a."""
 
     method: str
     run: str
@@ -91,7 +83,9 @@ def ratios(confidence: Floats, positive: npt.NDArray[np.bool_], a: float, epoch:
     mean = np.bincount(place, confidence, BINS)[there] / labels
     ratio, expected = positives / labels, posterior(mean, a)
     counted = labels >= FEWEST
-    moves = counted.sum() > 2 and np.ptp(ratio[counted]) > 0
+    correlation = None
+    if counted.sum() > 2 and np.ptp(ratio[counted]) > 0:
+        correlation = float(spearmanr(mean[counted], ratio[counted]).statistic)
     low, high = wilson(positives[counted], labels[counted])
     inside = (low <= expected[counted]) & (expected[counted] <= high)
     return Ratios(
@@ -103,9 +97,7 @@ def ratios(confidence: Floats, positive: npt.NDArray[np.bool_], a: float, epoch:
         share=float(positive.mean()),
         higher=float(roc_auc_score(positive, confidence)),
         constant_p=constant_p(positives, labels),
-        rank_correlation=float(spearmanr(mean[counted], ratio[counted]).statistic)
-        if moves
-        else None,
+        rank_correlation=correlation,
         distance=float(np.average(np.abs(ratio - expected), weights=labels)),
         within=float(inside.mean()) if counted.any() else 0.0,
     )

@@ -13,18 +13,14 @@ BINS = 50
 
 @dataclass(frozen=True)
 class Distinguishability:
-    """The two groups of confidences of one run.
+    """The confidences of unknown labels of one run that are truly positive, and truly negative.
 
     Attributes:
-        method: name of the method.
-        run: name of the run folder.
-        positives: number of unknown labels that are truly positive.
-        negatives: number of unknown labels that are truly negative.
+        positives, negatives: number of labels in the groups.
         epochs: epochs with stored scores; 0 is before training.
         distances: Wasserstein-1 distance between the two samples of confidences, by epoch.
         best_epoch: the epoch that the run chose; the histograms show it.
-        positive_counts: positives in equal bins of confidence from 0 to 1.
-        negative_counts: negatives in the same bins.
+        positive_counts, negative_counts: labels in equal bins of confidence from 0 to 1.
     """
 
     method: str
@@ -50,12 +46,10 @@ def distinguishability(unknown: Unknown) -> Distinguishability:
     positive, best = unknown.positive, int(unknown.result["best_epoch"])
     distances = []
     for epoch in unknown.epochs:
-        confidence = unknown.at(epoch)
-        distances.append(float(wasserstein_distance(confidence[positive], confidence[~positive])))
-    confidence = unknown.at(best)
-    counts = [
-        np.histogram(confidence[kind], BINS, (0, 1))[0].tolist() for kind in (positive, ~positive)
-    ]
+        p = unknown.at(epoch)
+        distances.append(float(wasserstein_distance(p[positive], p[~positive])))
+    p = unknown.at(best)
+    counts = [np.histogram(p[kind], BINS, (0, 1))[0].tolist() for kind in (positive, ~positive)]
     return Distinguishability(
         method=str(unknown.result["method"]),
         run=unknown.run.folder.name,

@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spml.analysis.archive import FinishedRun, comparable, the
-from spml.analysis.sensitivity import GR, LINES, STUDIES, Study
+from spml.analysis.assumptions import Assumptions, assumptions
+from spml.analysis.distinguishability import Distinguishability, distinguishability
+from spml.analysis.gradients import gradient_curves, loss_curves
+from spml.analysis.plots import draw_gradients, draw_losses, draw_sensitivity
+from spml.analysis.plots_classes import draw_classes
+from spml.analysis.plots_confidence import draw_assumptions, draw_distinguishability
+from spml.analysis.sensitivity import GR, LINES, STUDIES, Study, sensitivity
+from spml.analysis.unknown import Unknown, unknown_labels
 from spml.bench.plan import Case, SettingValues
+from spml.bench.record import as_text
+from spml.data.statistics import statistics
 from spml.errors import UserError
 from spml.files import write_text
+from spml.report.format import chosen_by
 
 if TYPE_CHECKING:
-    from spml.analysis.unknown import Unknown
     from spml.data import Experiment
 
 MAKER = "spml figures"
@@ -25,14 +34,7 @@ SCORED = (GR, LINES[0])  # GR and AN: the figures of confidences compare them
 
 @dataclass(frozen=True)
 class Source:
-    """Runs and data that figures are drawn from.
-
-    Attributes:
-        runs: finished runs.
-        studies: studies of hyper-parameters.
-        settings: settings that the runs must have.
-        experiment: the data, if available.
-    """
+    """Runs and data that figures are drawn from; `settings` are those that the runs must have."""
 
     runs: Sequence[FinishedRun] = ()
     studies: Sequence[Study] = STUDIES
@@ -41,15 +43,10 @@ class Source:
 
     def scored(self) -> list[Unknown]:
         """Return the unknown labels of GR and AN; raise UserError without runs with scores."""
-        from spml.analysis.unknown import unknown_labels
-
         stored = [run for run in self.runs if run.folder is not None]
         group = comparable(stored, SCORED, self.settings)
-        folders = [
-            run.folder
-            for case in SCORED
-            if (run := the(case, group)) is not None and run.folder is not None
-        ]
+        chosen = [run for case in SCORED if (run := the(case, group)) is not None]
+        folders = [run.folder for run in chosen if run.folder is not None]
         if len(folders) < len(SCORED):
             raise UserError("needs finished runs of gr and an in one setting, with their scores")
         return [unknown_labels(folder) for folder in folders]
@@ -60,40 +57,27 @@ Drawn = tuple[Any, str]  # the study's data, and a note on missing runs
 
 @dataclass(frozen=True)
 class Figure:
-    """One of the paper's figures.
-
-    Attributes:
-        name: name of its files.
-        draw: draws the files from a source, and returns the study's data and a note.
-        cases: returns the runs that it needs.
-    """
+    """One of the paper's figures: `cases` returns the runs that it needs."""
 
     name: str
     draw: Callable[[Source, Sequence[Path]], Drawn]
     cases: Callable[[Sequence[Study]], Sequence[Case]] = lambda studies: ()
 
 
-def _losses(source: Source, files: Sequence[Path]) -> Drawn:
-    from spml.analysis import gradients, plots
+def _drawn(
+    study: Callable[[Source], Sequence[Any]], paint: Callable[..., None]
+) -> Callable[[Source, Sequence[Path]], Drawn]:
+    """Return a drawing of parts, each a dataclass."""
 
-    curves = gradients.loss_curves()
-    plots.draw_losses(curves, *files)
-    return [asdict(curve) for curve in curves], ""
+    def draw_all(source: Source, files: Sequence[Path]) -> Drawn:
+        parts = study(source)
+        paint(parts, *files)
+        return [asdict(part) for part in parts], ""
 
-
-def _gradients(source: Source, files: Sequence[Path]) -> Drawn:
-    from spml.analysis import gradients, plots
-
-    curves = gradients.gradient_curves()
-    plots.draw_gradients(curves, *files)
-    return [asdict(curve) for curve in curves], ""
+    return draw_all
 
 
 def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
-    from spml.analysis import plots
-    from spml.analysis.sensitivity import sensitivity
-    from spml.report.format import chosen_by
-
     group = comparable(source.runs, study_cases(source.studies), source.settings)
     studies = sensitivity(group, source.studies)
     done = sum(len(study.done) for study in studies)
@@ -101,33 +85,20 @@ def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
     if not done:
         raise UserError("needs runs of gr with the settings of the grid")
     kinds = {run.result.get("selection") for run in group}
-    plots.draw_sensitivity(studies, *files, chosen_by=f"validation {chosen_by(kinds)}")
+    draw_sensitivity(studies, *files, chosen_by=f"validation {chosen_by(kinds)}")
     note = "" if done == total else f"{done} of {total} settings were run"
     return [asdict(study) for study in studies], note
 
 
-def _distinguishability(source: Source, files: Sequence[Path]) -> Drawn:
-    from spml.analysis.distinguishability import distinguishability
-    from spml.analysis.plots_confidence import draw_distinguishability
-
-    studies = [distinguishability(unknown) for unknown in source.scored()]
-    draw_distinguishability(studies, *files)
-    return [asdict(study) for study in studies], ""
+def _distances(source: Source) -> list[Distinguishability]:
+    return [distinguishability(unknown) for unknown in source.scored()]
 
 
-def _assumptions(source: Source, files: Sequence[Path]) -> Drawn:
-    from spml.analysis.assumptions import assumptions
-    from spml.analysis.plots_confidence import draw_assumptions
-
-    studies = [assumptions(unknown, unknown.observed_share) for unknown in source.scored()]
-    draw_assumptions(studies, *files)
-    return [asdict(study) for study in studies], ""
+def _ends(source: Source) -> list[Assumptions]:
+    return [assumptions(unknown, unknown.observed_share) for unknown in source.scored()]
 
 
 def _classes(source: Source, files: Sequence[Path]) -> Drawn:
-    from spml.analysis.plots_classes import draw_classes
-    from spml.data.statistics import statistics
-
     if source.experiment is None:
         raise UserError("needs the data: give DATA, and --root if its files are elsewhere")
     counts = statistics(source.experiment)
@@ -140,12 +111,16 @@ def study_cases(studies: Sequence[Study]) -> tuple[Case, ...]:
     return (*LINES, GR, *(case for study in studies for case in study.cases))
 
 
+def _scored_cases(studies: Sequence[Study]) -> Sequence[Case]:
+    return SCORED
+
+
 FIGURES = {
-    "a": Figure("losses", _losses),
-    "b": Figure("gradients", _gradients),
+    "a": Figure("losses", _drawn(lambda source: loss_curves(), draw_losses)),
+    "b": Figure("gradients", _drawn(lambda source: gradient_curves(), draw_gradients)),
     "c": Figure("sensitivity", _sensitivity, study_cases),
-    "d": Figure("distinguishability", _distinguishability, lambda studies: SCORED),
-    "e": Figure("assumptions", _assumptions, lambda studies: SCORED),
+    "d": Figure("distinguishability", _drawn(_distances, draw_distinguishability), _scored_cases),
+    "e": Figure("assumptions", _drawn(_ends, draw_assumptions), _scored_cases),
     "f": Figure("classes", _classes),
 }
 
@@ -171,24 +146,10 @@ def draw(figure: Figure, source: Source, folder: Path) -> str:
     """Write the figure and a JSON file of its data; return a note on missing runs."""
     study, note = figure.draw(source, files_of(figure, folder))
     about = {"figure": figure.name, "made_by": MAKER, "wanting": note}
-    lines = [
-        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-        for name, value in about.items()
-    ]
-    write_text(
-        folder / f"{figure.name}.json",
-        "{\n" + ",\n".join(lines) + ',\n  "study": ' + _text(study) + "\n}\n",
-    )
+    study = _rounded(study)
+    expanded = ("study",) if isinstance(study, list) else ()
+    write_text(folder / f"{figure.name}.json", as_text({**about, "study": study}, *expanded))
     return note
-
-
-def _text(study: Any) -> str:
-    """Format as JSON with one line for each part of a list and seven digits for each number."""
-    short = _rounded(study)
-    if isinstance(short, list):
-        lines = ",\n".join(f"    {json.dumps(part, ensure_ascii=False)}" for part in short)
-        return f"[\n{lines}\n  ]"
-    return json.dumps(short, ensure_ascii=False)
 
 
 def _rounded(value: Any) -> Any:

@@ -14,13 +14,7 @@ POINTS = 199  # confidences, evenly from 0.005 to 0.995
 
 @dataclass(frozen=True)
 class Curve:
-    """A quantity by confidence.
-
-    Attributes:
-        label: name of the curve.
-        p: confidences.
-        values: the quantity at each confidence.
-    """
+    """A quantity by confidence p."""
 
     label: str
     p: list[float]
@@ -32,10 +26,7 @@ def at_unknown(
 ) -> tuple[list[float], list[float], list[float]]:
     """Return confidences, the loss of an unknown label at each, and the gradient of its logit.
 
-    Args:
-        method: name of the method.
-        options: options of the method.
-        p: confidences; None uses those of the figures.
+    Without `p`, the confidences are those of the figures.
     """
     import torch
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spml.analysis.gradients import Curve
 from spml.analysis.sensitivity import MOVES, PointResult, Sensitivity
 from spml.report.compare_figures import spread
-from spml.report.figures import INK, QUIET, Look, whole_epochs
+from spml.report.figures import INK, QUIET, look, whole_epochs
 from spml.report.printed import printed
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
         ends = []
         for number, curve in enumerate(curves):
             last = curve.label == curves[-1].label
-            look: Any = {"color": INK, "linestyle": ":"} if last else _look(number)
-            ax.plot(curve.p, curve.values, linewidth=1.6, **look)
-            ends.append((min(curve.values[-1], top), curve.label, look["color"]))
+            style: Any = {"color": INK, "linestyle": ":"} if last else _line(number)
+            ax.plot(curve.p, curve.values, linewidth=1.6, **style)
+            ends.append((min(curve.values[-1], top), curve.label, style["color"]))
         ax.set_ylim(0, top)
         ax.set_xlim(0, 1)
         name_ends(ax, ends, 1.02)
@@ -47,28 +47,17 @@ def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
         ax = figure.subplots()
         ax.axhline(0, color=QUIET, linewidth=0.8)
         for number, curve in enumerate(curves):
-            ax.plot(curve.p, curve.values, linewidth=1.6, label=curve.label, **_look(number))
+            ax.plot(curve.p, curve.values, linewidth=1.6, label=curve.label, **_line(number))
         ax.set_xlim(0, 1)
         _axes(ax, "confidence p of an unknown label", "gradient with respect to the logit")
-        ax.legend(
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1),
-            ncols=2,
-            handlelength=2.6,
-            columnspacing=1.2,
-        )
+        place: Any = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1)}
+        ax.legend(ncols=2, handlelength=2.6, columnspacing=1.2, **place)
 
 
 def draw_sensitivity(
     studies: Sequence[Sensitivity], *files: Path, chosen_by: str = "validation mAP"
 ) -> None:
-    """Draw axes for each study: mAP by hyper-parameter with AN and EM as lines; moving q3 by epoch.
-
-    Args:
-        studies: studies with their results.
-        files: files to write.
-        chosen_by: name of the validation figure.
-    """
+    """Draw mAP by hyper-parameter with AN and EM as lines; `chosen_by` names validation's."""
     with printed(*files, size=(PAGE, 5.6), font=FONT) as figure:
         for ax, study in zip(figure.subplots(2, 2).flat, studies, strict=False):
             (_moving if study.name == MOVES else _grid)(ax, study, chosen_by)
@@ -76,27 +65,21 @@ def draw_sensitivity(
 
 def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     tested = any(point.test_map is not None for point in study.done)
-    lines = list(dict.fromkeys(point.line for point in study.points))
+    drawn = [
+        (point, value) for point in study.done if (value := figure_of(point, tested)) is not None
+    ]
     ends: list[End] = []
-    for number, line in enumerate(lines):
-        reached = [
-            (p.x, value)
-            for p in study.done
-            if p.line == line and (value := figure_of(p, tested)) is not None
-        ]
-        if not reached:
-            continue
-        x, y = zip(*sorted(reached), strict=True)
-        ax.plot(x, y, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number))
-        ends.append((y[-1], line, Look(number).colour))
-    places = sorted({point.x for point in study.points})
+    for number, line in enumerate(dict.fromkeys(point.line for point in study.points)):
+        reached = sorted((point.x, value) for point, value in drawn if point.line == line)
+        if reached:
+            ends.append((reached[-1][1], line, _marked(ax, reached, number)))
     ends += _levels(ax, study.levels, tested)
     if ends:
-        low, high = min(end[0] for end in ends), max(end[0] for end in ends)
-        values = [value for point in study.done if (value := figure_of(point, tested)) is not None]
-        low, high = min([low, *values]), max([high, *values])
+        values = [*(end[0] for end in ends), *(value for _, value in drawn)]
+        low, high = min(values), max(values)
         margin = max(0.08 * (high - low), 0.2)
         ax.set_ylim(low - margin, high + margin)
+    places = sorted({point.x for point in study.points})
     gap = 0.06 * (places[-1] - places[0])
     ax.set_xlim(places[0] - gap, places[-1] + gap)
     ax.set_xticks(places, [f"{place:g}" for place in places])
@@ -107,32 +90,26 @@ def _grid(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
 
 def _moving(ax: Axes, study: Sensitivity, chosen_by: str) -> None:
     """Draw the validation figure by epoch, for several schedules of q3."""
-    ends = []
+    ends: list[End] = []
     for number, point in enumerate(study.points):
-        curve = [
-            (epoch, value)
-            for epoch, value in enumerate(point.by_epoch)
-            if epoch and value is not None
-        ]
-        if not curve:
-            continue
-        epochs, values = zip(*curve, strict=True)
-        ax.plot(
-            epochs, values, marker=Look(number).marker, markersize=4, linewidth=1.4, **_look(number)
-        )
-        ends.append(
-            (
-                values[-1],
-                point.line.replace("q3 from ", "q3 ").replace(" to ", "→"),
-                Look(number).colour,
-            )
-        )
+        by_epoch = list(enumerate(point.by_epoch))[1:]
+        curve = [(epoch, value) for epoch, value in by_epoch if value is not None]
+        if curve:
+            name = point.line.replace("q3 from ", "q3 ").replace(" to ", "→")
+            ends.append((curve[-1][1], name, _marked(ax, curve, number)))
     last = max((len(point.by_epoch) - 1 for point in study.points), default=1)
     ax.set_xlim(0.7, max(last, 1) + 0.3)
     whole_epochs(ax)
     name_ends(ax, ends, 1.02)
     _axes(ax, "epoch", f"{chosen_by}, %")
     ax.set_title(_counted(study), loc="left", color=QUIET)
+
+
+def _marked(ax: Axes, points: Sequence[tuple[float, float]], number: int) -> str:
+    """Draw a line with markers, and return its colour."""
+    style = look(number)
+    ax.plot(*zip(*points, strict=True), markersize=4, linewidth=1.4, **style)
+    return str(style["color"])
 
 
 def _levels(ax: Axes, levels: Sequence[PointResult], tested: bool) -> list[End]:
@@ -157,9 +134,8 @@ def _counted(study: Sensitivity) -> str:
     return study.name if number == every else f"{study.name}: {number} of {every} runs"
 
 
-def _look(number: int) -> dict[str, Any]:
-    look = Look(number)
-    return {"color": look.colour, "linestyle": look.line}
+def _line(number: int) -> dict[str, Any]:
+    return {**look(number), "marker": ""}
 
 
 def _axes(ax: Axes, below: str, beside: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from spml.data.statistics import Statistics
 from spml.report.figures import COLOURS, INK, QUIET
+from spml.report.format import short
 from spml.report.printed import printed
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 BARS = 100  # classes that get a bar and a name each
 NAMES = 80  # at most, along an axis of the map of pairs
-LONGEST = 26  # letters of a name
 SEEN, MISSING = COLOURS[0], COLOURS[1]
 
 
@@ -35,13 +35,9 @@ def draw_classes(statistics: Statistics, *out: Path) -> None:
         line = (ax.axvline if few else ax.axhline)(number, color=INK, linestyle="--", linewidth=1.2)
         ax.grid(axis="x" if few else "y")
         handles, labels = ax.get_legend_handles_labels()
-        place: Any = {
-            "loc": "lower left",
-            "bbox_to_anchor": (0, 1),
-            "borderaxespad": 0.2,
-            "ncols": 4,
-        }
-        ax.legend([*handles, line], [*labels, f"training images: {number:,}"], **place)
+        labels.append(f"training images: {number:,}")
+        place: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+        ax.legend([*handles, line], labels, ncols=4, **place)
 
 
 def _bars(ax: Axes, statistics: Statistics, order: np.ndarray[Any, Any]) -> None:
@@ -50,31 +46,19 @@ def _bars(ax: Axes, statistics: Statistics, order: np.ndarray[Any, Any]) -> None
     ax.barh(place, seen, height=0.7, color=SEEN, label=_name(statistics))
     if statistics.missing is not None:
         missing = statistics.missing[order]
-        look: Any = {
-            "facecolor": "#f7d9c4",
-            "edgecolor": MISSING,
-            "hatch": "////",
-            "linewidth": 0.7,
-        }
-        ax.barh(place, missing, left=seen, height=0.7, label="positives missing", **look)
+        look: Any = {"facecolor": "#f7d9c4", "edgecolor": MISSING, "hatch": "////"}
+        look |= {"linewidth": 0.7, "label": "positives missing"}
+        ax.barh(place, missing, left=seen, height=0.7, **look)
     box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
     for row, i in enumerate(order):
-        text = (
-            f"{statistics.seen[i]:,}"
-            if statistics.missing is None
-            else f"{statistics.seen[i]:,} + {statistics.missing[i]:,}"
-        )
+        text = f"{statistics.seen[i]:,}"
+        if statistics.missing is not None:
+            text += f" + {statistics.missing[i]:,}"
         inside = statistics.total[i] > 0.8 * statistics.images["train"]
         shift, side = ((-5, 0), "right") if inside else ((5, 0), "left")
-        put: Any = {
-            "textcoords": "offset points",
-            "va": "center",
-            "ha": side,
-            "fontsize": 8,
-            "bbox": box,
-        }
-        ax.annotate(text, (statistics.total[i], row), shift, **put)
-    ax.set_yticks(place, [_short(statistics.classes[i]) for i in order], color=INK)
+        put: Any = {"textcoords": "offset points", "va": "center", "fontsize": 8, "bbox": box}
+        ax.annotate(text, (statistics.total[i], row), shift, ha=side, **put)
+    ax.set_yticks(place, [short(statistics.classes[i]) for i in order], color=INK)
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.set_xlim(0, max(statistics.images["train"], 1) * 1.02)
     ax.tick_params(length=0)
@@ -89,13 +73,8 @@ def _curves(ax: Axes, statistics: Statistics, order: np.ndarray[Any, Any]) -> No
     if statistics.missing is not None:
         ax.plot(rank, statistics.seen[order], color=SEEN, label="positives seen", **dots)
         ax.plot(rank, statistics.missing[order], color=MISSING, label="positives missing", **dots)
-    ax.plot(
-        rank,
-        statistics.total[order],
-        color=INK,
-        linewidth=0.8,
-        label="both" if statistics.complete else _name(statistics),
-    )
+    label = "both" if statistics.complete else _name(statistics)
+    ax.plot(rank, statistics.total[order], color=INK, linewidth=0.8, label=label)
     ax.set_yscale("symlog", linthresh=1)
     ax.set_ylim(0, statistics.images["train"] * 1.6)
     ax.set_xlim(0, len(order) + 1)
@@ -121,7 +100,7 @@ def draw_pairs(statistics: Statistics, *out: Path) -> None:
         ax.set_facecolor(QUIET)
         step = max(1, -(-number // NAMES))
         shown = np.arange(0, number, step)
-        names = [_short(statistics.classes[int(i)]) for i in shown]
+        names = [short(statistics.classes[int(i)]) for i in shown]
         small = 8 if number <= 40 else 6
         ax.set_xticks(shown, names, rotation=90, fontsize=small, color=INK)
         ax.set_yticks(shown, names, fontsize=small, color=INK)
@@ -135,7 +114,3 @@ def draw_pairs(statistics: Statistics, *out: Path) -> None:
 
 def _name(statistics: Statistics) -> str:
     return "positives seen" if statistics.complete else "known positives"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"

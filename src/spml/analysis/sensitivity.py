@@ -18,14 +18,7 @@ GR = Case("GR", "gr")
 
 @dataclass(frozen=True)
 class Point:
-    """A setting of GR.
-
-    Attributes:
-        line: name of its line in the drawing.
-        x: position on the horizontal axis.
-        options: options of GR.
-        label: label of its row in a table.
-    """
+    """A setting of GR: a point of a line of the drawing, at `x`, and a row of a table."""
 
     line: str
     x: float
@@ -40,13 +33,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Study:
-    """A grid of settings.
-
-    Attributes:
-        name: name of the hyper-parameters.
-        axis: name of the horizontal axis.
-        points: settings of the grid.
-    """
+    """A grid of settings, drawn over the axis of that name."""
 
     name: str
     axis: str
@@ -85,11 +72,10 @@ STUDIES = (
         MOVES,
         "epoch",
         (
-            *(_moving(f"q3 = {q3:g}", q3) for q3 in (1.0, 0.01)),
-            *(
-                _moving(f"q3 from {start:g} to {end:g}", (start, end))
-                for start, end in ((0.01, 1.0), (1.0, 0.01))
-            ),
+            _moving("q3 = 1", 1.0),
+            _moving("q3 = 0.01", 0.01),
+            _moving("q3 from 0.01 to 1", (0.01, 1.0)),
+            _moving("q3 from 1 to 0.01", (1.0, 0.01)),
         ),
     ),
 )
@@ -105,24 +91,17 @@ def short_form() -> tuple[Study, ...]:
 
 def _corners(study: Study) -> tuple[Point, ...]:
     lines, places = [point.line for point in study.points], [point.x for point in study.points]
-    ends = {lines[0], lines[-1]}
-    return tuple(
-        point
-        for point in study.points
-        if point.line in ends and point.x in (min(places), max(places))
-    )
+    rows, columns = {lines[0], lines[-1]}, {min(places), max(places)}
+    return tuple(point for point in study.points if point.line in rows and point.x in columns)
 
 
 @dataclass(frozen=True)
 class PointResult:
-    """The result of a setting.
+    """The result of a setting; figures are None without a run.
 
     Attributes:
-        line: the point's line.
-        x: the point's position.
-        label: the point's label.
-        run: name of the run; None without a run.
-        test_map: test mAP in percent; None without a run or a test split.
+        run: name of the run.
+        test_map: test mAP in percent; None without a test split.
         val_map: validation figure of the chosen epoch.
         by_epoch: validation figure after each epoch; the first is before training.
     """
@@ -138,14 +117,7 @@ class PointResult:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """A study with its results.
-
-    Attributes:
-        name: name of the study.
-        axis: name of the horizontal axis.
-        points: results of the grid, with or without a run.
-        levels: results of AN and EM.
-    """
+    """A study with its results; `levels` are those of AN and EM."""
 
     name: str
     axis: str
@@ -163,15 +135,11 @@ def sensitivity(
 ) -> list[Sensitivity]:
     """Return every study with its runs' results; the runs share the seed and all other settings."""
     levels = tuple(_result_of(case.label, 0.0, case, runs) for case in LINES)
-    return [
-        Sensitivity(
-            study.name,
-            study.axis,
-            tuple(_result_of(point.line, point.x, point.case, runs) for point in study.points),
-            levels,
-        )
-        for study in studies
-    ]
+    results = []
+    for study in studies:
+        points = tuple(_result_of(point.line, point.x, point.case, runs) for point in study.points)
+        results.append(Sensitivity(study.name, study.axis, points, levels))
+    return results
 
 
 def _result_of(line: str, x: float, case: Case, runs: Sequence[FinishedRun]) -> PointResult:
@@ -179,6 +147,5 @@ def _result_of(line: str, x: float, case: Case, runs: Sequence[FinishedRun]) -> 
     if run is None:
         return PointResult(line, x, case.label)
     by_epoch = tuple(record.get("val_map") for record in run.history)
-    return PointResult(
-        line, x, case.label, run.name, run.result.get("test_map"), run.result["val_map"], by_epoch
-    )
+    test, val = run.result.get("test_map"), run.result["val_map"]
+    return PointResult(line, x, case.label, run.name, test, val, by_epoch)

@@ -26,7 +26,7 @@ class Unknown:
     Attributes:
         run: The run, with its scores.
         mask: The unknown labels among validation rows by classes.
-        positive: Which of them are positive in the complete labels.
+        positive: Which unknown labels are positive in the complete labels.
         seen: Number of validation labels that were drawn, all positive.
     """
 
@@ -34,11 +34,6 @@ class Unknown:
     mask: Flags
     positive: Flags
     seen: int
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Configuration of the run."""
-        return self.run.config
 
     @property
     def result(self) -> dict[str, Any]:
@@ -53,7 +48,7 @@ class Unknown:
         """
         from spml.data.benchmarks import paper_counts
 
-        paper = paper_counts(str(self.config.get("data")))
+        paper = paper_counts(str(self.run.config.get("data")))
         if paper is not None:
             return 1 / paper.positives
         return self.seen / (self.seen + int(self.positive.sum()))

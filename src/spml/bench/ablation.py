@@ -37,9 +37,7 @@ def ablation_cases(a: float | None) -> tuple[Case, ...]:
     from spml import losses
 
     rows = [Case("AN", "an", space=losses.space("an"))]
-    marks = sorted(
-        product((True, False), repeat=3), key=lambda row: (sum(row), [not mark for mark in row])
-    )
+    marks = sorted(product((False, True), repeat=3), key=lambda row: (sum(row), [-m for m in row]))
     rows += [_case(dict(zip(PARTS, row, strict=True))) for row in marks]
     rows.append(Case("k̂ ○, v ○, L ✓", "gr_learnable", space=losses.space("gr_learnable")))
     if a is not None:
@@ -68,22 +66,14 @@ def _case(marks: dict[str, bool], label: str | None = None, options: Options | N
     from spml import losses
 
     gr = losses.space("gr")
-    dimensions = {
-        "k̂": ("beta", gr.dimensions["beta"]),
-        "v": ("alpha", gr.dimensions["alpha"]),
-        "L": ("q", ROBUST),
-    }
+    dimensions = {"k̂": gr.dimensions["beta"], "v": gr.dimensions["alpha"], "L": ROBUST}
+    names = {"k̂": "beta", "v": "alpha", "L": "q"}
     alternatives = {"k̂": gr.alternatives, **ALTERNATIVES}
     checked = [part for part in PARTS if marks.get(part)]
-    crosses: Options = {}
+    fixed = dict(options or {})
     for part in PARTS:
-        crosses |= {} if marks.get(part, True) else CROSS[part]
-    return Case(
-        label or ", ".join(f"{part} {'✓' if marks[part] else '✗'}" for part in PARTS),
-        "gr",
-        {**crosses, **(options or {})},
-        space=Space(
-            {name: choices for part in checked for name, choices in [dimensions[part]]},
-            alternatives[checked[0]] if checked else (),
-        ),
-    )
+        fixed |= {} if marks.get(part, True) else CROSS[part]
+    label = label or ", ".join(f"{part} {'✓' if marks[part] else '✗'}" for part in PARTS)
+    varied = {names[part]: dimensions[part] for part in checked}
+    space = Space(varied, alternatives[checked[0]] if checked else ())
+    return Case(label, "gr", fixed, space=space)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spml.bench.plan import Record, Run, done_in
-from spml.bench.record import check_record
+from spml.bench.record import as_text, check_record
 from spml.bench.store import RunStore
 from spml.errors import UserError
 from spml.files import read_json, write_text
@@ -19,17 +19,8 @@ FIGURES = ("val_map", "test_map", "best_epoch", "seconds")
 
 
 def write_collected(path: Path, stored: Record) -> None:
-    """Write the document of `tables.collected`, one line for each run."""
-    rows = ",\n".join(f"    {_line(row)}" for row in stored["rows"])
-    runs = ",\n".join(
-        f"    {json.dumps(name)}: {_line(record)}" for name, record in stored["runs"].items()
-    )
-    rest = "".join(
-        f"  {json.dumps(name)}: {_line(stored[name])},\n"
-        for name in stored
-        if name not in ("rows", "runs")
-    )
-    write_text(path, f'{{\n{rest}  "rows": [\n{rows}\n  ],\n  "runs": {{\n{runs}\n  }}\n}}\n')
+    """Write the document of `tables.collected`, one line for each row and each run."""
+    write_text(path, as_text(stored, "rows", "runs"))
 
 
 def read_collected(path: Path) -> Record:
@@ -65,21 +56,14 @@ def write_overview(
     path: Path, runs: Iterable[Run], store: RunStore, **about: Any
 ) -> dict[str, int]:
     """Write plan.json, one line for each run, and return the number of runs in each state."""
-    lines, counts = [], {"pending": 0, "running": 0, "done": 0, "failed": 0}
+    plain: list[Record] = []
+    counts = {"pending": 0, "running": 0, "done": 0, "failed": 0}
     for run in runs:
         state = store.state(run.id)
         counts[state] += 1
         record = store.outcome(run.id) or {}
         figures = {name: record["result"].get(name) for name in FIGURES} if done_in(record) else {}
         error = {"error": record["error"]} if "error" in record else {}
-        lines.append(f"    {_line({**run.plain(), 'state': state, **figures, **error})}")
-    head = "".join(
-        f"  {json.dumps(name)}: {_line(value)},\n"
-        for name, value in {**about, "counts": counts}.items()
-    )
-    write_text(path, f'{{\n{head}  "runs": [\n' + ",\n".join(lines) + "\n  ]\n}\n")
+        plain.append({**run.plain(), "state": state, **figures, **error})
+    write_text(path, as_text({**about, "counts": counts, "runs": plain}, "runs"))
     return counts
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from spml.bench.plan import benchmark
 from spml.bench.published import COLUMNS, PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
 from spml.data.benchmarks import BENCHMARKS
-from spml.report.format import NONE, signed
+from spml.report.format import NONE, render, signed
 from spml.report.groups import Summary
-from spml.report.results import ESTIMATE, ResultTable, results_page
-
-Column = tuple[str, Callable[[Row], str]]  # name of the column, and the function for its cells
-BRIEF = ("method", "seeds", "failed")
+from spml.report.results import ESTIMATE, ResultTable
 
 
 def cells(table: Table, *, brief: bool = False) -> ResultTable:
@@ -26,58 +24,49 @@ def cells(table: Table, *, brief: bool = False) -> ResultTable:
         brief: only the columns that fit a terminal: figures, differences, and published figures
             for the same data.
     """
-    notes = _Notes()
-    own = benchmark(table.data)
-    quoted = [_quoted(name, own, notes) for name in sorted(COLUMNS, key=lambda name: name != own)]
-    same = 1 if own in COLUMNS else 0  # number of quoted columns for the same data
-    columns: list[Column] = [
-        ("method", lambda row: row.label),
-        (table.figure, lambda row: spread(row.test)),
-        (
-            "seeds",
-            lambda row: (
-                f"{row.seeds}" if row.seeds == row.wanted else f"{row.seeds} of {row.wanted}"
-            ),
-        ),
-        (f"− {table.against}", _short if brief else versus),
-        *quoted[:same],
-        *((name, lambda row, name=name: spread(row.thirds.get(name))) for name in THIRDS),
-        *(
-            [(table.chosen_by, lambda row: spread(row.val))]
-            if table.figure != table.chosen_by
-            else []
-        ),
-        ("chosen", lambda row: row.chosen),
-        *quoted[same:],
-        (
-            "quoted elsewhere",
-            lambda row: ", ".join(notes.quote(quote, named=True) for quote in row.elsewhere),
-        ),
-        ("failed", lambda row: f"{row.failed}" if row.failed else ""),
-    ]
-    filled = [(head, [of(row) for row in table.rows]) for head, of in columns]
-    nonempty = [
-        (head, column) for head, column in filled if any(cell not in ("", NONE) for cell in column)
-    ]
-    if brief:
-        shown = (*BRIEF, table.figure, f"− {table.against}", *(head for head, _ in quoted[:same]))
-        nonempty = [pair for pair in nonempty if pair[0] in shown]
-    rows = [list(row) for row in zip(*(column for _, column in nonempty), strict=True)]
-    return ResultTable(
-        _title(table),
-        [head for head, _ in nonempty],
-        rows,
-        [*_notes(table, brief), *notes.texts(rows)],
-    )
+    rows, own = table.rows, benchmark(table.data)
+    marks: dict[str, int] = {}  # footnotes of quoted figures; equal texts share one number
+
+    def quoted(names: Sequence[str]) -> dict[str, list[str]]:
+        heads = [BENCHMARKS[name].title + ", quoted" for name in names]
+        heads = [head if names == [own] else f"{head}, not run" for head in heads]
+        columns = [[_quote(row.quoted.get(name), marks) for row in rows] for name in names]
+        return dict(zip(heads, columns, strict=True))
+
+    columns = {
+        "method": [row.label for row in rows],
+        table.figure: [str(row.test) for row in rows],
+        "seeds": [_of(row.seeds, row.wanted) for row in rows],
+        f"− {table.against}": [_short(row) if brief else versus(row) for row in rows],
+        **quoted([name for name in COLUMNS if name == own]),
+    }
+    if not brief:
+        columns |= {name: [str(row.thirds[name]) for row in rows] for name in THIRDS}
+        columns.setdefault(table.chosen_by, [str(row.val) for row in rows])
+        columns["chosen"] = [row.chosen for row in rows]
+        columns |= quoted([name for name in COLUMNS if name != own])
+        elsewhere = [[_quote(quote, marks, named=True) for quote in row.elsewhere] for row in rows]
+        columns["quoted elsewhere"] = [", ".join(quotes) for quotes in elsewhere]
+    columns["failed"] = [str(row.failed or "") for row in rows]
+    filled = {name: part for name, part in columns.items() if set(part) - {"", NONE}}
+    body = [list(row) for row in zip(*filled.values(), strict=True)]
+    every = " ".join(cell for row in body for cell in row)
+    footnotes = [f"[{mark}] {text}" for text, mark in marks.items() if f" [{mark}]" in every]
+    title = f"{table.title}, {table.data}: {table.figure} in percent"
+    return ResultTable(title, list(filled), body, [*_notes(table, brief), *footnotes])
 
 
-def _title(table: Table) -> str:
-    return f"{table.title}, {table.data}: {table.figure} in percent"
+def _of(seeds: int, wanted: int) -> str:
+    return f"{seeds}" if seeds == wanted else f"{seeds} of {wanted}"
 
 
-def _quoted(name: str, own: str, notes: _Notes) -> Column:
-    head = f"{BENCHMARKS[name].title}, quoted" + ("" if own == name else ", not run")
-    return head, lambda row: notes.quote(row.quoted.get(name))
+def _quote(quote: Quote | None, marks: dict[str, int], named: bool = False) -> str:
+    """Return a quoted figure with the numbers of its notes."""
+    if quote is None:
+        return ""
+    texts = [quote.source] if named else []
+    texts += [quote.doubt] if quote.doubt else []
+    return quote.text + "".join(f" [{marks.setdefault(text, len(marks) + 1)}]" for text in texts)
 
 
 def _notes(table: Table, brief: bool) -> list[str]:
@@ -103,49 +92,11 @@ def _notes(table: Table, brief: bool) -> list[str]:
             "of the middle third, and of the third with the fewest."
         )
     if any(row.quoted or row.elsewhere for row in table.rows):
-        sources = dict.fromkeys(
-            quote.source for row in table.rows for quote in row.quoted.values()
-        ) or [PAPER]
-        notes.append(
-            f"Quoted figures were not run here: {' and '.join(sources)} unless marked, ResNet-50."
-        )
+        quotes = [quote for row in table.rows for quote in row.quoted.values()]
+        sources = " and ".join(dict.fromkeys(quote.source for quote in quotes)) or PAPER
+        notes.append(f"Quoted figures were not run here: {sources} unless marked, ResNet-50.")
     notes += [f"{row.label} failed: {error}" for row in table.rows for error in row.errors]
     return notes
-
-
-class _Notes:
-    """Footnotes of quoted figures; equal texts share one number."""
-
-    def __init__(self) -> None:
-        self.marks: dict[str, int] = {}
-
-    def quote(self, quote: Quote | None, named: bool = False) -> str:
-        if quote is None:
-            return ""
-        marks = [
-            self._mark(text)
-            for text in ((quote.source,) if named else ()) + ((quote.doubt,) if quote.doubt else ())
-        ]
-        return quote.text + "".join(f" [{mark}]" for mark in marks)
-
-    def texts(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Return the footnotes that these rows use."""
-        cells = [cell for row in rows for cell in row]
-        return [
-            f"[{mark}] {text}"
-            for text, mark in self.marks.items()
-            if any(f" [{mark}]" in cell for cell in cells)
-        ]
-
-    def _mark(self, text: str) -> int:
-        return self.marks.setdefault(text, len(self.marks) + 1)
-
-
-def spread(summary: Summary | None) -> str:
-    """Return mean ± standard deviation."""
-    if summary is None or summary.mean is None:
-        return NONE
-    return f"{summary.mean:.2f}" + ("" if summary.std is None else f" ± {summary.std:.2f}")
 
 
 def versus(row: Row) -> str:
@@ -165,89 +116,68 @@ def markdown(table: Table) -> str:
     shown = cells(table)
     lines = [shown.header, ["---"] * len(shown.header), *shown.rows]
     body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-    return (
-        "\n".join([f"**{shown.title}**", "", *body, "", *(f"{note}  " for note in shown.notes)])
-        + "\n"
-    )
+    notes = [f"{note}  " for note in shown.notes]
+    return "\n".join([f"**{shown.title}**", "", *body, "", *notes, ""])
 
 
 def as_csv(table: Table) -> str:
     """Return CSV for other programs, each number in its own column."""
+    rows = [_numbers(table, row) for row in table.rows]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    measured = ["test", "val", *THIRDS]
-    quoted = [f"quoted_{name}{part}" for name in COLUMNS for part in ("", "_deviation", "_doubt")]
-    versus = ["difference", "low", "high", "p"]
-    spreads = [f"{name}{part}" for name in measured for part in ("", "_deviation")]
-    writer.writerow(["row", "seeds", *spreads, "against", *versus, "chosen", "failed", *quoted])
-    for row in table.rows:
-        test = row.test if table.figure == "test mAP" else Summary.of([])
-        summaries = [test, row.val, *(row.thirds[name] for name in THIRDS)]
-        quotes = [row.quoted.get(name) for name in COLUMNS]
-        writer.writerow(
-            [row.label, row.seeds, *(value for s in summaries for value in (s.mean, s.std))]
-            + [
-                table.against if row.versus else None,
-                *(getattr(row.versus, name, None) for name in versus),
-            ]
-            + [row.chosen, row.failed]
-            + [
-                value
-                for q in quotes
-                for value in ((q.mean, q.deviation, q.doubt) if q else (None, None, None))
-            ]
-        )
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
 
 
-LATEX = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{
-        "~": "\\textasciitilde{}",
-        "^": "\\textasciicircum{}",
-        "\\": "\\textbackslash{}",
-        "±": "$\\pm$",
-        "−": "$-$",
-    },
-    **{"✓": "\\checkmark{}", "✗": "$\\times$", "○": "$\\circ$", "–": "--"},
-}
+def _numbers(table: Table, row: Row) -> dict[str, Any]:
+    test = row.test if table.figure == "test mAP" else Summary.of([])
+    values: dict[str, Any] = {"row": row.label, "seeds": row.seeds}
+    for name, summary in {"test": test, "val": row.val, **row.thirds}.items():
+        values |= {name: summary.mean, f"{name}_deviation": summary.std}
+    values["against"] = table.against if row.versus else None
+    values |= {name: getattr(row.versus, name, None) for name in ("difference", "low", "high", "p")}
+    values |= {"chosen": row.chosen, "failed": row.failed}
+    for name in COLUMNS:
+        quote = row.quoted.get(name)
+        for part in ("mean", "deviation", "doubt"):
+            column = f"quoted_{name}" + ("" if part == "mean" else f"_{part}")
+            values[column] = getattr(quote, part, None)
+    return values
+
+
+LATEX = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        **{"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}"},
+        **{"±": "$\\pm$", "−": "$-$", "–": "--", "\0": "$\\hat{k}$"},
+        **{"✓": "\\checkmark{}", "✗": "$\\times$", "○": "$\\circ$"},
+    }
+)
 
 
 def latex(table: Table) -> str:
     """Return a LaTeX tabular for booktabs and amssymb, with the notes as comments."""
     shown = cells(table)
-    lines = [
-        " & ".join(_tex(cell) for cell in line) + r" \\" for line in (shown.header, *shown.rows)
-    ]
-    notes = [f"% {note}" for note in (shown.title, *shown.notes)]
-    columns = "l" + "r" * (len(shown.header) - 1)
-    body = [
-        r"\begin{tabular}{" + columns + "}",
-        r"\toprule",
-        lines[0],
-        r"\midrule",
-        *lines[1:],
-        r"\bottomrule",
-    ]
-    return "\n".join([*notes, *body, r"\end{tabular}"]) + "\n"
-
-
-def _tex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text.replace("k̂", "\0")).replace(
-        "\0", r"$\hat{k}$"
+    head, *body = (
+        " & ".join(cell.replace("k̂", "\0").translate(LATEX) for cell in line) + r" \\"
+        for line in (shown.header, *shown.rows)
     )
+    columns = "l" + "r" * (len(shown.header) - 1)
+    lines = [f"% {note}" for note in (shown.title, *shown.notes)]
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def page(tables: Sequence[Table]) -> str:
-    """Return one self-contained HTML page of all tables."""
-    titles = ", ".join(dict.fromkeys(table.title for table in tables))
-    data = ", ".join(dict.fromkeys(table.data for table in tables))
-    return results_page(titles, data, [cells(table) for table in tables])
+def page(table: Table) -> str:
+    """Return a self-contained HTML page."""
+    names = {"title": table.title, "subtitle": table.data}
+    return render("results.html", {**names, "notes": [], "tables": [cells(table)]})
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {
     "md": markdown,
     "csv": as_csv,
     "tex": latex,
-    "html": lambda table: page([table]),
+    "html": page,
 }

@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spml.bench.formats import spread
 from spml.bench.plan import Case, Plan, Run, done_in
 from spml.bench.store import RunStore
 from spml.bench.tables import shown_figure
@@ -22,14 +21,7 @@ from spml.runs import run as run_folder
 
 
 class LiveTable:
-    """Progress display of a plan.
-
-    Args:
-        plan: the table whose rows are shown.
-        store: the store of its runs.
-        quiet: print nothing.
-        console: where to print; standard error by default.
-    """
+    """Progress display of a plan, by default on standard error; `quiet` prints nothing."""
 
     def __init__(
         self, plan: Plan, store: RunStore, *, quiet: bool = False, console: Console | None = None
@@ -101,7 +93,7 @@ class LiveTable:
             case.label,
             f"{ended}/{len(trials)}" if trials else "",
             f"{len(done)}/{len(self.plan.seeds)}",
-            "" if figures.mean is None else spread(figures),
+            "" if figures.mean is None else str(figures),
             ", ".join([*now, *([f"{failed} failed"] if failed else [])]),
         ]
 

@@ -10,21 +10,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 BEAT = 10.0  # seconds between two heartbeats
 STALE = 90.0  # seconds without a heartbeat after which a lock expires
-
-
-@dataclass(frozen=True)
-class _Owner:
-    """Contents of a lock file."""
-
-    host: str
-    pid: int
-    token: str
-    attempt: int
 
 
 @dataclass
@@ -34,9 +25,7 @@ class Lock:
     The owner updates the file's modification time every few seconds. Another process may take over
     a lock without a recent heartbeat, or one whose owner ran on this machine and has ended.
 
-    Attributes:
-        path: the lock file.
-        attempt: number of processes that have acquired the lock for this run, including this one.
+    `attempt` counts the processes that have acquired the lock for this run, including this one.
     """
 
     path: Path
@@ -59,8 +48,7 @@ class Lock:
         try:
             if not stale(self.path):
                 return False
-            owner = _read(self.path)
-            self.attempt = 1 if owner is None else owner.attempt + 1
+            self.attempt = _read(self.path).get("attempt", 0) + 1
             temporary = self.path.with_suffix(f".{self.token}")
             temporary.write_text(self._text())
             temporary.replace(self.path)
@@ -70,8 +58,7 @@ class Lock:
 
     def release(self) -> None:
         """Delete the lock file if this lock still owns it."""
-        owner = _read(self.path)
-        if owner is not None and owner.token == self.token:
+        if _read(self.path).get("token") == self.token:
             self.path.unlink(missing_ok=True)
 
     @contextmanager
@@ -94,15 +81,15 @@ class Lock:
             self.release()
 
     def _text(self) -> str:
-        return json.dumps(asdict(_Owner(host(), os.getpid(), self.token, self.attempt)))
+        owner = {"host": host(), "pid": os.getpid(), "token": self.token, "attempt": self.attempt}
+        return json.dumps(owner)
 
     def _create(self, path: Path) -> bool:
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            with path.open("x") as file:
+                file.write(self._text())
         except FileExistsError:
             return False
-        with os.fdopen(descriptor, "w") as file:
-            file.write(self._text())
         return True
 
 
@@ -113,7 +100,7 @@ def stale(path: Path) -> bool:
     except FileNotFoundError:
         return False  # just released: the next attempt can acquire it
     owner = _read(path)
-    if owner is not None and owner.host == host() and not _alive(owner.pid):
+    if owner.get("host") == host() and not _alive(owner["pid"]):
         return True
     if abs(time.time() - touched) < STALE / 2:
         return False
@@ -149,9 +136,10 @@ def _clock(folder: Path) -> float:
         probe.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> _Owner | None:
-    """Return the owner that a lock file names; None while the file is incomplete or missing."""
+def _read(path: Path) -> dict[str, Any]:
+    """Return the owner that a lock file names; empty while the file is incomplete or missing."""
     try:
-        return _Owner(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
+        owner = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return owner if isinstance(owner, dict) and isinstance(owner.get("pid"), int) else {}

@@ -22,15 +22,9 @@ Outcomes = Callable[[str], Record | None]  # returns the record of a run id
 
 @dataclass(frozen=True)
 class Case:
-    """A row of a table: a method and its search space.
+    """A row of a table: a method, its fixed options and the space that a search may vary.
 
-    Attributes:
-        label: name of the row.
-        method: name of the method.
-        options: method options that are fixed for the row.
-        settings: training settings of this row.
-        space: options that a search may vary.
-        data: name of the data, if it differs from the table's.
+    `data` is given if it differs from the table's, `settings` are training settings of this row.
     """
 
     label: str
@@ -45,15 +39,8 @@ class Case:
 class Run:
     """One training run of a plan.
 
-    Attributes:
-        table: name of its table.
-        row: label of its row.
-        stage: "trial" if it chooses settings, "final" if the table reports it.
-        data: name of the data.
-        method: name of the method.
-        options: method options that differ from the published values and the defaults.
-        settings: training settings that differ from the data's defaults.
-        seed: seed of the run.
+    `stage` is "trial" if the run chooses settings, "final" if the table reports it. `options` and
+    `settings` hold what differs from the published values and the data's defaults.
     """
 
     table: str
@@ -94,9 +81,6 @@ class Plan:
     """A table to fill.
 
     Attributes:
-        table: name of the table.
-        data: name of the data.
-        cases: rows of the table.
         seeds: seeds of the final runs.
         settings: training settings of all rows.
         search: how the settings of each row are chosen; None uses the row's own settings.
@@ -125,26 +109,19 @@ class Plan:
         if self.search is None:
             return [self.run(case, "final", seed) for seed in self.seeds]
         best = self.chosen(case, outcomes)
-        return (
-            [] if best is None else [replace(best, stage="final", seed=seed) for seed in self.seeds]
-        )
+        if best is None:
+            return []
+        return [replace(best, stage="final", seed=seed) for seed in self.seeds]
 
     def chosen(self, case: Case, outcomes: Outcomes) -> Run | None:
         """Return the trial with the best validation mAP, the first if several tie.
 
         None before all trials have ended.
         """
-        if self.search is None:
+        if self.undecided(case, outcomes):
             return None
-        trials, complete = self.search.trials(self, case, outcomes)
-        records = [outcomes(run.id) for run in trials]
-        if not complete or any(record is None for record in records):
-            return None
-        done = [
-            (run, figure)
-            for run, figure in zip(trials, map(validation, records), strict=True)
-            if figure is not None
-        ]
+        figures = [(run, validation(outcomes(run.id))) for run in self.trials(case, outcomes)]
+        done = [(run, figure) for run, figure in figures if figure is not None]
         return max(done, key=lambda pair: pair[1])[0] if done else None
 
     def undecided(self, case: Case, outcomes: Outcomes) -> bool:
@@ -163,17 +140,18 @@ class Plan:
     ) -> Run:
         """Return a run of a row with additional options and settings."""
         data = case.data or self.data
-        own = {**case.options, **(options or {})}
         merged = {**self.settings, **case.settings, **settings}
         return Run(
-            self.table,
-            case.label,
-            stage,
-            data,
-            case.method,
-            trimmed(case.method, data, own),
-            {name: plain(merged[name]) for name in sorted(merged) if merged[name] is not None},
-            seed,
+            table=self.table,
+            row=case.label,
+            stage=stage,
+            data=data,
+            method=case.method,
+            options=trimmed(case.method, data, {**case.options, **(options or {})}),
+            settings={
+                name: plain(merged[name]) for name in sorted(merged) if merged[name] is not None
+            },
+            seed=seed,
         )
 
 
@@ -184,7 +162,7 @@ def done_in(record: Record | None) -> bool:
 
 def validation(record: Record | None) -> float | None:
     """Return the validation figure of a finished run; None for a failed one."""
-    return float(record["result"]["val_map"]) if record is not None and "result" in record else None
+    return float(record["result"]["val_map"]) if record and done_in(record) else None
 
 
 def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:

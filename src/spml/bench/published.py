@@ -30,17 +30,10 @@ ROUNDED = "18.966 in CRISP's table, from which the other cells seem to come"
 
 @dataclass(frozen=True)
 class Quote:
-    """A published figure.
-
-    Attributes:
-        mean: test mAP in percent.
-        deviation: standard deviation; None if the source prints none.
-        source: the publication.
-        doubt: reason to doubt the figure; empty if there is none.
-    """
+    """A published test mAP in percent, with the reason to doubt it, if there is one."""
 
     mean: float
-    deviation: float | None
+    deviation: float | None  # None if the source prints none
     source: str
     doubt: str = ""
 
@@ -74,9 +67,8 @@ DOUBTS: dict[str, dict[str, str]] = {
     "ll_r": {"cub": ROUNDED},
     "role": dict.fromkeys(COLUMNS, TWO_SETTINGS),
 }
-ELSEWHERE: dict[
-    str, tuple[tuple[str, tuple[float, float, float, float]], ...]
-] = {  # in the order of COLUMNS
+# in the order of COLUMNS
+ELSEWHERE: dict[str, tuple[tuple[str, tuple[float, float, float, float]], ...]] = {
     "full": ((AEVLP, (89.42, 76.78, 52.08, 30.90)),),
     "an": ((AEVLP, (85.89, 64.92, 42.27, 18.31)),),
     "role": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,7 @@ def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
         _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
         lists["maps"] = record["bootstrap"]["maps"]
     for name, values in lists.items():
-        if not isinstance(values, list) or not all(
-            isinstance(value, (int, float)) for value in values
-        ):
+        if not (isinstance(values, list) and all(isinstance(one, int | float) for one in values)):
             raise UserError(f"{where}: {name} must be a list of numbers; {remedy}")
 
 
@@ -64,11 +63,27 @@ def read_record(path: Path, remedy: str = DAMAGED) -> Record:
     return record
 
 
-def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
-    """Return the record of a finished run.
+def as_text(document: Record, *expanded: str) -> str:
+    """Return JSON with one line for each entry, and for each item of the expanded entries."""
+    lines = []
+    for name, value in document.items():
+        text = _line(value)
+        if name in expanded:
+            items = [_line(item) for item in value]
+            if isinstance(value, dict):
+                items = [f"{_line(key)}: {_line(item)}" for key, item in value.items()]
+            inner = ",\n".join(f"    {item}" for item in items)
+            text = f"{text[0]}\n{inner}\n  {text[-1]}"
+        lines.append(f"  {_line(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
-    It holds the configuration, history, result, versions, class counts and resampled mAPs.
-    """
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
+    """Return configuration, history, result, class counts and resampled mAPs of a finished run."""
     run = Run(folder)
     record = {
         "config": portable(run.config),
@@ -76,16 +91,8 @@ def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
         "result": run.require_result(),
         "versions": run.config.get("versions", {}),
     }
-    counts = observed_counts(run)
-    return record | ({} if counts is None else {COUNTS: counts}) | _resampled(run, resamples)
-
-
-def observed_counts(run: Run) -> list[int] | None:
-    """Count the observed positives of each class in the training rows; None if not stored."""
-    if run.observed is None:
-        return None
-    counts: list[int] = (run.observed.train == 1).sum(axis=0).tolist()
-    return counts
+    counts = {} if run.observed is None else {COUNTS: run.observed.counts}
+    return record | counts | _resampled(run, resamples)
 
 
 def _resampled(run: Run, resamples: int) -> Record:
@@ -93,10 +100,5 @@ def _resampled(run: Run, resamples: int) -> Record:
     if scores is None or truth is None or not resamples:
         return {}
     maps = resampled_map(scores.astype(np.float32), truth, resamples)
-    return {
-        "bootstrap": {
-            "seed": SEED,
-            "images": len(truth),
-            "maps": [round(value, 3) for value in maps.tolist()],
-        }
-    }
+    rounded = [round(value, 3) for value in maps.tolist()]
+    return {"bootstrap": {"seed": SEED, "images": len(truth), "maps": rounded}}

@@ -19,19 +19,12 @@ def paper_methods() -> list[str]:
 def method_cases(
     methods: Sequence[str], options: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Case, ...]:
-    """Return a row for each method.
-
-    Args:
-        methods: names of methods.
-        options: fixed options of each method; a search does not vary them. Other options have
-            their published values.
-    """
+    """Return a row for each method; a search does not vary the fixed `options` of a method."""
     from spml import losses
 
-    for name in methods:
-        losses.check_options(name, options.get(name, {}))
     cases = []
     for name in methods:
         fixed = dict(options.get(name, {}))
+        losses.check_options(name, fixed)
         cases.append(Case(name, name, fixed, space=losses.space(name).without(fixed)))
     return tuple(cases)

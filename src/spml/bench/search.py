@@ -33,9 +33,6 @@ class Grid:
 
     A row without an alternative tries additional learning rates instead, so that all rows have the
     same number of trials.
-
-    Attributes:
-        rates: learning rates.
     """
 
     rates: tuple[float, ...]
@@ -46,12 +43,11 @@ class Grid:
 
         published = method_options(case.method, benchmark(case.data or plan.data), case.options)
         other = case.space.alternative(published)
-        rates = self.rates if other is not None else (*self.rates, *between(self.rates))
-        pairs: list[tuple[Options, float]] = [({}, rate) for rate in rates]
-        pairs += [(other, rate) for rate in self.rates if other is not None]
-        return [
-            plan.run(case, "trial", plan.trial_seed, options, lr=rate) for options, rate in pairs
-        ], True
+        extra = between(self.rates) if other is None else self.rates
+        pairs: list[tuple[Options, float]] = [({}, rate) for rate in self.rates]
+        pairs += [(other or {}, rate) for rate in extra]
+        runs = [plan.run(case, "trial", plan.trial_seed, own, lr=rate) for own, rate in pairs]
+        return runs, True
 
 
 def between(rates: Sequence[float]) -> list[float]:
@@ -72,9 +68,7 @@ class Tune:
     The first trial has the published options and the data's learning rate. Draws depend only on the
     row and on earlier results, so that every process draws the same trials.
 
-    Attributes:
-        count: number of trials.
-        lr: the data's learning rate.
+    `lr` is the data's learning rate.
     """
 
     count: int
@@ -124,9 +118,8 @@ def _ask(
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for parameters, figure in zip(json.loads(drawn), figures, strict=False):
         if figure is not None:
-            study.add_trial(
-                optuna.create_trial(params=parameters, distributions=space, value=figure)
-            )
+            trial = optuna.create_trial(params=parameters, distributions=space, value=figure)
+            study.add_trial(trial)
     asked = dict(study.ask(space).params)
     return {**asked, "lr": min(max(float(f"{asked['lr']:.4g}"), low), high)}
 
@@ -136,10 +129,8 @@ def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
     from spml.train.resolve import method_options
 
     published = method_options(case.method, benchmark(case.data or plan.data), case.options)
-    return {
-        name: [
-            AS_PUBLISHED,
-            *(json.dumps(choice) for choice in options if differs(choice, published)),
-        ]
-        for name, options in case.space.dimensions.items()
-    }
+    choices = {}
+    for name, options in case.space.dimensions.items():
+        others = [json.dumps(choice) for choice in options if differs(choice, published)]
+        choices[name] = [AS_PUBLISHED, *others]
+    return choices

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Literal
 
 from spml.bench.locks import Lock, stale
 from spml.bench.plan import Record, Run, done_in
-from spml.bench.record import read_record
+from spml.bench.record import as_text, read_record
 from spml.errors import UserError
 from spml.files import write_json, write_text
 from spml.model.store import BEST
@@ -33,8 +32,7 @@ class RunStore:
         records: folder with ID.json of every finished or failed run. Default: path/records.
         also: additional folders that receive a copy of each record.
         keep: whether run folders stay after their run is recorded.
-        scored: ids of runs whose folder, without its models, is copied to scores/ID next to the
-            record.
+        scored: ids of runs whose folder is copied, without its models, to scores/ID.
         layout: names of run folders: runs/ID, or METHOD-SEED for a table of untuned methods.
     """
 
@@ -59,17 +57,15 @@ class RunStore:
 
     def outcome(self, run_id: str) -> Record | None:
         """Return the record of a run; None if the run is neither finished nor failed."""
-        if run_id not in self._read:
-            path = self.home / f"{run_id}.json"
-            if not path.is_file():
-                return None
+        path = self.home / f"{run_id}.json"
+        if run_id not in self._read and path.is_file():
             try:
                 self._read[run_id] = read_record(path, REMOVE)
             except UserError:
                 if path.is_file():
                     raise
                 return None  # another process has just deleted it
-        return self._read[run_id]
+        return self._read.get(run_id)
 
     def state(self, run_id: str) -> State:
         """Return the state of a run."""
@@ -136,12 +132,3 @@ class RunStore:
 
     def _lock(self, run_id: str) -> Path:
         return self.path / "locks" / f"{run_id}.lock"
-
-
-def as_text(record: Record) -> str:
-    """Return JSON with one line for each entry, so that long lists take one line."""
-    lines = (
-        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-        for name, value in record.items()
-    )
-    return "{\n" + ",\n".join(lines) + "\n}\n"

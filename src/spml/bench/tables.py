@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from spml.bench.plan import Outcomes, Plan, Record, SettingValues, benchmark, done_in
+from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
 from spml.bench.published import COLUMNS, Quote, other_quotes, paper_quote
 from spml.metrics.bootstrap import Comparison, compare
 from spml.report.format import chosen_by
@@ -23,16 +23,12 @@ class Row:
     """A row of the table.
 
     Attributes:
-        label: method or combination.
         test: test mAP over seeds; the validation figure if the data have no test split.
         val: validation figure over seeds.
         thirds: AP of the most observed, middle and least observed third of classes.
         seeds: number of finished final runs.
         wanted: number of planned final runs.
-        trials: number of finished trials.
-        chosen: settings that the trials chose.
         errors: distinct error messages of failed runs.
-        failed: number of failed runs.
         versus: comparison with the row that all are compared with.
         quoted: the paper's figure on each benchmark.
         elsewhere: figures of the same method on these data from other publications.
@@ -44,13 +40,12 @@ class Row:
     thirds: dict[str, Summary]
     seeds: int
     wanted: int
-    trials: int = 0
-    chosen: str = ""
-    errors: tuple[str, ...] = ()
-    failed: int = 0
-    versus: Comparison | None = None
-    quoted: dict[str, Quote] = field(default_factory=dict)
-    elsewhere: tuple[Quote, ...] = ()
+    chosen: str
+    errors: tuple[str, ...]
+    failed: int
+    versus: Comparison | None
+    quoted: dict[str, Quote]
+    elsewhere: tuple[Quote, ...]
 
 
 @dataclass(frozen=True)
@@ -58,15 +53,11 @@ class Table:
     """A table of results.
 
     Attributes:
-        title: name of the table.
-        data: name of the data.
         figure: "test mAP"; without a test split the validation mAP or its estimate.
         chosen_by: figure that chose the epochs: validation mAP, or its estimate from observed
             labels.
         selection: labels that chose the epochs.
         against: label of the row that the others are compared with.
-        rows: rows of the table.
-        settings: training settings of all runs.
     """
 
     title: str
@@ -76,7 +67,6 @@ class Table:
     selection: str
     against: str | None
     rows: tuple[Row, ...]
-    settings: SettingValues = field(default_factory=dict)
 
 
 def collected(plan: Plan, outcomes: Outcomes) -> Record:
@@ -86,28 +76,24 @@ def collected(plan: Plan, outcomes: Outcomes) -> Record:
     for case in plan.cases:
         trials, finals = plan.trials(case, outcomes), plan.finals(case, outcomes)
         best = plan.chosen(case, outcomes)
-        rows.append(
-            {
-                "label": case.label,
-                "method": case.method,
-                "data": case.data or plan.data,
-                "wanted": len(plan.seeds),
-                "trials": [run.id for run in trials],
-                "finals": [run.id for run in finals],
-                "chosen": None
-                if best is None
-                else {"options": best.options, "lr": best.settings.get("lr")},
-            }
-        )
+        row = {
+            "label": case.label,
+            "method": case.method,
+            "data": case.data or plan.data,
+            "wanted": len(plan.seeds),
+            "trials": [run.id for run in trials],
+            "finals": [run.id for run in finals],
+            "chosen": None,
+        }
+        if best is not None:
+            row["chosen"] = {"options": best.options, "lr": best.settings.get("lr")}
+        rows.append(row)
         records |= {run.id: outcomes(run.id) for run in trials + finals}
-    about = {
+    return {
         "table": plan.table,
         "data": plan.data,
         "settings": plan.settings,
         "seeds": list(plan.seeds),
-    }
-    return {
-        **about,
         "rows": rows,
         "runs": {name: record for name, record in records.items() if record is not None},
     }
@@ -126,10 +112,11 @@ def table(stored: Record, against: str | None = None) -> Table:
     key = shown_figure(every)
     base = done.get(against or "", [])
     data = benchmark(stored["data"])
-    rows = tuple(
-        _row(row, runs, done[row["label"]], key, base if row["label"] != against else [], data)
-        for row in stored["rows"]
-    )
+    rows = []
+    for row in stored["rows"]:
+        own = done[row["label"]]
+        versus = None if row["label"] == against else _versus(own, base, key)
+        rows.append(_row(row, runs, own, key, data, versus))
     kinds = sorted({str(result["selection"]) for result in every})
     figure = f"validation {chosen_by(kinds)}"
     return Table(
@@ -139,8 +126,7 @@ def table(stored: Record, against: str | None = None) -> Table:
         figure,
         ", ".join(kinds),
         against if base else None,
-        rows,
-        dict(stored.get("settings", {})),
+        tuple(rows),
     )
 
 
@@ -159,18 +145,13 @@ def _row(
     runs: Mapping[str, Record],
     done: list[Record],
     key: str,
-    base: list[Record],
     data: str,
+    versus: Comparison | None,
 ) -> Row:
     results = [record["result"] for record in done]
-    failed = [
-        runs[name]["error"]
-        for name in (*row["trials"], *row["finals"])
-        if "error" in runs.get(name, {})
-    ]
-    quotes = {
-        name: quote for name in COLUMNS if (quote := paper_quote(row["label"], name)) is not None
-    }
+    names = [*row["trials"], *row["finals"]]
+    failed = [runs[name]["error"] for name in names if "error" in runs.get(name, {})]
+    quotes = {name: quote for name in COLUMNS if (quote := paper_quote(row["label"], name))}
     return Row(
         label=row["label"],
         test=Summary.of([result.get(key) for result in results]),
@@ -178,11 +159,10 @@ def _row(
         thirds=by_third(done),
         seeds=len(done),
         wanted=row["wanted"],
-        trials=len(_done(row["trials"], runs)),
         chosen=_chosen(row.get("chosen")),
         errors=tuple(dict.fromkeys(failed)),
         failed=len(failed),
-        versus=_versus(done, base, key),
+        versus=versus,
         quoted=quotes if data in COLUMNS else {},
         elsewhere=tuple(other_quotes(row["label"], data)),
     )
@@ -203,7 +183,11 @@ def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | Non
         for record in own
         if record["seed"] in rivals and "bootstrap" in record
     ]
-    pairs = [(a, b) for a, b in pairs if _same_images(a["bootstrap"], b["bootstrap"])]
+    pairs = [
+        (a, b)
+        for a, b in pairs
+        if all(a["bootstrap"][name] == b["bootstrap"][name] for name in ("seed", "images"))
+    ]
     if not pairs or key != "test_map":
         return None
     number = min(len(run["bootstrap"]["maps"]) for pair in pairs for run in pair)
@@ -213,10 +197,6 @@ def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | Non
         [a["result"]["test_map"] for a, _ in pairs],
         [b["result"]["test_map"] for _, b in pairs],
     )
-
-
-def _same_images(a: Record, b: Record) -> bool:
-    return all(a[name] == b[name] for name in ("seed", "images"))
 
 
 def by_third(done: Sequence[Record]) -> dict[str, Summary]:

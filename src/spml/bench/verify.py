@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.bench.plan import done_in
-from spml.bench.record import COUNTS, check_result, observed_counts, read_record
+from spml.bench.record import COUNTS, check_result, read_record
 from spml.errors import UserError
 from spml.files import Record, read_json
 from spml.metrics import average_precision
@@ -29,6 +29,7 @@ from spml.runs.settings import Selection
 
 SLACK = 1e-6  # tolerance of the arithmetic, in points of mAP
 ROUNDED = 0.002  # tolerance of resampled mAPs: three decimals, and sums in another order
+SPLITS: tuple[Split, ...] = ("val", "test")
 Labels = npt.NDArray[np.int8]
 Ranks = npt.NDArray[np.float32]
 
@@ -40,7 +41,7 @@ class Check:
     Attributes:
         run: name of the run folder, or of the record if its figure differs from the folder's.
         split: "val" or "test", and the class if the figure belongs to one.
-        recorded: the figure; None if the record cannot be read.
+        recorded: None if the record cannot be read.
         bounds: lowest and highest figure that the scores allow; None without scores.
         problem: reason for missing bounds.
         source: origin of the bounds.
@@ -85,42 +86,14 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     if not folders:
         raise UserError(f"{runs} has no finished run; give the --out folder of a bench")
     for folder in folders:
-        run = Run(folder)
         file = (records or folder) / f"{folder.name}.json"
         try:
-            own, record = _result(run), read_record(file) if file.is_file() else {}
+            result = _result(Run(folder))
+            record = read_record(file) if file.is_file() else {}
         except UserError as error:  # continue with the other runs
             yield Check(folder.name, "", None, None, str(error))
             continue
-        stored: Record = record.get("result", {})
-        splits: tuple[Split, ...] = ("val", "test")
-        for split in splits:
-            figure = own.get(f"{split}_map")
-            recorded = stored.get(f"{split}_map", figure)
-            figures = {
-                folder.name: figure,
-                **(
-                    {}
-                    if recorded == figure
-                    else {file.name: np.nan if recorded is None else recorded}
-                ),
-            }
-            scored, problem = _try_scored(run, split, own["best_epoch"])
-            kind: Selection = own["selection"] if split == "val" else "complete"
-            yield from _checks(
-                scored,
-                problem,
-                split,
-                kind,
-                {name: f for name, f in figures.items() if f is not None},
-            )
-        if scored is not None:  # scores of the test items
-            classes = {folder.name: own.get("per_class_ap"), file.name: stored.get("per_class_ap")}
-            yield from _wrong_classes(
-                scored, {name: aps for name, aps in classes.items() if aps is not None}
-            )
-            yield from _wrong_draws(scored, file.name, record.get("bootstrap"))
-        yield from _wrong_counts(run, file.name, record.get(COUNTS))
+        yield from _verify_run(folder, result, file.name, record)
 
 
 def _result(run: Run) -> Record:
@@ -129,37 +102,49 @@ def _result(run: Run) -> Record:
     return result
 
 
+def _verify_run(folder: Path, own: Record, name: str, record: Record) -> Iterator[Check]:
+    """Check the result of a run, and its record of that name."""
+    run, stored = Run(folder), record.get("result", {})
+    scored: _Scored | None = None
+    for split in SPLITS:
+        figure = own.get(f"{split}_map")
+        figures = {folder.name: figure}
+        recorded = stored.get(f"{split}_map", figure)
+        if recorded != figure:
+            figures[name] = np.nan if recorded is None else recorded
+        scored, problem = None, ""
+        try:
+            scored = _scored(run, split, own["best_epoch"])
+        except UserError as error:
+            problem = str(error)
+        kind: Selection = own["selection"] if split == "val" else "complete"
+        known = {where: value for where, value in figures.items() if value is not None}
+        allowed = bounds(scored.logits, scored.truth, kind) if scored and known else None
+        for where, value in known.items():
+            yield Check(where, split, float(value), allowed, problem)
+    if scored is not None:  # scores of the test items
+        classes = {folder.name: own.get("per_class_ap"), name: stored.get("per_class_ap")}
+        listed = {where: aps for where, aps in classes.items() if aps is not None}
+        yield from _wrong_classes(scored, listed)
+        yield from _wrong_draws(scored, name, record.get("bootstrap"))
+    yield from _wrong_counts(run, name, record.get(COUNTS))
+
+
 def without_scores(runs: Path, records: Path) -> int:
     """Count the finished runs whose run folder is missing."""
-    names = {
-        path.stem: path for path in records.glob("*.json") if not Run(runs / path.stem).finished
-    }
-    return sum(done_in(read_json(path)) for path in names.values())
-
-
-def _checks(
-    scored: _Scored | None, problem: str, split: str, kind: Selection, figures: dict[str, float]
-) -> Iterator[Check]:
-    if figures:
-        allowed = scored and bounds(scored.logits, scored.truth, kind)
-        yield from (
-            Check(name, split, float(figure), allowed, problem) for name, figure in figures.items()
-        )
+    missing = [path for path in records.glob("*.json") if not Run(runs / path.stem).finished]
+    return sum(done_in(read_json(path)) for path in missing)
 
 
 def _wrong_classes(scored: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
     """Yield the classes whose AP disagrees with the scores."""
     if not recorded:
         return
-    low, high = (
-        100 * average_precision(ranks, scored.truth)
-        for ranks in _ranks(scored.logits, scored.truth)
-    )
+    limits = [100 * average_precision(ranks, scored.truth) for ranks in _ranks(*scored[:2])]
     for name, aps in recorded.items():
-        for at, label in enumerate(scored.classes):
-            check = Check(
-                name, f"test, {label}", aps.get(label, np.nan), (float(low[at]), float(high[at]))
-            )
+        for label, low, high in zip(scored.classes, *limits, strict=True):
+            ap = aps.get(label, np.nan)
+            check = Check(name, f"test, {label}", ap, (float(low), float(high)))
             if not check.agrees:
                 yield check
 
@@ -169,41 +154,31 @@ def _wrong_draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[C
     if drawn is None:
         return
     recorded = np.asarray(drawn["maps"], np.float64)
-    again = resampled_map(
-        scored.logits.astype(np.float32), scored.truth, len(recorded), drawn["seed"]
-    )
+    logits = scored.logits.astype(np.float32)
+    again = resampled_map(logits, scored.truth, len(recorded), drawn["seed"])
     wrong = np.flatnonzero(~(np.abs(recorded - again) <= ROUNDED))
     if len(wrong):
         at = int(wrong[0])
-        yield Check(
-            name, f"test, draw {at}", float(recorded[at]), (float(again[at]), float(again[at]))
-        )
+        ours = float(again[at])
+        yield Check(name, f"test, draw {at}", float(recorded[at]), (ours, ours))
 
 
 def _wrong_counts(run: Run, name: str, recorded: list[float] | None) -> Iterator[Check]:
     """Yield the classes whose observed positives disagree with the run's labels."""
     try:
-        again, classes = observed_counts(run), run.classes
+        observed, classes = run.observed, run.classes
     except UserError as error:  # continue with the other runs
         yield Check(name, "observed", None, None, str(error))
         return
-    if recorded is None or again is None:
+    if recorded is None or observed is None:
         return
+    again = observed.counts
     labels = classes or range(len(again))
     for label, own, count in zip_longest(labels, recorded, again, fillvalue=np.nan):
-        check = Check(
-            name, f"observed, {label}", float(own), (float(count), float(count)), source="labels"
-        )
+        exactly = (float(count), float(count))
+        check = Check(name, f"observed, {label}", float(own), exactly, source="labels")
         if not check.agrees:
             yield check
-
-
-def _try_scored(run: Run, split: Split, best: int) -> tuple[_Scored | None, str]:
-    """Return the scores and labels of a split, or None and the reason why they are unusable."""
-    try:
-        return _scored(run, split, best), ""
-    except UserError as error:
-        return None, str(error)
 
 
 def _scored(run: Run, split: Split, best: int) -> _Scored:

@@ -38,8 +38,6 @@ class Job:
     """Everything a worker needs. It is pickled when a worker process starts.
 
     Attributes:
-        plans: tables to fill, in this order.
-        store: run folders and records.
         sources: one function for each data set name that loads the data.
         runtime: settings that do not change results, such as the cache folder.
         weights: weight file of each backbone that reads its weights from a file.
@@ -79,11 +77,7 @@ class Job:
 
 
 class LoadedData:
-    """Experiments and image caches that the runs of one process share.
-
-    Args:
-        experiments: data that are already loaded, by name.
-    """
+    """Experiments and image caches that the runs of one process share."""
 
     def __init__(self, experiments: Mapping[str, Experiment] | None = None) -> None:
         self.experiments = dict(experiments or {})
@@ -102,16 +96,15 @@ class LoadedData:
         from spml.data.images.cache import open_cache
         from spml.train.resolve import resolve
 
-        if not torch.cuda.is_available() or settings.cache is not None:
-            return None
-        if settings.accelerator not in ("auto", "cuda"):
+        on_gpu = torch.cuda.is_available() and settings.accelerator in ("auto", "cuda")
+        if not on_gpu or settings.cache is not None:
             return None
         experiment = self.experiments[data]
         size = resolve(settings, experiment).size
         if (data, size) not in self.caches:
-            tables = [experiment.observed]
-            if experiment.test is not None:
-                tables.append(experiment.test)
+            tables = [
+                table for table in (experiment.observed, experiment.test) if table is not None
+            ]
             self.caches[data, size] = open_cache(
                 tables, size, "device", folder=settings.cache_dir, device="cuda"
             )
@@ -127,12 +120,8 @@ def run_pending(
 
     An interrupted run keeps its checkpoint and is resumed by the next call. Unreadable data stop
     the call, and no run is recorded as failed. A run that another process still trains is skipped,
-    even if its lock expired: that process records it.
-
-    Args:
-        job: the runs and their store.
-        experiments: data that are already loaded, by name.
-        on_recorded: called with the id of each run after it is recorded.
+    even if its lock expired: that process records it. `on_recorded` is called with the id of each
+    run after it is recorded.
     """
     data = LoadedData(experiments)
     recorded, seconds = 0, 0.0
@@ -202,12 +191,11 @@ def _settings(run: Run, job: Job) -> Settings:
     from spml.train import Settings
 
     known = {item.name for item in fields(Settings)}
-    values = {**run.settings, **job.runtime}
-    values = {name: value for name, value in values.items() if name in known}
+    values = {**run.settings, **job.runtime, "method": run.method, "seed": run.seed}
     file = job.weights.get(str(values.get("backbone")))
     if file and values.get("weights") != "none":
         values["weights"] = file
-    return Settings(**{**values, "method": run.method, "seed": run.seed})
+    return Settings(**{name: value for name, value in values.items() if name in known})
 
 
 def _pixels(run: Run) -> Record:

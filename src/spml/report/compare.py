@@ -27,6 +27,11 @@ from spml.report.significance import Advance, significance
 from spml.runs.run import Run
 
 SHOWN = 30  # classes in the figure if there are more than MANY
+COMPARED = {  # settings that comparable runs share
+    "data": "data sets",
+    "backbone": "backbones",
+    "selection": "ways to choose the epoch",
+}
 
 
 def compare_page(
@@ -35,19 +40,11 @@ def compare_page(
     against: str | None = None,
     advance: Advance | None = None,
 ) -> dict[str, Any]:
-    """Return the values of the template.
-
-    Args:
-        runs: runs to compare.
-        title: heading; None makes one from methods and data set.
-        against: the method that the others are compared with.
-        advance: called with the number of resampled runs and their total.
-    """
+    """Return the values of the template; the arguments are those of `write_report`."""
     groups = group_runs(runs)
-    data = _distinct(runs, "data")
+    data, kinds = _distinct(runs, "data"), _distinct(runs, "selection")
     ordered = [run for group in groups for run in group.runs]
     names, rows = format.differing_settings(ordered)
-    kinds = _distinct(runs, "selection")
     same = len({run.observed.sha256 if run.observed else None for run in runs}) == 1
     table = result_table(
         groups,
@@ -57,10 +54,10 @@ def compare_page(
     )
     methods = len({group.method for group in groups})
     words = f"{len(groups)} {'methods' if methods == len(groups) else 'variants'}"
-    facts = [*data, *_distinct(runs, "backbone")]
+    facts = [*data, *_distinct(runs, "backbone"), words, f"{len(runs)} runs"]
     return {
         "title": title or f"{words} on {', '.join(data)}",
-        "subtitle": " · ".join([*facts, words, f"{len(runs)} runs"]),
+        "subtitle": " · ".join(facts),
         "warnings": _warnings(runs, groups),
         "notes": _notes(ordered),
         "tables": [table],
@@ -83,7 +80,7 @@ def compare_page(
             "names": names,
             "rows": list(zip([run.name for run in ordered], rows, strict=True)),
         },
-        "commands": [(run.name, line) for run in ordered if (line := format.train_command(run))],
+        "commands": [line for run in ordered if (line := format.train_command(run))],
     }
 
 
@@ -103,11 +100,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
 def _warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
     """Return the reasons why these runs may not be comparable."""
     warnings = []
-    for key, words in (
-        ("data", "data sets"),
-        ("backbone", "backbones"),
-        ("selection", "ways to choose the epoch"),
-    ):
+    for key, words in COMPARED.items():
         values = _distinct(runs, key)
         if len(values) > 1:
             warnings.append(
@@ -116,18 +109,16 @@ def _warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
             )
     drawn = {
         frozenset(run.observed.sha256 for run in group.runs if run.observed) for group in groups
-    } - {frozenset()}
-    if len(drawn) > 1:
+    }
+    if len(drawn - {frozenset()}) > 1:
         warnings.append(
             "These runs trained on different observed labels (their SHA-256 differ): "
             "they differ by more than the method."
         )
-    repeated = [
-        group.label for group in groups if len({seeds(run) for run in group.runs}) < len(group.runs)
-    ]
     return warnings + [
-        f"{name}: several runs have the same seed, so the deviation is too small."
-        for name in repeated
+        f"{group.label}: several runs have the same seed, so the deviation is too small."
+        for group in groups
+        if len(set(map(seeds, group.runs))) < len(group.runs)
     ]
 
 
@@ -149,53 +140,47 @@ def _classes(groups: Sequence[Group]) -> dict[str, Any] | None:
 
     None if the runs have different classes or kinds of labels.
     """
-    done = any(
-        group.finished for group in groups
-    )  # before that, show all runs in their present state
+    done = any(group.finished for group in groups)
+    # before any run has finished, all are shown in their present state
     counted = [group.finished if done else group.runs for group in groups]
     measured = [[ap for run in part if (ap := class_precision(run))] for part in counted]
     bases = {ap.basis for part in measured for ap in part}
-    names = next((run.classes for group in groups for run in group.runs if run.classes), ())
-    if len(bases) != 1 or any(
-        list(run.classes) != list(names) for group in groups for run in group.runs
-    ):
+    lists = {tuple(run.classes) for group in groups for run in group.runs}
+    if len(bases) != 1 or len(lists) != 1:
         return None
-    columns = []
-    for group, part in zip(groups, measured, strict=True):
-        lists = {name: [ap.values[name] for ap in part if name in ap.values] for name in names}
-        columns.append(
-            (
-                group.label,
-                {name: float(np.mean(values)) for name, values in lists.items() if values},
-            )
-        )
-    spans = {
-        name: np.ptp([row[name] for _, row in columns if name in row] or [0.0]) for name in names
+    (names,) = lists
+    columns = {
+        group.label: {
+            name: float(np.mean(values))
+            for name in names
+            if (values := [ap.values[name] for ap in part if name in ap.values])
+        }
+        for group, part in zip(groups, measured, strict=True)
     }
-    mean = {name: np.mean([row.get(name, 0.0) for _, row in columns]) for name in names}
-    many = len(names) > MANY
-    chosen = sorted(names, key=lambda name: -spans[name])[:SHOWN] if many else list(names)
-    chosen.sort(key=lambda name: -mean[name])
+    chosen = list(names)
+    if len(names) > MANY:
+        known = {name: [row[name] for row in columns.values() if name in row] for name in names}
+        chosen = sorted(names, key=lambda name: -np.ptp(known[name] or [0.0]))[:SHOWN]
+    chosen.sort(key=lambda name: -np.mean([row.get(name, 0.0) for row in columns.values()]))
     first = next(run for part in counted for run in part)
-    figure = compare_figures.dots(chosen, columns, observed_counts(first), name="dots")
     return {
-        "figure": figure,
+        "figure": compare_figures.dots(chosen, columns, observed_counts(first), name="dots"),
         "table": class_table(first, columns),
         "basis": bases.pop(),
-        "many": many,
+        "many": len(names) > MANY,
         "shown": SHOWN,
     }
 
 
 def _confidence(groups: Sequence[Group]) -> list[tuple[str, Markup]]:
     """Return a histogram of each group's first run with scores, all on one count axis."""
-    first = [
-        (group, next((run.scored for run in group.runs if run.scored), None)) for group in groups
-    ]
-    histograms = [(group, figures.confidences(scored)) for group, scored in first if scored]
-    histograms = [(group, counts) for group, counts in histograms if counts]
-    top = max((figures.peak(counts) for _, counts in histograms), default=1.0)
+    histograms = {}
+    for group in groups:
+        scored = next((run.scored for run in group.runs if run.scored), None)
+        if scored is not None and (counts := figures.confidences(scored)):
+            histograms[group.label] = counts
+    top = max(map(figures.peak, histograms.values()), default=1.0)
     return [
-        (group.label, figures.histogram(counts, name=f"confidence-{number}", top=top, width=330))
-        for number, (group, counts) in enumerate(histograms)
+        (label, figures.histogram(counts, name=f"confidence-{number}", top=top, width=330))
+        for number, (label, counts) in enumerate(histograms.items())
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from spml.errors import DataError, UserError
 from spml.metrics.scores import HIGHEST
 from spml.report.probabilities import Array, Model
-from spml.runs.run import Run, Scored
+from spml.runs.run import Run
 
 if TYPE_CHECKING:
     from spml.data import Experiment, LabelTable
@@ -26,7 +27,6 @@ CHANGED = "The data have changed since training, so a picture may not be the one
 FEATURES = "The items are feature vectors: there are no pictures to show."
 NOT_ASKED = "Pictures were not requested."
 
-SHARES = {"best": 0.25, "typical": 0.25, "worst": 0.5}  # of the pictures
 TAGS = 6  # lines below a picture
 RIGHT, WRONG, UNKNOWN, MISSED = "right", "wrong", "unknown", "missed"
 MARKS = {RIGHT: "✓", WRONG: "✗", UNKNOWN: "?", MISSED: "–"}
@@ -75,11 +75,8 @@ def find_pictures(
 ) -> Pictures:
     """Load the items of a run again; never raises, because the page can do without pictures.
 
-    Args:
-        run: the run to show.
-        model: its model.
-        data: its data if they are loaded already.
-        root: folder of the data's files; default: the folder used in training.
+    `data` are given if they are loaded already; `root` is the folder of their files if it is not
+    the one used in training.
     """
     if model.features:
         return Pictures(FEATURES)
@@ -142,15 +139,8 @@ def unread(pictures: Pictures) -> str | None:
     return f"Not every picture could be read: {pictures.unread[0]}{more}."
 
 
-@dataclass(frozen=True)
-class Tag:
-    """A tag of an item, or a label that the model missed.
-
-    Attributes:
-        kind: "right", "wrong", "unknown" or "missed".
-        name: name of the class.
-        probability: the model's probability.
-    """
+class Tag(NamedTuple):
+    """A tag of an item, or a label that the model missed; `kind` is a key of MARKS."""
 
     kind: str
     name: str
@@ -168,28 +158,32 @@ def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[st
     if scored is None or not scored.usable or number < 1:
         return None
     why_not = pictures.reason(scored.split)
+    shown = {"why_not": why_not, "complete": scored.complete, "split": scored.split}
     if why_not:
-        return {"why_not": why_not, "cards": [], "complete": scored.complete, "split": scored.split}
+        return shown
     p, tagged = model.rule.probabilities(scored.logits), model.rule.tagged(scored.logits)
+    surprises = surprise(model.rule.logits(scored.logits), scored.truth)
     cards = []
-    for kind, row in choose(
-        surprise(model.rule.logits(scored.logits), scored.truth), scored.truth, number
-    ):
+    for kind, row in choose(surprises, scored.truth, number):
         uri = pictures.uri(scored.split, row)
         if not uri:
             continue
-        tags = _tags(run, scored, p[row], tagged[row], row)
+        tags = _tags(run.classes, scored.truth[row], p[row], tagged[row])
         cards.append(
             {
                 "kind": kind,
                 "uri": uri,
                 "item": pictures.name(scored.split, row),
-                "labels": [run.classes[c] for c in np.flatnonzero(scored.truth[row] == 1).tolist()],
+                "labels": _positives(run.classes, scored.truth[row]),
                 "tags": tags[:TAGS],
                 "more": max(0, len(tags) - TAGS),
             }
         )
-    return {"why_not": "", "cards": cards, "complete": scored.complete, "split": scored.split}
+    return {**shown, "cards": cards}
+
+
+def _positives(classes: Sequence[str], truth: npt.NDArray[np.int8]) -> list[str]:
+    return [classes[c] for c in np.flatnonzero(truth == 1).tolist()]
 
 
 def surprise(logits: Array, truth: npt.NDArray[np.int8]) -> Array:
@@ -208,42 +202,34 @@ def choose(surprises: Array, truth: npt.NDArray[np.int8], number: int) -> list[t
     judged = np.flatnonzero((truth == 1).any(axis=1) & np.isfinite(surprises))
     order = judged[np.argsort(surprises[judged], kind="stable")]
     middle = order[np.argsort(np.abs(np.arange(len(order)) - len(order) // 2), kind="stable")]
-    used: set[int] = set()
-    chosen = []
-    wanted = _shared(min(number, len(order)))
-    lists = {"best": order, "typical": middle, "worst": order[::-1]}
-    for kind in ("worst", "best", "typical"):
-        rows = [row for row in lists[kind].tolist() if row not in used]
-        seen: set[bytes] = set()
-        first: list[int] = []
-        others: list[int] = []
-        for row in rows:
-            key = truth[row].tobytes()
-            (others if key in seen else first).append(row)
-            seen.add(key)
-            if len(first) == wanted[kind]:
-                break
-        picked = (first + others)[: wanted[kind]]
-        used.update(picked)
-        chosen += [(kind, row) for row in picked]
-    place = list(lists)
-    return sorted(chosen, key=lambda pair: place.index(pair[0]))
+    quarter = min(number, len(order)) // 4
+    wanted = {
+        "worst": (order[::-1], min(number, len(order)) - 2 * quarter),
+        "best": (order, quarter),
+        "typical": (middle, quarter),
+    }
+    chosen: dict[str, list[int]] = {}
+    for kind, (rows, size) in wanted.items():
+        used = [row for others in chosen.values() for row in others]
+        free = [row for row in rows.tolist() if row not in used]
+        first = set({truth[row].tobytes(): row for row in reversed(free)}.values())
+        others = [row for row in free if row not in first]
+        chosen[kind] = [*(row for row in free if row in first), *others][:size]
+    return [(kind, row) for kind in ("best", "typical", "worst") for row in chosen[kind]]
 
 
-def _shared(number: int) -> dict[str, int]:
-    best, typical = (int(number * SHARES[kind]) for kind in ("best", "typical"))
-    return {"best": best, "typical": typical, "worst": number - best - typical}
-
-
-def _tags(run: Run, scored: Scored, p: Array, tagged: npt.NDArray[np.bool_], row: int) -> list[Tag]:
+def _tags(
+    classes: Sequence[str],
+    truth: npt.NDArray[np.int8],
+    p: Array,
+    tagged: npt.NDArray[np.bool_],
+) -> list[Tag]:
     """Tags, then missed labels, the most probable first."""
     kinds = {1: RIGHT, 0: UNKNOWN, -1: WRONG}
-    truth = scored.truth[row]
-    order = np.argsort(-p, kind="stable")
-    tags = [Tag(kinds[int(truth[c])], run.classes[c], float(p[c])) for c in order if tagged[c]]
-    return tags + [
-        Tag(MISSED, run.classes[c], float(p[c])) for c in order if truth[c] == 1 and not tagged[c]
-    ]
+    order = np.argsort(-p, kind="stable").tolist()
+    tags = [(kinds[int(truth[c])], c) for c in order if tagged[c]]
+    tags += [(MISSED, c) for c in order if truth[c] == 1 and not tagged[c]]
+    return [Tag(kind, classes[c], float(p[c])) for kind, c in tags]
 
 
 def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | None:
@@ -272,7 +258,7 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
                 "item": pictures.name("validation", row),
                 "name": run.classes[column],
                 "probability": float(model.rule.probabilities(logits[row : row + 1])[0, column]),
-                "observed": [run.classes[c] for c in np.flatnonzero(held.truth[row] == 1).tolist()],
+                "observed": _positives(run.classes, held.truth[row]),
                 "there": None if known is None else bool(known[row, column] == 1),
             }
         )

@@ -6,8 +6,6 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,39 +25,35 @@ COLOURS = ("#0072b2", "#d55e00", "#00855f", "#9c4f86", "#2a2a2a", "#b07800", "#3
 _LINES = ("-", "--", "-.", ":")  # coprime to the seven colours: 28 methods before a pair repeats
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 
-_STYLE: Any = {
+STYLE: Any = {  # of every figure, on the page and in print
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "sans-serif",
-    "font.sans-serif": [
-        "DejaVu Sans"
-    ],  # ships with matplotlib, so the layout is the same everywhere
-    "font.size": 12,
-    "axes.titlesize": 12,
-    "axes.labelsize": 12,
-    "legend.fontsize": 12,
+    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib, so layouts are equal everywhere
     "text.color": INK,
     "axes.labelcolor": QUIET,
     "xtick.color": QUIET,
     "ytick.color": QUIET,
-    "xtick.major.pad": 7,  # keeps the first label clear of the other axis's
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
     "axes.edgecolor": GRID,
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": GRID,
+    "legend.frameon": False,
+}
+_PAGE: Any = {
+    **STYLE,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 12),
+    **{f"{axis}tick.{kind}.size": 0 for axis in "xy" for kind in ("major", "minor")},
+    "xtick.major.pad": 7,  # keeps the first label clear of the other axis's
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "axes.grid": True,
     "grid.linewidth": 0.8,
     "hatch.linewidth": 0.8,
     "lines.linewidth": 1.8,
-    "legend.frameon": False,
 }
+ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderpad": 0}  # place of a legend
 BINS = 25
 _KINDS = {
     True: ("positive", "unknown", "negative"),
@@ -82,16 +76,10 @@ def curve(
         epochs = list(values)
         ax.plot(epochs, list(values.values()), color=COLOURS[0], marker="o", markersize=3.5)
         if chosen is not None and chosen in values:
+            best = values[chosen]
             ax.axvline(chosen, color=QUIET, linewidth=1, linestyle=":")
-            ax.plot(
-                [chosen],
-                [values[chosen]],
-                marker="o",
-                markersize=9,
-                color=COLOURS[1],
-                fillstyle="none",
-            )
-            ax.set_title(f"epoch {chosen}: {percent(values[chosen])}", loc="right")
+            ax.plot([chosen], [best], "o", markersize=9, color=COLOURS[1], fillstyle="none")
+            ax.set_title(f"epoch {chosen}: {percent(best)}", loc="right")
         epoch_axis(ax, title)
 
     return draw(paint, name=name, label=f"{title} by epoch")
@@ -106,67 +94,64 @@ def epoch_axis(ax: Axes, title: str) -> None:
 
 
 def class_bars(
-    names: Sequence[str], values: Sequence[float], counts: Sequence[int] | None, *, name: str
+    names: Sequence[str], values: Sequence[float], counts: Mapping[str, int], *, name: str
 ) -> Markup:
-    """AP of each class as a bar, with the number of its observed positives."""
+    """AP of each class as a bar, with the number of its observed positives if there are any."""
 
     def paint(ax: Axes) -> None:
         ax.barh(np.arange(len(names)), values, height=0.62, color=COLOURS[0])
         for row, value in enumerate(values):
-            inside = value > 85
-            place, side, colour = (
-                (value - 1.5, "right", "white") if inside else (value + 1.5, "left", INK)
-            )
-            ax.text(place, row, percent(value, 1), va="center", ha=side, color=colour, fontsize=11)
+            put: Any = {"x": value + 1.5, "ha": "left", "color": INK}
+            if value > 85:
+                put = {"x": value - 1.5, "ha": "right", "color": "white"}
+            ax.text(y=row, s=percent(value, 1), va="center", fontsize=11, **put)
         class_axis(ax, names, counts)
         ax.set_xlim(0, 100)
         ax.set_xlabel("average precision, %")
 
-    return draw(
-        paint, name=name, label="Average precision of each class", height=56 + 21 * len(names)
-    )
+    height = 56 + 21 * len(names)
+    return draw(paint, name=name, label="Average precision of each class", height=height)
 
 
-def class_axis(ax: Axes, names: Sequence[str], counts: Sequence[int] | None) -> None:
+def class_axis(ax: Axes, names: Sequence[str], counts: Mapping[str, int]) -> None:
     """Class names from top to bottom on the left, their observed positives on the right."""
     ax.set_yticks(np.arange(len(names)), [short(name) for name in names], color=INK)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     ax.spines["left"].set_visible(False)
-    if counts is None:
+    if not counts:
         return
-    right = ax.get_yaxis_transform()
-    for row, number in enumerate(counts):
-        ax.text(1.15, row, count(number), transform=right, va="center", ha="right", color=QUIET)
-    ax.text(1.15, -0.75, "observed", transform=right, va="bottom", ha="right", color=QUIET)
+    put: Any = {"x": 1.15, "transform": ax.get_yaxis_transform(), "ha": "right", "color": QUIET}
+    for row, name in enumerate(names):
+        ax.text(y=row, s=count(counts.get(name, 0)), va="center", **put)
+    ax.text(y=-0.75, s="observed", va="bottom", **put)
 
 
-def count_bars(names: Sequence[str], counts: Counts, *, name: str) -> Markup:
+def count_bars(counts: Mapping[str, int], *, name: str) -> Markup:
     """Observed positives per class: named bars, or a ranked curve of many classes."""
-    from matplotlib.ticker import FuncFormatter
-
-    order = np.argsort(-counts, kind="stable")
+    names = sorted(counts, key=lambda name: -counts[name])
+    sizes = [counts[name] for name in names]
     few = len(names) <= 20
+    title = "observed positives in training"
 
     def paint(ax: Axes) -> None:
         if few:
-            ax.barh(np.arange(len(order)), counts[order], height=0.62, color=COLOURS[0])
-            class_axis(ax, [names[i] for i in order], None)
-            ax.set_xlabel("observed positives in training")
-            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+            ax.barh(np.arange(len(names)), sizes, height=0.62, color=COLOURS[0])
+            class_axis(ax, names, {})
+            ax.set_xlabel(title)
+            ax.xaxis.set_major_formatter(lambda value, _: count(value))
             return
-        ax.fill_between(np.arange(1, len(order) + 1), counts[order], step="mid", color=COLOURS[0])
-        ax.set_xlim(0.5, len(order) + 0.5)
+        ax.fill_between(np.arange(1, len(names) + 1), sizes, step="mid", color=COLOURS[0])
+        ax.set_xlim(0.5, len(names) + 0.5)
         ax.set_ylim(0)
         ax.grid(axis="x", visible=False)
-        ax.set_title("observed positives in training", loc="left", color=QUIET)
+        ax.set_title(title, loc="left", color=QUIET)
         ax.set_xlabel("classes, most frequent first")
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        ax.yaxis.set_major_formatter(lambda value, _: count(value))
 
     height = 56 + 21 * len(names) if few else 280
-    return draw(
-        paint, name=name, label="Observed positives of each class in training", height=height
-    )
+    label = "Observed positives of each class in training"
+    return draw(paint, name=name, label=label, height=height)
 
 
 def confidences(scored: Scored) -> dict[str, Counts]:
@@ -184,7 +169,7 @@ def confidences(scored: Scored) -> dict[str, Counts]:
 
 def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: float = 460) -> Markup:
     """Confidence histograms on a logarithmic count axis that ends at `top`."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     def paint(ax: Axes) -> None:
         edges = np.linspace(0, 1, BINS + 1)
@@ -196,22 +181,15 @@ def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: flo
         ax.set_xlim(0, 1)
         ax.yaxis.set_major_locator(LogLocator(base=10, numticks=8))
         ax.yaxis.set_minor_locator(NullLocator())
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        ax.yaxis.set_major_formatter(lambda value, _: count(value))
         ax.grid(axis="x", visible=False)
         ax.set_xlabel("confidence")
         ax.set_ylabel("labels per bin")
         columns = 2 if len(counts) < 3 or width > 400 else 1
-        ax.legend(
-            loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, handlelength=1.6
-        )
+        ax.legend(ncols=columns, handlelength=1.6, **ABOVE)
 
-    return draw(
-        paint,
-        name=name,
-        label=f"Confidence histograms: {', '.join(counts)}",
-        width=width,
-        height=260,
-    )
+    label = f"Confidence histograms: {', '.join(counts)}"
+    return draw(paint, name=name, label=label, width=width, height=260)
 
 
 def peak(counts: Mapping[str, Counts]) -> float:
@@ -219,26 +197,16 @@ def peak(counts: Mapping[str, Counts]) -> float:
     return float(max((values.max() for values in counts.values()), default=1))
 
 
-@dataclass(frozen=True)
-class Look:
-    """Colour, line and marker of the n-th method in every figure."""
+def look(number: int) -> dict[str, Any]:
+    """Colour, line and marker of the n-th method in every figure.
 
-    number: int
-
-    @property
-    def colour(self) -> str:
-        """A colour of Okabe and Ito's palette, darkened if it is faint on white."""
-        return COLOURS[self.number % len(COLOURS)]
-
-    @property
-    def line(self) -> str:
-        """Line style."""
-        return _LINES[self.number % len(_LINES)]
-
-    @property
-    def marker(self) -> str:
-        """Marker."""
-        return _MARKERS[self.number % len(_MARKERS)]
+    The colours are those of Okabe and Ito's palette, darkened if they are faint on white.
+    """
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": _LINES[number % len(_LINES)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+    }
 
 
 def whole_epochs(ax: Axes) -> None:
@@ -264,16 +232,13 @@ def draw(
     from matplotlib.figure import Figure
 
     text = io.StringIO()
-    with ExitStack() as stack:
-        stack.enter_context(matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}))
-        stack.enter_context(warnings.catch_warnings())
+    with matplotlib.rc_context({**_PAGE, "svg.hashsalt": name}), warnings.catch_warnings():
         # the browser has glyphs that matplotlib's font lacks
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
         paint(figure.subplots())
-        figure.savefig(
-            text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(text, format="svg", metadata=metadata)
     return _inline(text.getvalue(), label)
 
 

@@ -35,7 +35,13 @@ def render(template: str, values: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["file_name"] = file_name
+    environment.tests["hash"] = is_hash
     return environment.get_template(template).render(values)
+
+
+def is_hash(name: str) -> bool:
+    """Whether a setting of this name is a hash, which the page folds away."""
+    return name.lower().replace("-", "").startswith("sha256") or name.endswith("sha256")
 
 
 def percent(value: float | None, digits: int = 2) -> str:
@@ -50,7 +56,9 @@ def signed(value: float | None, digits: int = 2) -> str:
     if value is None or not math.isfinite(value):
         return percent(value)
     text = f"{abs(value):.{digits}f}"
-    return text if float(text) == 0 else ("+" if value > 0 else "−") + text
+    if float(text) == 0:
+        return text
+    return ("+" if value > 0 else "−") + text
 
 
 def count(value: float | None) -> str:
@@ -129,10 +137,6 @@ def setting_tables(config: Mapping[str, Any]) -> list[tuple[str, Rows]]:
 def train_command(run: Run) -> str | None:
     """The command that repeats a run; None if the run did not record it."""
     recorded = run.config.get("command")
-    if isinstance(recorded, list):
-        import shlex
-
-        return shlex.join(str(part) for part in recorded)
     return None if recorded is None else setting(recorded)
 
 
@@ -168,44 +172,35 @@ def _common(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> di
         if all(key in other for other in others) and all(rival == value for rival in rivals):
             same[key] = value
             continue
-        nested = isinstance(value, dict) and all(isinstance(rival, dict) for rival in rivals)
-        if nested and key != "options":
-            inner = _common(value, [rival for rival in rivals if isinstance(rival, dict)])
-            same.update({key: inner} if inner else {})
+        tables = [part for part in (value, *rivals) if isinstance(part, dict)]
+        nested = key != "options" and len(tables) == 1 + len(rivals)
+        if nested and (inner := _common(tables[0], tables[1:])):
+            same[key] = inner
     return same
 
 
 def _one_row(config: Mapping[str, Any]) -> dict[str, str]:
     """Settings by name without the command, the options of the method in one cell."""
-    plain = {
-        key: value
-        for key, value in config.items()
-        if key not in ("options", "command") and value != {}
-    }
-    row = dict(_flat(plain))
-    if "options" in config:
-        row["options"] = _brief(config["options"])
-    return row
-
-
-def _brief(options: Any) -> str:
-    """Options on one line: q3 = 1.5, w = [0, 10]."""
-    if not isinstance(options, dict):
-        return setting(options)
-    return ", ".join(f"{name} = {setting(value)}" for name, value in options.items()) or NONE
+    plain = {key: part for key, part in config.items() if part != {} and key != "command"}
+    options = plain.get("options", {})
+    if isinstance(options, dict) and "options" in config:
+        pairs = [f"{name} = {setting(value)}" for name, value in options.items()]
+        plain["options"] = ", ".join(pairs) or NONE
+    return dict(_flat(plain))
 
 
 def label_facts(observed: Observed) -> Rows:
     """Counts of the labels used in training."""
     positive = observed.train == 1
-    per_item, per_class = positive.sum(axis=1), positive.sum(axis=0)
+    per_item = positive.sum(axis=1)
     amounts = {"none": per_item == 0, "one": per_item == 1, "more": per_item > 1}
-    shares = []
-    for amount, items in amounts.items():
-        if items.any():
-            plural = "s" * int(items.sum() != 1)
-            share = f"{100 * items.mean():.1f} %"
-            shares.append(f"{amount}: {count(items.sum())} item{plural} ({share})")
+    shares = [
+        f"{amount}: {count(items.sum())} item{'s' if items.sum() != 1 else ''} "
+        f"({100 * items.mean():.1f} %)"
+        for amount, items in amounts.items()
+        if items.any()
+    ]
+    per_class = np.asarray(observed.counts)
     median = count(float(np.median(per_class))) if per_class.size else NONE
     low, high = per_class.min(initial=len(per_item)), per_class.max(initial=0)
     return [
@@ -227,10 +222,8 @@ def missing(run: Run) -> list[str]:
         done = run.history[-1]["epoch"] if run.history else 0
         wanted = run.config.get("epochs")
         of = f" of {wanted}" if wanted is not None else ""
-        notes.append(
-            f"This run has not finished: there is no {RESULT}. "
-            f"Shown is its state after epoch {done}{of}."
-        )
+        state = f"Shown is its state after epoch {done}{of}."
+        notes.append(f"This run has not finished: there is no {RESULT}. {state}")
     elif run.outcome("test_map") is None:
         notes.append("There is no test mAP: the run had no labelled test set.")
     absent = [file for file in (HISTORY, LABELS, OBSERVED) if not run.has(file)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spml.report.format import setting
+from spml.report.format import percent, setting
 from spml.runs.run import Run
 from spml.runs.settings import DATA_HASH, SEEDS, group_key
 
@@ -18,13 +18,7 @@ _FIRST = ("method", "data", "backbone", "selection")  # the first settings of a 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample standard deviation of the known numbers.
-
-    Attributes:
-        mean: None without numbers.
-        std: None with fewer than two numbers.
-        num: Count of numbers.
-    """
+    """Mean and sample standard deviation of `num` known numbers; None if they are too few."""
 
     mean: float | None
     std: float | None
@@ -36,6 +30,9 @@ class Summary:
         known = [value for value in values if value is not None]
         mean = float(np.mean(known)) if known else None
         return cls(mean, float(np.std(known, ddof=1)) if len(known) > 1 else None, len(known))
+
+    def __str__(self) -> str:
+        return percent(self.mean) + ("" if self.std is None else f" ± {percent(self.std)}")
 
 
 @dataclass(frozen=True)
@@ -50,11 +47,9 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one method with the same settings.
+    """Runs of one method with the same settings, in the order of their seeds.
 
-    Attributes:
-        label: Method, with the settings that distinguish it from other groups of that method.
-        runs: Runs in the order of their seeds.
+    The label is the method, with the settings that distinguish it from other groups of that method.
     """
 
     label: str
@@ -111,10 +106,8 @@ def _by_data(runs: Sequence[Run]) -> list[list[Run]]:
     drawn = {seeds(run)[1:]: run.fact(DATA_HASH) for run in runs}
     if all(drawn[seeds(run)[1:]] == run.fact(DATA_HASH) for run in runs):
         return [list(runs)]
-    parts: dict[Any, list[Run]] = {}
-    for run in runs:
-        parts.setdefault(run.fact(DATA_HASH), []).append(run)
-    return list(parts.values())
+    hashes = dict.fromkeys(run.fact(DATA_HASH) for run in runs)
+    return [[run for run in runs if run.fact(DATA_HASH) == part] for part in hashes]
 
 
 def seeds(run: Run) -> tuple[str, ...]:

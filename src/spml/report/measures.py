@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from spml.errors import UserError
+from spml.files import number
 from spml.metrics.scores import num_reached, ratio, sigmoid
-from spml.report.figures import COLOURS, INK, draw
+from spml.report.figures import ABOVE, COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model
 from spml.runs.names import RESULT
@@ -27,17 +28,9 @@ ON_OBSERVED = (
     "for comparing models, not as a level"
 )
 
-_TAGS = (
-    ("CP", "precision, mean over classes"),
-    ("CR", "recall, mean over classes"),
-    ("CF1", "harmonic mean of the two"),
-    ("macro_f1", "F1, mean over classes"),
-    ("OP", "precision, all labels together"),
-    ("OR", "recall, all labels together"),
-    ("OF1", "harmonic mean of the two"),
-)
-
 GRID = np.arange(1, 100) / 100  # thresholds
+HALF = 49  # the place of 0.5
+HEADS = ["threshold", "precision, %", "recall, %", "F1, %"]
 CURVES = ("precision", "recall", "F1")
 LOOKS = ((COLOURS[0], "-"), (COLOURS[1], "--"), (INK, "-."))
 MISSED = 12  # classes in the table of missed positives
@@ -56,49 +49,27 @@ def class_precision(run: Run) -> ClassPrecision | None:
     """The recorded AP of each class, or else that of the stored scores; None without either."""
     recorded = (run.result or {}).get("per_class_ap")
     if recorded:
-        if not isinstance(recorded, dict) or not all(
-            isinstance(v, int | float | None) for v in recorded.values()
-        ):
-            raise UserError(
-                f"{run.folder / RESULT}: 'per_class_ap' must give a number for each class"
-            )
-        values = {str(name): float(value) for name, value in recorded.items() if value is not None}
-        basis = ON_TEST if run.outcome("test_map") is not None else _validation(run)
-        return ClassPrecision(
-            {name: value for name, value in values.items() if np.isfinite(value)}, basis
-        )
+        path = run.folder / RESULT
+        values = {str(name): number(recorded, name, path) for name in recorded}
+        basis = ON_TEST
+        if run.outcome("test_map") is None:
+            basis = ON_OBSERVED if run.fact("selection") == "observed" else ON_VAL
+        return ClassPrecision(_finite(values), basis)
     scored = run.scored
     if scored is None or not scored.usable:
         return None
     from spml.metrics import average_precision, observed_average_precision
 
     measure = average_precision if scored.complete else observed_average_precision
-    computed = 100 * measure(scored.logits, scored.truth)
-    values = {
-        name: float(value)
-        for name, value in zip(run.classes, computed, strict=True)
-        if np.isfinite(value)
-    }
-    basis = (ON_TEST if scored.split == "test" else ON_VAL) if scored.complete else ON_OBSERVED
-    return ClassPrecision(values, basis)
+    computed = (100 * measure(scored.logits, scored.truth)).tolist()
+    basis = ON_OBSERVED
+    if scored.complete:
+        basis = ON_TEST if scored.split == "test" else ON_VAL
+    return ClassPrecision(_finite(dict(zip(run.classes, computed, strict=True))), basis)
 
 
-def _validation(run: Run) -> str:
-    return ON_OBSERVED if run.fact("selection") == "observed" else ON_VAL
-
-
-def threshold_table(run: Run) -> list[tuple[str, str, str]]:
-    """Name, meaning and percent of each metric of the tags at 0.5, if labels are complete."""
-    scored = run.scored
-    if scored is None or not scored.complete or not scored.usable:
-        return []
-    from spml.metrics import threshold_metrics
-
-    metrics = threshold_metrics(scored.logits, scored.truth, threshold=0.5)
-    return [
-        (name.replace("_f", " F"), meaning, percent(100 * getattr(metrics, name)))
-        for name, meaning in _TAGS
-    ]
+def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +86,11 @@ class Sweep:
     chosen: Array
     total: Array
 
-    def macro(self) -> tuple[Array, Array, Array]:
-        """Precision, recall and F1, averaged over classes."""
+    def macro(self) -> tuple[Array, Array, Array, Array]:
+        """Precision, recall and F1, averaged over classes, and F1 of the averages (CF1)."""
         f1 = ratio(2 * self.hits, self.chosen + self.total)
-        return tuple(part.mean(axis=-1) for part in (*self.ratios(), f1))
+        precision, recall, mean_f1 = (part.mean(axis=-1) for part in (*self.ratios(), f1))
+        return precision, recall, mean_f1, ratio(2 * precision * recall, precision + recall)
 
     def micro(self) -> tuple[Array, Array, Array]:
         """Precision, recall and F1 of all tags together."""
@@ -161,13 +133,10 @@ def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
         return _known_alone(scored, logits, model)
     chances = (scored.truth == 1).astype(np.float64) if scored.complete else sigmoid(logits)
     moved, own = sweep(logits, chances), at_thresholds(model.rule.tagged(scored.logits), chances)
-    parts = (
-        ("macro", "mean over classes", moved.macro()),
-        ("micro", "all tags together", moved.micro()),
-    )
+    curves = {"mean over classes": moved.macro()[:3], "all tags together": moved.micro()}
     figures = [
-        _figure([100 * line for line in lines], name, f"{words}, %", model)
-        for name, words, lines in parts
+        _figure([100 * line for line in lines], f"threshold-{number}", f"{words}, %", model)
+        for number, (words, lines) in enumerate(curves.items())
     ]
     return {
         "figures": figures,
@@ -180,12 +149,12 @@ def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
 
 def _rows(moved: Sweep, own: Sweep, model: Model) -> list[tuple[str, list[str]]]:
     """Metrics at 0.5, at the best single threshold, and at the stored ones."""
-    macro, micro = moved.macro(), moved.micro()
-    best = int(macro[2].argmax())
-    half = int(np.argmin(np.abs(GRID - 0.5)))
+    every = (*moved.macro(), *moved.micro())
+    best = int(every[2].argmax())
+    places = ((HALF, ""), (best, ", the best single one here"))
     lines = [
-        (f"{GRID[place]:.2f} for all{words}", [part[place] for part in (*macro, *micro)])
-        for place, words in ((half, ""), (best, ", the best single one here"))
+        (f"{GRID[place]:.2f} for all{words}", [part[place] for part in every])
+        for place, words in places
     ]
     if model.chosen:
         lines.append(("stored, one per class", [part[0] for part in (*own.macro(), *own.micro())]))
@@ -195,23 +164,15 @@ def _rows(moved: Sweep, own: Sweep, model: Model) -> list[tuple[str, list[str]]]
 def _measured(run: Run, own: Sweep, model: Model) -> dict[str, Any]:
     precision, recall = (part[0] for part in own.ratios())
     f1 = ratio(2 * own.hits[0], own.chosen[0] + own.total)
-    rows = [
-        (
-            name,
-            [
-                f"{model.thresholds[c]:.3f}",
-                percent(100 * precision[c], 1) if own.chosen[0, c] else NONE,
-                *(percent(100 * part[c], 1) if own.total[c] else NONE for part in (recall, f1)),
-                count(own.chosen[0, c]),
-                count(own.total[c]),
-            ],
-        )
-        for c, name in sorted(enumerate(run.classes), key=lambda pair: -f1[pair[0]])
-    ]
-    return {
-        "heads": ["threshold", "precision, %", "recall, %", "F1, %", "tags given", "positives"],
-        "rows": rows,
-    }
+    rows = []
+    for c in np.argsort(-f1, kind="stable").tolist():
+        shares = [
+            percent(100 * precision[c], 1) if own.chosen[0, c] else NONE,
+            *(percent(100 * part[c], 1) if own.total[c] else NONE for part in (recall, f1)),
+        ]
+        counts = [count(own.chosen[0, c]), count(own.total[c])]
+        rows.append((run.classes[c], [f"{model.thresholds[c]:.3f}", *shares, *counts]))
+    return {"heads": [*HEADS, "tags given", "positives"], "rows": rows}
 
 
 def _estimated(model: Model) -> dict[str, Any] | None:
@@ -219,22 +180,14 @@ def _estimated(model: Model) -> dict[str, Any] | None:
     if model.record is None:
         return None
     untagged = model.record.get("untagged", [])  # without tags there is no precision
-    rows = [
-        (
-            str(one["name"]),
-            [
-                f"{one['threshold']['value']:.3f}",
-                NONE if one["name"] in untagged else _range(one["precision"]),
-                *(_range(one[key]) for key in ("recall", "f1")),
-                count(one["known_positives"]),
-            ],
-        )
-        for one in sorted(model.record["classes"], key=lambda one: -one["f1"]["value"])
-    ]
-    return {
-        "heads": ["threshold", "precision, %", "recall, %", "F1, %", "known positives"],
-        "rows": rows,
-    }
+    rows = []
+    for one in sorted(model.record["classes"], key=lambda one: -one["f1"]["value"]):
+        shares = [_range(one[key]) for key in ("precision", "recall", "f1")]
+        if one["name"] in untagged:
+            shares[0] = NONE
+        threshold = f"{one['threshold']['value']:.3f}"
+        rows.append((str(one["name"]), [threshold, *shares, count(one["known_positives"])]))
+    return {"heads": [*HEADS, "known positives"], "rows": rows}
 
 
 def _range(figure: dict[str, float]) -> str:
@@ -246,14 +199,13 @@ def _known_alone(scored: Scored, logits: Array, model: Model) -> dict[str, Any]:
     """Share of known positives that are tagged, and tags per item, without complete labels."""
     moved = sweep(logits, (scored.truth == 1).astype(np.float64))
     recall, tags = 100 * moved.micro()[1], moved.chosen.sum(axis=1) / len(logits)
-    half = int(np.argmin(np.abs(GRID - 0.5)))
     return {
         "figures": [
-            _figure([recall], "known", "known positives tagged, %", model),
-            _figure([tags], "tags", "tags per item", model, top=None),
+            _figure([recall], "threshold-known", "known positives tagged, %", model),
+            _figure([tags], "threshold-tags", "tags per item", model, top=None),
         ],
         "kind": "known",
-        "rows": [("0.50 for all", [percent(recall[half], 1), f"{tags[half]:.2f}"])],
+        "rows": [("0.50 for all", [percent(recall[HALF], 1), f"{tags[HALF]:.2f}"])],
         "classes": None,
         "marked": model.chosen,
     }
@@ -268,24 +220,16 @@ def _figure(
         for line, part, (colour, style) in zip(lines, CURVES, LOOKS, strict=False):
             ax.plot(GRID, line, color=colour, linestyle=style, label=part)
         if model.chosen:
-            ax.vlines(
-                model.thresholds,
-                0,
-                0.07,
-                color=COLOURS[2],
-                linewidth=1.4,
-                transform=ax.get_xaxis_transform(),
-            )
+            ticks: Any = {"color": COLOURS[2], "linewidth": 1.4}
+            ax.vlines(model.thresholds, 0, 0.07, transform=ax.get_xaxis_transform(), **ticks)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, top)
         ax.set_xlabel("threshold")
         ax.set_ylabel(words)
         if len(lines) > 1:
-            ax.legend(
-                loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0, handlelength=1.8
-            )
+            ax.legend(ncols=3, handlelength=1.8, **ABOVE)
 
-    return draw(paint, name=f"threshold-{name}", label=f"{words} by threshold", height=280)
+    return draw(paint, name=name, label=f"{words} by threshold", height=280)
 
 
 def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
@@ -296,28 +240,24 @@ def most_missed(run: Run, model: Model) -> dict[str, Any] | None:
     positive, tagged = scored.truth == 1, model.rule.tagged(scored.logits)
     missed = positive & ~tagged
     counts, total = missed.sum(axis=0), positive.sum(axis=0)
-    order = sorted(np.flatnonzero(counts).tolist(), key=lambda c: (-counts[c], total[c], c))[
-        :MISSED
-    ]
+    order = sorted(np.flatnonzero(counts).tolist(), key=lambda c: (-counts[c], total[c], c))
     others = tagged & ~positive
     nothing = ~tagged.any(axis=1)
     rows = []
-    for c in order:
+    for c in order[:MISSED]:
         items = missed[:, c]
         instead = others[items].sum(axis=0)
-        likeliest = [
-            i for i in np.argsort(-instead, kind="stable")[:INSTEAD].tolist() if instead[i]
-        ]
-        share = counts[c] / total[c]
+        likeliest = np.argsort(-instead, kind="stable")[:INSTEAD].tolist()
+        named = [f"{run.classes[i]} ({count(instead[i])})" for i in likeliest if instead[i]]
+        share = 100 * float(counts[c] / total[c])
         rows.append(
             {
                 "name": run.classes[c],
                 "missed": count(counts[c]),
                 "total": count(total[c]),
-                "share": percent(100 * share, 1),
-                "width": round(100 * float(share), 1),
-                "instead": ", ".join(f"{run.classes[i]} ({count(instead[i])})" for i in likeliest)
-                or NONE,
+                "share": percent(share, 1),
+                "width": round(share, 1),
+                "instead": ", ".join(named) or NONE,
                 "nothing": count((items & nothing).sum()),
             }
         )

@@ -9,29 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spml.files import replacing
-from spml.report.figures import GRID, INK, QUIET
+from spml.report.figures import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "text.color": INK,
-    "axes.labelcolor": QUIET,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "axes.edgecolor": GRID,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "legend.frameon": False,
-    "hatch.linewidth": 0.7,
-}
+SIZES = ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize")
+UNDATED: Any = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same bytes every day
 
 
 @contextmanager
@@ -46,25 +30,12 @@ def printed(*files: Path, size: tuple[float, float], font: float = 10) -> Iterat
     import matplotlib
     from matplotlib.figure import Figure
 
-    style = {
-        **STYLE,
-        "font.size": font,
-        "axes.titlesize": font,
-        "axes.labelsize": font,
-        "legend.fontsize": font,
-    }
+    style = {**STYLE, **dict.fromkeys(SIZES, font), "hatch.linewidth": 0.7}
     with matplotlib.rc_context({**style, "svg.hashsalt": files[0].name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
         yield figure
         for file in files:
-            kind = file.suffix[1:].lower()
-            about = (
-                {"Date": None}
-                if kind == "svg"
-                else {"CreationDate": None}
-                if kind == "pdf"
-                else None
-            )
+            kind = file.suffix.lower()
             with replacing(file) as beside:
-                figure.savefig(beside, format=kind, dpi=160, metadata=about)
+                figure.savefig(beside, format=kind[1:], dpi=160, metadata=UNDATED.get(kind))

@@ -15,7 +15,7 @@ from spml.errors import UserError
 from spml.files import Record
 from spml.metrics.reliability import Reliability, reliability
 from spml.metrics.scores import sigmoid
-from spml.report.figures import COLOURS, QUIET, draw
+from spml.report.figures import ABOVE, COLOURS, QUIET, draw
 from spml.report.format import count, percent
 from spml.runs.names import LABELS
 from spml.runs.run import Run
@@ -32,6 +32,13 @@ ESTIMATED = (
     "An estimate: only observed labels of these validation items are known; for the others it uses "
     "the chances from spml calibrate. It cannot show errors in those chances."
 )
+RANGES = ("threshold", "precision", "recall", "f1")  # of a class, each with low and high
+CURVE = ("probability", "share", "entries")
+NAMED = {  # classes that a calibration names
+    "Classes with few positives": "few_positives",
+    "Not tagged at all: no validation item is sure enough for the aim": "untagged",
+    "Short of the aim on the validation items": "below_aim",
+}
 LOOKS = {RAW: (COLOURS[1], "--", "s"), CALIBRATED: (COLOURS[0], "-", "o")}
 
 
@@ -88,31 +95,17 @@ def read_model(run: Run) -> Model:
 
 def _checked(record: Record, path: Path) -> Record:
     """The record; raise UserError if it lacks something that the page shows."""
-    try:
+    try:  # each line fails if a part is missing or of another kind
         ranges = [record["overall"]["positives_per_item"]]
-        for row in record["classes"]:
-            ranges += [row[name] for name in ("threshold", "precision", "recall", "f1")]
-            row["name"], row["known_positives"]
-        whole = all(
-            isinstance(one[end], float) for one in ranges for end in ("value", "low", "high")
-        )
-        lists = [record.get(key, []) for key in ("few_positives", "untagged", "below_aim")]
-        whole = (
-            whole
-            and isinstance(record["items"], int)
-            and all(isinstance(names, list) for names in lists)
-        )
-        whole = whole and all(isinstance(name, str) for names in lists for name in names)
+        ranges += [row[name] for row in record["classes"] for name in RANGES]
+        np.asarray([[one[end] for end in ("value", "low", "high")] for one in ranges], float)
         for name in ("logits", "calibrated"):
-            curve = [
-                np.asarray(record["reliability"][name][part], float)
-                for part in ("probability", "share", "entries")
-            ]
-            whole = whole and len({part.shape for part in curve}) == 1 and bool(curve[2].any())
-    except (KeyError, TypeError, ValueError):
-        whole = False
-    if not whole:
-        raise UserError(f"{path}: not written by spml calibrate; move it away")
+            np.asarray([record["reliability"][name][part] for part in CURVE], float)
+        names = [row["name"] for row in record["classes"]]
+        ", ".join(names + [name for key in NAMED.values() for name in record.get(key, [])])
+        count(record["items"] + sum(row["known_positives"] for row in record["classes"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: not written by spml calibrate; move it away") from error
     return record
 
 
@@ -141,15 +134,14 @@ def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
     if model.record is None:
         return {}, ""
     stored = {RAW: "logits", CALIBRATED: "calibrated"} if model.calibrated else {RAW: "logits"}
-    curves = {name: _stored(model.record, key) for name, key in stored.items()}
+    curves = {}
+    for name, key in stored.items():
+        probability, share, entries = (
+            np.asarray(model.record["reliability"][key][part]) for part in CURVE
+        )
+        curves[name] = Reliability(probability, share, entries)
     complete = model.record.get("labels") == "complete"
     return curves, TRUE.format(split="validation") if complete else ESTIMATED
-
-
-def _stored(record: Record, key: str) -> Reliability:
-    curve = record["reliability"][key]
-    probability, share = (np.asarray(curve[part], np.float64) for part in ("probability", "share"))
-    return Reliability(probability, share, np.asarray(curve["entries"], np.int64))
 
 
 def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tuple[str, str]]:
@@ -160,11 +152,10 @@ def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tu
     record = model.record
     if record is None:
         return rows
-    kind = {"complete": "complete", "observed": "observed, no other was read"}.get(
-        str(record.get("labels")), "?"
-    )
+    alone = ", no other was read" if record.get("labels") == "observed" else ""
+    items = f"{count(record['items'])} validation items"
     rows += [
-        ("Calibrated on", f"{count(record.get('items'))} validation items; labels: {kind}"),
+        ("Calibrated on", f"{items}; labels: {record.get('labels')}{alone}"),
         ("Thresholds are for", str(record.get("aim")).replace("f1", "F1")),
         ("Calibrated by", str(record.get("method"))),
     ]
@@ -174,12 +165,7 @@ def _facts(run: Run, model: Model, curves: Mapping[str, Reliability]) -> list[tu
         if scored is not None and scored.complete and len(scored.truth):
             span += f"; truly {(scored.truth == 1).sum() / len(scored.truth):.2f} in {scored.split}"
         rows.append(("Positives per item, estimated", span))
-    named = (
-        ("Classes with few positives", "few_positives"),
-        ("Not tagged at all: no validation item is sure enough for the aim", "untagged"),
-        ("Short of the aim on the validation items", "below_aim"),
-    )
-    for title, key in named:
+    for title, key in NAMED.items():
         if names := record.get(key):
             rows.append((title, ", ".join(names[:8]) + (" …" if len(names) > 8 else "")))
     return rows
@@ -192,34 +178,16 @@ def reliability_figure(curves: Mapping[str, Reliability]) -> Markup:
         ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=":")
         for name, curve in curves.items():
             colour, line, marker = LOOKS[name]
+            points = (curve.probability, curve.share)
             label = f"{name}: error {percent(100 * curve.error)} %"
-            ax.plot(
-                curve.probability,
-                curve.share,
-                color=colour,
-                linestyle=line,
-                linewidth=1.4,
-                label=label,
-            )
+            ax.plot(*points, color=colour, linestyle=line, linewidth=1.4, label=label)
             sizes = 8 + 72 * np.sqrt(curve.entries / curve.entries.max())
-            ax.scatter(
-                curve.probability,
-                curve.share,
-                sizes,
-                color=colour,
-                marker=marker,
-                clip_on=False,
-                zorder=3,
-            )
+            ax.scatter(*points, sizes, color=colour, marker=marker, clip_on=False, zorder=3)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)
         ax.set_xlabel("probability")
         ax.set_ylabel("share that is positive")
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), borderpad=0)
+        ax.legend(**ABOVE)
 
-    return draw(
-        paint,
-        name="reliability",
-        label="Probabilities against the share that is positive",
-        height=330,
-    )
+    label = "Probabilities against the share that is positive"
+    return draw(paint, name="reliability", label=label, height=330)

@@ -1,13 +1,12 @@
-"""The table of results that opens a comparison page; a page of tables alone serves `spml bench`."""
+"""The table of results that opens a comparison page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from spml.report.format import NONE, percent, signed
-from spml.report.groups import Group, Summary
+from spml.report.groups import Group
 
 BASELINE, BOUND = "an", "full"
 ESTIMATE = "Without complete labels mAP is unknown: the estimate only ranks runs on the same data."
@@ -15,12 +14,10 @@ ESTIMATE = "Without complete labels mAP is unknown: the estimate only ranks runs
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of results as text.
+    """A table of results as text; the first column names the rows.
 
     Attributes:
         title: heading; empty if the page's title says enough.
-        header: names of the columns. The first column names the rows.
-        rows: cells of each row.
         notes: sentences below the table.
         best: positions (row, column) of cells in bold.
         tags: labels next to the names of rows, by row.
@@ -34,14 +31,6 @@ class ResultTable:
     tags: dict[int, list[str]] = field(default_factory=dict)
 
 
-def results_page(title: str, subtitle: str, tables: Sequence[ResultTable]) -> str:
-    """Return a self-contained HTML page of tables, without the run folders behind them."""
-    from spml.report.format import render
-
-    values = {"title": title, "subtitle": subtitle, "notes": [], "tables": tables}
-    return render("results.html", values)
-
-
 def result_table(
     groups: Sequence[Group], *, comparable: bool, val_figure: str, selection: str | None
 ) -> ResultTable:
@@ -53,92 +42,69 @@ def result_table(
         val_figure: the figure that chose the epochs, "mAP" or "estimate".
         selection: the labels that chose the epochs; None if the runs used different ones.
     """
-    outcome = results(groups, comparable=comparable, one_selection=selection is not None)
-    shown = "test mAP" if outcome["key"] == "test" else f"validation {val_figure}"
-    columns = [("method", "label"), ("test mAP", "test")]
-    if outcome["has_base"]:
-        columns.append((f"{shown} − {BASELINE}", "difference"))
-    columns.append((f"validation {val_figure}", "val"))
-    if outcome["mixed_selection"]:
-        columns.append(("epoch chosen on", "selection"))
-    columns.append(("seeds", "seeds"))
-    rows = outcome["rows"]
-    keys = [key for _, key in columns]
+    figures = {"test": "test mAP", "val": f"validation {val_figure}"}
+    columns = {"method": [group.label for group in groups]}
+    columns[figures["test"]] = [str(group.test) for group in groups]
+    if comparable:
+        columns |= _differences(groups, figures)
+    columns[figures["val"]] = [str(group.val) for group in groups]
+    if selection is None:
+        kinds = [group.runs[0].fact("selection") or NONE for group in groups]
+        columns["epoch chosen on"] = [f"{kind} labels" for kind in kinds]
+    columns["seeds"] = [str(len(group.finished)) for group in groups]
+    ranked = ["test"] if selection is None else ["test", "val"]
+    if not comparable or len(groups) < 2:
+        ranked = []
+    header = list(columns)
     return ResultTable(
         title="",
-        header=[name for name, _ in columns],
-        rows=[[row[key] for key in keys] for row in rows],
-        notes=[_note(outcome["ranked"], val_figure, selection)],
+        header=header,
+        rows=[list(row) for row in zip(*columns.values(), strict=True)],
+        notes=[_note(bool(ranked), val_figure, selection)],
         best=frozenset(
-            (number, keys.index(key))
-            for number, row in enumerate(rows)
-            for key in ("test", "val")
-            if row[f"{key}_best"]
+            (row, header.index(figures[key])) for key in ranked for row in _best(groups, key)
         ),
-        tags={number: _tags(row) for number, row in enumerate(rows)},
+        tags={number: _tags(group) for number, group in enumerate(groups)},
     )
 
 
+def _differences(groups: Sequence[Group], figures: dict[str, str]) -> dict[str, list[str]]:
+    """Return the column of differences to the baseline; none without exactly one such group."""
+    key = "test" if any(group.test.num for group in groups) else "val"
+    baselines = [group for group in groups if group.method == BASELINE]
+    base = getattr(baselines[0], key).mean if len(baselines) == 1 else None
+    if base is None:
+        return {}
+    means = [None if group is baselines[0] else getattr(group, key).mean for group in groups]
+    cells = [signed(None if mean is None else mean - base) for mean in means]
+    return {f"{figures[key]} − {BASELINE}": cells}
+
+
+def _best(groups: Sequence[Group], key: str) -> list[int]:
+    """Return the rows with the highest figure as printed, among methods without complete labels."""
+    means = [getattr(group, key).mean for group in groups]
+    rivals = {
+        row: mean
+        for row, mean in enumerate(means)
+        if mean is not None and groups[row].method != BOUND
+    }
+    highest = percent(max(rivals.values(), default=None))
+    return [row for row, mean in rivals.items() if percent(mean) == highest]
+
+
 def _note(ranked: bool, val_figure: str, selection: str | None) -> str:
-    note = "Percent, mean ± sample standard deviation over the finished runs"
-    note += "; the best is bold." if ranked else "."
+    note = "Percent, mean ± sample standard deviation over the finished runs."
+    if ranked:
+        note += " The best method trained on single labels is in bold."
     if selection is not None:
         note += f" Epochs were chosen on {selection}."
     if val_figure == "estimate":
-        note += " " + ESTIMATE
+        note += f" {ESTIMATE}"
     return note
 
 
-def _tags(row: dict[str, Any]) -> list[str]:
-    tags = ["complete labels"] if row["bound"] else []
-    if row["open"]:
-        tags.append(f"{row['open']} unfinished")
+def _tags(group: Group) -> list[str]:
+    tags = ["complete labels"] if group.method == BOUND else []
+    if unfinished := len(group.runs) - len(group.finished):
+        tags.append(f"{unfinished} unfinished")
     return tags
-
-
-def results(groups: Sequence[Group], *, comparable: bool, one_selection: bool) -> dict[str, Any]:
-    """Return a row for each group, with the best figures marked if the runs are comparable."""
-    key = "test" if any(group.test.num for group in groups) else "val"
-    baselines = [group for group in groups if group.method == BASELINE]
-    base = getattr(baselines[0], key).mean if comparable and len(baselines) == 1 else None
-    rivals: list[Group] = []
-    if comparable and len(groups) > 1:
-        rivals = [group for group in groups if group.method != BOUND]
-    best = {
-        "test": _best([group.test for group in rivals]),
-        "val": _best([group.val for group in rivals]) if one_selection else None,
-    }
-    rows = []
-    for group in groups:
-        own = getattr(group, key).mean
-        difference = None if base is None or own is None or group is baselines[0] else own - base
-        row = {
-            "label": group.label,
-            "bound": group.method == BOUND,
-            "difference": signed(difference),
-        }
-        for name, summary in (("test", group.test), ("val", group.val)):
-            ranked = summary.mean is not None and group in rivals
-            row[name] = _spread(summary)
-            row[f"{name}_best"] = ranked and percent(summary.mean) == best[name]
-        row["seeds"] = str(len(group.finished))
-        row["open"] = len(group.runs) - len(group.finished)
-        row["selection"] = f"{group.runs[0].fact('selection') or NONE} labels"
-        rows.append(row)
-    return {
-        "rows": rows,
-        "has_base": base is not None,
-        "key": key,
-        "ranked": bool(rivals),
-        "mixed_selection": not one_selection,
-    }
-
-
-def _best(summaries: Sequence[Summary]) -> str | None:
-    means = [summary.mean for summary in summaries if summary.mean is not None]
-    return percent(max(means)) if means else None
-
-
-def _spread(summary: Summary) -> str:
-    deviation = "" if summary.std is None else f" ± {percent(summary.std)}"
-    return f"{percent(summary.mean)}{deviation}"

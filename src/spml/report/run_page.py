@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -28,7 +27,6 @@ from spml.report.measures import (
     class_precision,
     most_missed,
     threshold_effects,
-    threshold_table,
 )
 from spml.report.probabilities import calibration, read_model
 from spml.runs.names import REPORT
@@ -93,8 +91,7 @@ def _replace(out: Path, page: str) -> Path:
     return out
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """A headline number with a line below it."""
 
     name: str
@@ -105,29 +102,14 @@ class Card:
 def run_page(
     run: Run, title: str | None, number: int, data: Experiment | None, root: Path | None
 ) -> dict[str, Any]:
-    """The template's values.
-
-    Args:
-        run: the run to show.
-        title: heading; default: method and data set.
-        number: number of example pictures.
-        data: the run's data if they are loaded already.
-        root: folder of the data's files.
-    """
+    """The template's values; the arguments are those of `write_report`."""
     precision, model = class_precision(run), read_model(run)
     pictures = find_pictures(run, model, data, root) if number else Pictures(NOT_ASKED)
     shown, suspected = examples(run, model, pictures, number), suspects(run, model, pictures)
-    facts = [run.fact(key) for key in ("data", "backbone")]
-    seed = run.fact("seed")
+    facts = [setting(fact) for key in ("data", "backbone") if (fact := run.fact(key)) is not None]
     return {
         "title": title or f"{run.method} on {setting(run.fact('data') or 'unnamed data')}",
-        "subtitle": " · ".join(
-            [
-                run.name,
-                *(setting(fact) for fact in facts if fact is not None),
-                f"seed {setting(seed)}",
-            ]
-        ),
+        "subtitle": " · ".join([run.name, *facts, f"seed {setting(run.fact('seed'))}"]),
         "notes": format.missing(run),
         "cards": _cards(run),
         "estimated": run.fact("selection") == "observed",
@@ -136,12 +118,11 @@ def run_page(
         "history": _history(run),
         "precision": precision,
         "bars": _bars(run, precision),
-        "class_table": class_table(run, [("AP, %", precision.values)] if precision else []),
+        "class_table": class_table(run, {"AP, %": precision.values} if precision else {}),
         "few": len(run.classes) <= FEW,
         "confidence": _confidence(run),
         "split": run.scored.split if run.scored else None,
         "complete": run.scored.complete if run.scored else None,
-        "tags": threshold_table(run),
         "calibration": calibration(run, model),
         "cutoffs": threshold_effects(run, model),
         "missed": most_missed(run, model),
@@ -162,34 +143,24 @@ def _cards(run: Run) -> list[Card]:
     speed = count(run.outcome("images_per_second"))
     device = run.fact("device")
     where = f" on {device}" if device else ""
-    train = count(len(run.observed.train)) if run.observed else NONE
-    num_val = run.observed.num_val if run.observed else None
-    num_val = len(run.val_truth) if run.val_truth is not None else num_val
+    train, num_val = NONE, None
+    if run.observed is not None:
+        train, num_val = count(len(run.observed.train)), run.observed.num_val
+    if run.val_truth is not None:
+        num_val = len(run.val_truth)
     held = [f"{count(num_val)} validation"] if num_val is not None else []
     held += [f"{count(len(run.test_truth))} test"] if run.test_truth is not None else []
+    measured = "percent, at the chosen epoch" if test is not None else "not measured"
+    of = f"of {setting(epochs)}{so_far}" if epochs is not None else ""
+    rate = f"{speed} images per second{where}" if speed != NONE else ""
+    chosen = f"epoch chosen on {selection(kind)}{so_far}"
     return [
-        Card(
-            "Test mAP",
-            percent(test),
-            "percent, at the chosen epoch" if test is not None else "not measured",
-        ),
-        Card(
-            f"Validation {chosen_by([kind])}",
-            percent(run.val_map),
-            f"epoch chosen on {selection(kind)}{so_far}",
-        ),
-        Card(
-            "Best epoch",
-            count(run.best_epoch),
-            f"of {setting(epochs)}{so_far}" if epochs is not None else "",
-        ),
+        Card("Test mAP", percent(test), measured),
+        Card(f"Validation {chosen_by([kind])}", percent(run.val_map), chosen),
+        Card("Best epoch", count(run.best_epoch), of),
         Card("Training items", train, " · ".join(held)),
-        Card("Classes", count(len(run.classes)) if run.classes else NONE),
-        Card(
-            "Time",
-            duration(run.outcome("seconds")),
-            f"{speed} images per second{where}" if speed != NONE else "",
-        ),
+        Card("Classes", count(len(run.classes) or None)),
+        Card("Time", duration(run.outcome("seconds")), rate),
     ]
 
 
@@ -221,11 +192,11 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else setting(value)
 
 
-def observed_counts(run: Run) -> dict[str, int] | None:
-    """Observed positives of each class in training; None if they are not stored."""
+def observed_counts(run: Run) -> dict[str, int]:
+    """Observed positives of each class in training; empty if they are not stored."""
     if run.observed is None or not run.classes:
-        return None
-    return dict(zip(run.classes, (run.observed.train == 1).sum(axis=0).tolist(), strict=True))
+        return {}
+    return dict(zip(run.classes, run.observed.counts, strict=True))
 
 
 def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]]:
@@ -234,54 +205,45 @@ def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]
         return []
     counts = observed_counts(run)
     names = sorted(precision.values, key=lambda name: -precision.values[name])
+    half = (len(names) + 1) // 2
+    parts = [("", names[:half]), ("", names[half:])]
     if len(names) <= FEW:
         parts = [("", names)]
-    elif len(names) <= MANY:
-        half = (len(names) + 1) // 2
-        parts = [("", names[:half]), ("", names[half:])]
-    else:
+    elif len(names) > MANY:
         parts = [(f"Best {FEW}", names[:FEW]), (f"Worst {FEW}", names[-FEW:])]
-    return [
-        (
-            caption,
-            figures.class_bars(
-                part,
-                [precision.values[name] for name in part],
-                [counts.get(name, 0) for name in part] if counts else None,
-                name=f"bars-{number}",
-            ),
-        )
-        for number, (caption, part) in enumerate(parts)
-    ]
+    bars = []
+    for number, (caption, part) in enumerate(parts):
+        values = [precision.values[name] for name in part]
+        bars.append((caption, figures.class_bars(part, values, counts, name=f"bars-{number}")))
+    return bars
 
 
-def class_table(run: Run, columns: Sequence[tuple[str, Mapping[str, float]]]) -> dict[str, Any]:
+def class_table(run: Run, columns: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """A row for each class: the columns' values, observed and true positives.
 
     Rows are sorted by the first column.
     """
-    counts = observed_counts(run)
-    scored = run.scored
-    actual = (scored.truth == 1).sum(axis=0).tolist() if scored else []
-    positives = dict(zip(run.classes, actual, strict=True)) if scored else None
-    key: Mapping[str, float] = columns[0][1] if columns else {}
+    counts, scored = observed_counts(run), run.scored
+    heads = [*columns]
+    extra = []
+    if counts:
+        heads.append("observed positives")
+        extra.append(counts)
+    if scored is not None and scored.complete:
+        heads.append(f"positives in {scored.split}")
+        actual = (scored.truth == 1).sum(axis=0).tolist()
+        extra.append(dict(zip(run.classes, actual, strict=True)))
+    key = next(iter(columns.values()), {})
     names = sorted(run.classes, key=lambda name: -key.get(name, -np.inf))
-    heads = [head for head, _ in columns]
-    heads += ["observed positives"] if counts else []
-    heads += [f"positives in {scored.split}"] if scored and scored.complete else []
     rows = []
     for name in names:
-        cells = [percent(values.get(name), 1) for _, values in columns]
-        cells += [count(counts[name])] if counts else []
-        cells += [count(positives[name])] if positives and scored and scored.complete else []
-        rows.append((name, cells))
+        cells = [percent(values.get(name), 1) for values in columns.values()]
+        rows.append((name, [*cells, *(count(part[name]) for part in extra)]))
     return {"heads": heads, "rows": rows}
 
 
 def _confidence(run: Run) -> Markup | None:
-    if run.scored is None:
-        return None
-    counts = figures.confidences(run.scored)
+    counts = figures.confidences(run.scored) if run.scored else {}
     if not counts:
         return None
     return figures.histogram(counts, name="confidence", top=figures.peak(counts))
@@ -289,6 +251,5 @@ def _confidence(run: Run) -> Markup | None:
 
 def label_figure(run: Run) -> Markup | None:
     """Observed positives per class."""
-    if run.observed is None or not run.classes:
-        return None
-    return figures.count_bars(run.classes, (run.observed.train == 1).sum(axis=0), name="counts")
+    counts = observed_counts(run)
+    return figures.count_bars(counts, name="counts") if counts else None

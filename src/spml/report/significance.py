@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,6 @@ FEWEST = 200
 NAMED = 2  # number of named classes with the largest gains and losses
 
 Advance = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Versus:
-    """The comparison of a group with the reference.
-
-    Attributes:
-        group: the group.
-        comparison: difference, interval and p; None if they cannot be computed.
-        why_not: reason for a missing comparison.
-    """
-
-    group: Group
-    comparison: Comparison | None
-    why_not: str = ""
 
 
 def significance(
@@ -59,38 +43,47 @@ def significance(
     problem = _problem(base) if others else "All runs belong to one method."
     if problem:
         return {"why_not": problem, "base": base.label}
+    reasons = [_problem(group) or _other(group, base) for group in others]
+    usable = [group for group, reason in zip(others, reasons, strict=True) if not reason]
+    if not usable:
+        named = [f"{group.label}: {why}" for group, why in zip(others, reasons, strict=True)]
+        return {"why_not": "; ".join(named), "base": base.label}
     truth = base.finished[0].test_truth
-    reasons = {id(group): _problem(group) or _other(group, base) for group in others}
-    usable = [group for group in others if not reasons[id(group)]]
-    runs = [run for group in (base, *usable) for run in group.finished]
     assert truth is not None
-    wanted = int(np.clip(MOST / max(truth.size * len(runs), 1), FEWEST, RESAMPLES)) if usable else 0
-    drawn: dict[int, Floats] = {}
-    for number, run in enumerate(runs if usable else (), 1):
-        drawn[id(run)] = _resampled(run, wanted)
-        if advance is not None:
-            advance(number, len(runs))
-    rows = [
-        Versus(
-            group,
-            None if (why_not := reasons[id(group)]) else _compare(group, base, drawn),
-            why_not,
-        )
-        for group in others
-    ]
-    shown = [
-        (groups.index(row.group), row.group.label, row.comparison)
-        for row in rows
-        if row.comparison is not None
-    ]
+    runs = [run for group in (base, *usable) for run in group.finished]
+    resamples = int(np.clip(MOST / max(truth.size * len(runs), 1), FEWEST, RESAMPLES))
+    drawn = _drawn(runs, resamples, advance)
+    rows, shown = [], []
+    for group, reason in zip(others, reasons, strict=True):
+        pairs = _paired_maps(group, base)
+        won = sum(own > other for own, other in pairs)
+        seeds_won = f"{won} of {len(pairs)}" if pairs else NONE
+        row = {"label": group.label, "why_not": reason, "seeds": seeds_won}
+        row |= _classes(group, base)
+        if not reason:
+            comparison = _compare(group, base, drawn)
+            shown.append((groups.index(group), group.label, comparison))
+            row |= _verdict(comparison, pairs, resamples)
+        rows.append(row)
     return {
-        "why_not": "" if shown else "; ".join(f"{row.group.label}: {row.why_not}" for row in rows),
+        "why_not": "",
         "base": base.label,
-        "rows": [_row(row, base, wanted) for row in rows],
-        "figure": compare_figures.differences(shown, base.label) if shown else None,
-        "resamples": wanted,
+        "rows": rows,
+        "figure": compare_figures.differences(shown, base.label),
+        "resamples": resamples,
         "num_items": len(truth),
     }
+
+
+def _drawn(runs: Sequence[Run], resamples: int, advance: Advance | None) -> dict[int, Floats]:
+    """Return the resampled mAPs of each run by its id()."""
+    drawn: dict[int, Floats] = {}
+    for number, run in enumerate(runs, 1):
+        assert run.scored is not None
+        drawn[id(run)] = resampled_map(run.scored.logits, run.scored.truth, resamples)
+        if advance is not None:
+            advance(number, len(runs))
+    return drawn
 
 
 def reference(groups: Sequence[Group], first: Run, against: str | None, baseline: str) -> Group:
@@ -133,76 +126,48 @@ def _other(group: Group, base: Group) -> str:
     return "" if same else f"other test labels than {base.label}"
 
 
-def _resampled(run: Run, resamples: int) -> Floats:
-    assert run.scored is not None
-    return resampled_map(run.scored.logits, run.scored.truth, resamples)
-
-
 def _compare(group: Group, base: Group, drawn: dict[int, Floats]) -> Comparison:
     """Compare two groups, each averaged over its runs within each resample."""
-    compared = _of_shared_seeds(group, base)
-    own, others = (np.mean([drawn[id(run)] for run in part], axis=0) for part in compared)
-    figures = [[run.outcome("test_map") or 0.0 for run in part] for part in compared]
-    means = [[float(np.mean(part))] for part in figures]
-    return compare([own], [others], means[0], means[1])
+    parts = _of_shared_seeds(group, base)
+    own, other = (np.mean([drawn[id(run)] for run in part], axis=0) for part in parts)
+    maps = [float(np.mean([run.outcome("test_map") or 0.0 for run in part])) for part in parts]
+    return compare([own], [other], maps[:1], maps[1:])
 
 
-def _row(row: Versus, base: Group, resamples: int) -> dict[str, Any]:
-    shared = _maps_of_shared_seeds(row.group, base)
-    won = sum(own > other for own, other in shared)
-    cells = {
-        "label": row.group.label,
-        "why_not": row.why_not,
-        "seeds": f"{won} of {len(shared)}" if shared else NONE,
-        **_classes(row.group, base),
-    }
-    if row.comparison is None:
-        return cells
-    own = row.comparison
-    side = _side(own)
-    agree = all((a > b) == (own.difference > 0) for a, b in shared)
-    verdict = side or "not significant"
-    if side and not agree:
-        verdict = "seeds disagree"
+def _verdict(
+    own: Comparison, pairs: Sequence[tuple[float, float]], resamples: int
+) -> dict[str, Any]:
+    """Return the cells of a comparison: better or worse only if all shared seeds agree."""
+    agree = all((a > b) == (own.difference > 0) for a, b in pairs)
+    verdict = "not significant"
+    if own.low > 0 or own.high < 0:
+        verdict = "better" if own.low > 0 else "worse"
+        verdict = verdict if agree else "seeds disagree"
     least = 2 / (1 + resamples)
     return {
-        **cells,
         "difference": signed(own.difference),
         "range": f"{signed(own.low)} to {signed(own.high)}",
         "p": f"≤ {least:.3f}" if own.p <= least else f"{own.p:.3f}",
         "verdict": verdict,
-        "sure": bool(side) and agree,
+        "sure": verdict in ("better", "worse"),
     }
-
-
-def _side(comparison: Comparison) -> str:
-    """Return "better" or "worse" if the interval excludes 0, else an empty string."""
-    if comparison.low > 0:
-        return "better"
-    return "worse" if comparison.high < 0 else ""
-
-
-def _shared_seeds(group: Group, base: Group) -> set[tuple[str, ...]]:
-    """Return the seeds that finished runs of both groups share, including those of the labels."""
-    own, others = ({seeds(run) for run in part.finished} for part in (group, base))
-    return own & others
 
 
 def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
     """Return the finished runs of both groups with shared seeds; all runs if they share none."""
-    shared = _shared_seeds(group, base)
+    shared = set(map(seeds, group.finished)) & set(map(seeds, base.finished))
     return [
         [run for run in part.finished if not shared or seeds(run) in shared]
         for part in (group, base)
     ]
 
 
-def _maps_of_shared_seeds(group: Group, base: Group) -> list[tuple[float, float]]:
+def _paired_maps(group: Group, base: Group) -> list[tuple[float, float]]:
     """Return the test mAPs of both groups for each shared seed."""
     own, others = (
         {seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base)
     )
-    pairs = [(own[seed], others[seed]) for seed in _shared_seeds(group, base)]
+    pairs = [(value, others[seed]) for seed, value in own.items() if seed in others]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 

@@ -49,6 +49,12 @@ class Observed:
         """Number of validation rows."""
         return len(self.val)
 
+    @property
+    def counts(self) -> list[int]:
+        """Observed positives of each class in the training rows."""
+        counts: list[int] = (self.train == 1).sum(axis=0).tolist()
+        return counts
+
 
 @dataclass(frozen=True, eq=False)
 class Scored:
