@@ -66,7 +66,7 @@ def test_every_command_accepts_a_new_benchmark(root, tmp_path):
     command = [sys.executable, "-c", SCRIPT, str(root), str(tmp_path / "run")]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "voc,coco,nuswide,cub,fifth" in done.stdout
+    assert "voc|coco|nuswide|cub|fifth" in done.stdout
     assert "fifth: 3 classes, 16 / 4 / 5 images" in done.stdout
     assert "as in the paper: 16 / 4 / 5, 1.4" in done.stdout
     assert (tmp_path / "run" / "result.json").exists()
