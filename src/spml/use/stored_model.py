@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from spml.data import LabelTable
 from spml.data.images.cache import Cache
@@ -19,6 +20,14 @@ def none_read(count: int) -> UserError:
         f"none of {count:,} pictures could be read; nothing was written. "
         "--root says where they are now"
     )
+
+
+def calibrated(info: ModelInfo, logits: Tensor) -> Tensor:
+    """Return calibrated logits (B, classes); raise UserError if they are not numbers."""
+    scores: Tensor = info.calibrate()(logits)
+    if not torch.isfinite(scores).all():
+        raise UserError(NOT_NUMBERS)
+    return scores
 
 
 def own_device() -> str:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from spml.errors import UserError
 from spml.files import contents, replaces_something, replacing_folder
+from spml.use.pages import render
 
 PAGE = "index.html"
 MARK = 'content="spml explain"'  # marks a folder that this module wrote
@@ -81,7 +82,9 @@ def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Ga
         page = Gallery(beside)
         yield page
         (beside / PAGE).write_text(
-            _render(title, hint, page.entries), encoding="utf-8", errors="replace"
+            render("explain.html", title=title, hint=hint, entries=page.entries),
+            encoding="utf-8",
+            errors="replace",
         )
 
 
@@ -100,18 +103,6 @@ def refuse_other(out: Path, overwrite: bool) -> None:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _render(title: str, hint: str, entries: Sequence[Entry]) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("spml.use"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    return environment.get_template("explain.html").render(title=title, hint=hint, entries=entries)
 
 
 def _plain(text: str) -> str:

@@ -18,6 +18,7 @@ from spml.data.images.decode import decode, resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.model.scoring import infer
+from spml.use import pages
 from spml.use.explain.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
 from spml.use.explain.overlay import COVER, STRENGTH, colours
 from spml.use.review.suggest import Suggestion
@@ -101,8 +102,6 @@ def draw(
 
 def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
     """Render the page; its key separates the browser's stored answers from other reviews'."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     data: list[dict[str, Any]] = [
         {
             "image": card.image,
@@ -125,12 +124,7 @@ def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
         if any(card.map for card in cards)
         else ""
     )
-    environment = Environment(
-        loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template("review.html").render(
-        title=title, cards=data, key=key.hexdigest()[:16], maps=maps
-    )
+    return pages.render("review.html", title=title, cards=data, key=key.hexdigest()[:16], maps=maps)
 
 
 def _picture(table: LabelTable, row: int, *, upright: bool) -> Tensor:
