@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import struct
 import zlib
 from dataclasses import replace
@@ -11,10 +12,21 @@ import numpy as np
 import pytest
 import torch
 
+from spml.cli import main
 from spml.model import Classifier, ModelInfo, save_model
 
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
 NAMES = ["red", "green", "blue"]
+
+
+def cli(line: str, *values) -> int:
+    """Run a command; each {} in the line stands for a value, or for the words of a list."""
+    rest, words = iter(values), []
+    for word in shlex.split(line):
+        value = next(rest) if word == "{}" else word
+        words += map(str, value) if isinstance(value, list) else [str(value)]
+    assert not list(rest)
+    return main(words)
 
 
 def write_model(

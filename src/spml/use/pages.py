@@ -1,8 +1,15 @@
-"""Pages of `spml explain`, `spml review` and `spml serve`."""
+"""Pages of `spml explain`, `spml review` and `spml serve`, and the folders that hold them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from spml.errors import UserError
+from spml.files import contents, replaces_something
+
+PAGE = "index.html"
 
 
 def render(template: str, **values: Any) -> str:
@@ -16,3 +23,27 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
     )
     return environment.get_template(template).render(values)
+
+
+def refuse_others(out: Path, overwrite: bool, command: str, ours: Callable[[str], bool]) -> None:
+    """Raise UserError if writing would destroy something other than a page of the same command.
+
+    Args:
+        out: the folder.
+        overwrite: whether an earlier page may be replaced.
+        command: named by the page's head.
+        ours: whether the command writes a file of this name.
+    """
+    if not replaces_something(out, overwrite):
+        return
+    page = out / PAGE
+    others = [out.name]
+    if out.is_dir():
+        others = [path.name for path in contents(out) if path.name != PAGE and not ours(path.name)]
+    mark = f'content="spml {command}"'
+    if others or not page.is_file() or mark not in page.read_text("utf-8", "replace"):
+        what = f" ({others[0]})" if others else ""
+        raise UserError(
+            f"{out} holds something else than spml {command} writes{what}; "
+            "move it away, or give another --out"
+        )

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from spml.data import LabelTable
-from spml.data.images.cache import Cache
-from spml.data.images.loader import Feed
+from spml.data.images.loader import Feed, OnError
 from spml.errors import UserError
-from spml.model import ModelInfo
+from spml.model import Classifier, ModelInfo
+from spml.model.scoring import score_stream
 
 NOT_NUMBERS = "the model gives values that are not numbers; its weights are damaged"
+DENSE_LIMIT = 2**31  # logits in memory at once
 
 
-def none_read(count: int) -> UserError:
-    """Return the error for a run without a readable picture."""
-    return UserError(
-        f"none of {count:,} pictures could be read; nothing was written. "
-        "--root says where they are now"
-    )
+def own_device() -> str:
+    """Return "cuda" if a GPU is available, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def calibrated(info: ModelInfo, logits: Tensor) -> Tensor:
@@ -30,12 +32,51 @@ def calibrated(info: ModelInfo, logits: Tensor) -> Tensor:
     return scores
 
 
-def own_device() -> str:
-    """Return "cuda" if a GPU is available, else "cpu"."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def feed_for(table: LabelTable, info: ModelInfo, cache: Cache | None = None) -> Feed:
-    """Return the items of a table as the model takes them; `cache` holds the table's pictures."""
+def feed_for(table: LabelTable, info: ModelInfo) -> Feed:
+    """Return the items of a table as the model takes them."""
     how = info.preprocessing
-    return Feed(table, how["size"], upright=bool(how["upright"]), cache=cache)
+    return Feed(table, how["size"], upright=bool(how["upright"]))
+
+
+def score_readable(
+    table: LabelTable,
+    model: Classifier,
+    info: ModelInfo,
+    batch_size: int,
+    on_error: OnError | None = None,
+    advance: Callable[[int, int], None] | None = None,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Score the items that can be read, with the model on its device.
+
+    Args:
+        table: the items.
+        model: the model.
+        info: its description.
+        batch_size: items per batch.
+        on_error: called for each unreadable picture; without it, the first is raised.
+        advance: called with the number of items done and their total.
+
+    Returns:
+        Logits (items, classes), 0 for an item that could not be read, and which items were read.
+    """
+    size = len(table), len(info.classes)
+    if size[0] * size[1] > DENSE_LIMIT:
+        raise UserError(
+            f"{size[0]:,} items x {size[1]:,} classes are too many to rank together; "
+            "give --split val"
+        )
+    logits, read = np.zeros(size, np.float32), np.zeros(len(table), bool)
+    device = next(model.parameters()).device
+    batches = feed_for(table, info).in_order(batch_size, on_error)
+    for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
+        if not scores.isfinite().all():
+            raise UserError(NOT_NUMBERS)
+        logits[rows], read[rows] = scores.numpy(), True
+        if advance is not None:
+            advance(int(rows[-1]) + 1, len(table))
+    if not read.any():
+        raise UserError(
+            f"none of {len(table):,} pictures could be read; nothing was written. "
+            "--root says where they are now"
+        )
+    return logits, read

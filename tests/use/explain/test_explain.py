@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from spml.use.explain.explain import class_maps, explain, explain_worst
 from spml.use.explain.gallery import gallery
 from spml.use.explain.mistakes import rank_mistakes
 from spml.use.explain.overlay import rounded
-from tests.use.conftest import huge_png
+from tests.use.conftest import cli, huge_png
 
 
 def noise(*shape, seed=0):
@@ -158,31 +159,13 @@ def test_names_are_text_on_the_page(make_model, pictures, tmp_path):
 
 def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, tmp_path, capsys):
     folder, photo = make_model(classes=["red", "a, b"]), pictures.parent / "photos" / "3.png"
-    assert (
-        main(
-            ["explain", str(folder), str(photo), "--out", str(tmp_path / "m"), "--classes", "a, b"]
-        )
-        == 0
-    )
+    assert cli("explain {} {} --out {} --classes 'a, b'", folder, photo, tmp_path / "m") == 0
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
         "0001-3-a_b.png",
         "0001-3.png",
         "index.html",
     ]
-    assert (
-        main(
-            [
-                "explain",
-                str(folder),
-                str(photo),
-                "--out",
-                str(tmp_path / "n"),
-                "--classes",
-                "red,rad",
-            ]
-        )
-        == 2
-    )
+    assert cli("explain {} {} --out {} --classes red,rad", folder, photo, tmp_path / "n") == 2
     assert (
         "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err
         and not (tmp_path / "n").exists()
@@ -332,19 +315,7 @@ def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones
     pictures, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(pictures.parent)
-    words = [
-        "--backbone",
-        "tiny",
-        "--size",
-        "16",
-        "--epochs",
-        "1",
-        "--accelerator",
-        "cpu",
-        "--quiet",
-        "--out",
-        "run",
-    ]
+    words = shlex.split("--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet --out run")
     assert main(["train", str(pictures), *words]) == 0
     description = Path("run/best/model.json")
     values = json.loads(description.read_text())

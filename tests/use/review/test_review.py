@@ -1,5 +1,6 @@
 import csv
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from spml.data import LabelTable, load
 from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
-from spml.use.review.review import _known, review
+from spml.use.review.page import Drawn, render
+from spml.use.review.review import review
+from spml.use.review.suggest import Suggestion
 from tests.use import browser as chromium
+from tests.use.conftest import cli
 
 needs_chromium = pytest.mark.skipif(
     chromium.executable() is None, reason="no chromium is installed, which shows the page"
@@ -31,28 +35,16 @@ def bytes_of(folder):
     }
 
 
+def cards(page):
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])
+
+
 @pytest.fixture(scope="module")
 def run(scenes_file, tmp_path_factory):
     """A run on scenes through the command line, so that its config names the data."""
     folder = tmp_path_factory.mktemp("review") / "run"
-    words = [
-        "--labels",
-        "complete",
-        "--backbone",
-        "tiny",
-        "--epochs",
-        "3",
-        "--batch-size",
-        "32",
-        "--lr",
-        "3e-3",
-    ]
-    assert (
-        main(
-            ["train", str(scenes_file), *words, "--flip", "False", "--quiet", "--out", str(folder)]
-        )
-        == 0
-    )
+    words = shlex.split("--labels complete --backbone tiny --epochs 3 --batch-size 32 --lr 3e-3")
+    assert cli("train {} {} --flip False --quiet --out {}", scenes_file, words, folder) == 0
     return folder
 
 
@@ -76,11 +68,10 @@ def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, 
         )
         assert 0 <= float(row["probability"]) <= 1
     page = (tmp_path / "out" / "index.html").read_text()
-    cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert [(card["image"], card["name"]) for card in cards] == [
+    assert [(card["image"], card["name"]) for card in cards(page)] == [
         (row["image"], row["class"]) for row in rows
     ]
-    for card in cards:
+    for card in cards(page):
         with (
             Image.open(tmp_path / "out" / card["picture"]) as picture,
             Image.open(tmp_path / "out" / card["map"]) as m,
@@ -100,21 +91,7 @@ def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
     assert {row["image"] for row in table(tmp_path / "b")} <= held_out
     everything = review(run, tmp_path / "c", count=10**6, split="all", classes=["one"])
     assert everything == (scenes.observed.labels[:, list(scenes.classes).index("one")] == 0).sum()
-    assert (
-        main(
-            [
-                "review",
-                str(run),
-                "--out",
-                str(tmp_path / "d"),
-                "--classes",
-                "one, two",
-                "--count",
-                "3",
-            ]
-        )
-        == 0
-    )
+    assert cli("review {} --out {} --classes 'one, two' --count 3", run, tmp_path / "d") == 0
     with pytest.raises(UserError, match=r"no class 'tow'; did you mean 'two'\?"):
         review(run, tmp_path / "e", classes=["tow"])
     for words in ({"count": 0}, {"per_class": 0}, {"batch_size": 0}):
@@ -160,17 +137,7 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
     noise = np.where(
         listed[:, None] & ~_pad(observed.labels == 1, len(listed)), coins, arrays["labels"]
     )
-    settings = [
-        "--backbone",
-        "tiny",
-        "--epochs",
-        "2",
-        "--batch-size",
-        "32",
-        "--flip",
-        "False",
-        "--quiet",
-    ]
+    settings = shlex.split("--backbone tiny --epochs 2 --batch-size 32 --flip False --quiet")
     outputs = {}
     for name, labels in {"true": arrays["labels"], "noise": noise}.items():
         np.savez(data, **{**arrays, "labels": labels, "items": items})
@@ -204,7 +171,7 @@ def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, capsys)
     assert len(table(out)) == 3
     (out / "answers.csv").write_text("mine")
     assert main([*words, "--overwrite"]) == 2
-    assert "something else than a review (answers.csv)" in capsys.readouterr().err
+    assert "something else than spml review writes (answers.csv)" in capsys.readouterr().err
     assert (out / "answers.csv").read_text() == "mine" and len(table(out)) == 3
     (tmp_path / "file").write_text("x")
     assert main(["review", str(run), "--out", str(tmp_path / "file"), "--overwrite"]) == 2
@@ -285,8 +252,9 @@ def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monk
 def test_known_labels_are_listed_with_at_most_three_negatives():
     labels = np.array([[1, 1, -1, -1, -1], [0, -1, -1, -1, -1]], np.int8)
     known = LabelTable(["x", "y"], list("abcde"), labels)
-    assert _known(known, 0) == ["a", "b", "not c", "not d", "not e"]
-    assert _known(known, 1) == ["not b", "not c", "not d", "…"]
+    suggestions = [Suggestion(row, 0, 0.5, 0.0) for row in (0, 1)]
+    listed = [card["known"] for card in cards(render("", None, known, suggestions, [Drawn()] * 2))]
+    assert listed == [["a", "b", "not c", "not d", "not e"], ["not b", "not c", "not d", "…"]]
 
 
 def test_items_are_scored_in_batches_and_refused_if_too_many(tmp_path, monkeypatch):
@@ -300,7 +268,7 @@ def test_items_are_scored_in_batches_and_refused_if_too_many(tmp_path, monkeypat
         tmp_path / "run",
         quiet=True,
     )
-    monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3)
+    monkeypatch.setattr("spml.use.stored_model.DENSE_LIMIT", 32 * 3)
     words = {
         "count": 1,
         "per_class": 1,
@@ -309,7 +277,7 @@ def test_items_are_scored_in_batches_and_refused_if_too_many(tmp_path, monkeypat
     }
     assert review(tmp_path / "run", tmp_path / "new" / "out", **words) == 1
     assert progress[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
-    monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3 - 1)
+    monkeypatch.setattr("spml.use.stored_model.DENSE_LIMIT", 32 * 3 - 1)
     with pytest.raises(UserError, match="32 items x 3 classes are too many"):
         review(tmp_path / "run", tmp_path / "none")
 
@@ -342,8 +310,7 @@ def test_names_that_look_like_html_stay_text(pictures, tmp_path, monkeypatch):
     assert main(["train", "odd.csv", *words]) == 0 and main(["review", "run"]) == 0
     page = Path("run/review/index.html").read_text()
     assert page.count("</script>") == 2
-    cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert "</script><b>red & 'x'" in {card["name"] for card in cards}
+    assert "</script><b>red & 'x'" in {card["name"] for card in cards(page)}
 
 
 @needs_chromium

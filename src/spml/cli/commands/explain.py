@@ -68,7 +68,7 @@ class Explain:
                     overwrite=self.overwrite,
                     on_error=left_out,
                     note=log,
-                    advance=lambda done: progress.advance(task, done),
+                    advance=lambda done: progress.update(task, completed=done),
                 )
             else:
                 written = explain(

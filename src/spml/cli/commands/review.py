@@ -52,8 +52,9 @@ class Review:
 
         from spml.cli import LeftOut, log
         from spml.errors import DataError
+        from spml.use.pages import PAGE
         from spml.use.predict.tagging import named_classes
-        from spml.use.review.review import PAGE, review
+        from spml.use.review.review import review
 
         out = self.out or self.run_folder / "review"
         left_out = LeftOut()

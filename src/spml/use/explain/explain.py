@@ -14,10 +14,10 @@ from spml.data.readers.builder import OnError, report
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
 from spml.use.explain.class_maps import class_maps, meaning
-from spml.use.explain.evidence import Evidence
 from spml.use.explain.gallery import Entry, Gallery, Shown, gallery, refuse_other
 from spml.use.explain.mistakes import Mistake, worst_mistakes
 from spml.use.explain.overlay import plain, writable
+from spml.use.explain.scored import ScoredPicture
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column
 from spml.use.stored_model import own_device
@@ -59,8 +59,8 @@ def explain(
     items = Inputs(inputs, info, on_error=on_error, note=note)
     with gallery(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
         for done, (item, picture) in enumerate(_pictures(items, info, on_error), 1):
-            evidence = Evidence(model, info, picture)
-            _add(page, item.name, evidence, columns or evidence.order[:top])
+            scored = ScoredPicture(model, info, picture)
+            _add(page, item.name, scored, columns or scored.order[:top])
             if advance is not None:
                 advance(done)
         if not page.entries:
@@ -94,7 +94,7 @@ def explain_worst(
         batch_size: items per batch.
         on_error: called for each picture that cannot be read; without it the first error is raised.
         note: called with a message if the run's data have changed; they are used all the same.
-        advance: called with the number of items scored.
+        advance: called with the number of items scored so far.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
@@ -112,32 +112,32 @@ def explain_worst(
     with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
         for mistake in mistakes:
             for item, picture in _pictures([mistake.item], info, on_error):
-                evidence = Evidence(model, info, picture)
-                instead = [column for column in evidence.order[:1] if column != mistake.column]
-                _add(page, item.name, evidence, [mistake.column, *instead], mistake)
+                scored = ScoredPicture(model, info, picture)
+                instead = [column for column in scored.order[:1] if column != mistake.column]
+                _add(page, item.name, scored, [mistake.column, *instead], mistake)
     return len(page.entries)
 
 
 def _add(
     page: Gallery,
     item: str,
-    evidence: Evidence,
+    scored: ScoredPicture,
     columns: Sequence[int],
     mistake: Mistake | None = None,
 ) -> None:
     """Draw the maps of these classes of one picture."""
-    info, maps = evidence.info, []
+    info, maps = scored.info, []
     drawing = page.begin(item)
     for column in columns:
         name = info.classes[column]
-        image, caption = evidence.overlay(column, evidence.maps)
+        image, caption = scored.overlay(column, scored.maps)
         below = "" if writable(name) else name
         maps.append(Shown(drawing.save(image, name), caption, below))
-    present = [i for i in evidence.order if evidence.tagged[i]]
-    listed = ", ".join(f"{info.classes[i]} {evidence.probabilities[i]:.2f}" for i in present)
+    present = [i for i in scored.order if scored.tagged[i]]
+    listed = ", ".join(f"{info.classes[i]} {scored.probabilities[i]:.2f}" for i in present)
     tags = f"tags: {listed}" if listed else "no class reaches its threshold"
     wrong = "" if mistake is None else mistake.text(info)
-    page.entries.append(Entry(item, drawing.save(plain(evidence.picture)), maps, tags, wrong))
+    page.entries.append(Entry(item, drawing.save(plain(scored.picture)), maps, tags, wrong))
 
 
 def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:

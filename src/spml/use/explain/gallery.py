@@ -11,12 +11,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from spml.errors import UserError
-from spml.files import contents, replaces_something, replacing_folder
-from spml.use.pages import render
-
-PAGE = "index.html"
-MARK = 'content="spml explain"'  # marks a folder that this module wrote
+from spml.files import replacing_folder
+from spml.use.pages import PAGE, refuse_others, render
 
 
 class Shown(NamedTuple):
@@ -90,19 +86,7 @@ def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Ga
 
 def refuse_other(out: Path, overwrite: bool) -> None:
     """Raise UserError if writing would destroy something."""
-    if not replaces_something(out, overwrite):
-        return
-    ours = (
-        out.is_dir()
-        and not out.is_symlink()
-        and all(f.suffix == ".png" or f.name == PAGE for f in contents(out))
-    )
-    if not ours or MARK not in _text(out / PAGE):
-        raise UserError(f"{out} holds something else than maps written before; give another --out")
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    refuse_others(out, overwrite, "explain", lambda name: name.endswith(".png"))
 
 
 def _plain(text: str) -> str:

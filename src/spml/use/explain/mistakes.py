@@ -14,11 +14,10 @@ from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError
 from spml.data.table import LabelTable
 from spml.model import Classifier, ModelInfo
-from spml.model.scoring import score_stream
 from spml.runs.run import Run
 from spml.use.evaluate import run_data, run_split
 from spml.use.predict.inputs import Note
-from spml.use.stored_model import feed_for, none_read
+from spml.use.stored_model import score_readable
 
 
 @dataclass(frozen=True)
@@ -71,22 +70,16 @@ def worst_mistakes(
         run_data(config, info.classes, root, note), split, str(config.get("selection"))
     )
     table, labels = part.table, part.labels
-    feed = feed_for(table, info)
-    device = next(model.parameters()).device
-    logits = torch.zeros(labels.shape)
-    known, read = np.zeros_like(labels), 0
-    batches = feed.in_order(
-        batch_size, None if on_error is None else lambda row, error: on_error(error)
+    logits, read = score_readable(
+        table,
+        model,
+        info,
+        batch_size,
+        None if on_error is None else lambda row, error: on_error(error),
+        None if advance is None else lambda done, total: advance(done),
     )
-    for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
-        logits[rows] = scores
-        known[rows] = labels[rows]  # only pictures that could be read are judged
-        read += len(rows)
-        if advance is not None:
-            advance(len(rows))
-    if not read:
-        raise none_read(len(table))
-    calibrated = info.calibrate()(logits)
+    known = np.where(read[:, None], labels, np.int8(0))  # only read pictures are judged
+    calibrated = info.calibrate()(torch.from_numpy(logits))
     probabilities = calibrated.sigmoid().numpy()
     places = rank_mistakes(calibrated.numpy(), info.tag_rule.tagged(logits), known, count)
     return [

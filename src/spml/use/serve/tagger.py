@@ -20,7 +20,7 @@ from spml.model import load_model
 from spml.model.scoring import infer
 from spml.model.store import BEST
 from spml.use.explain.class_maps import meaning
-from spml.use.explain.evidence import Evidence
+from spml.use.explain.scored import ScoredPicture
 from spml.use.predict.writers import columns
 from spml.use.stored_model import calibrated, own_device
 
@@ -90,8 +90,8 @@ class Tagger:
             raise RefusedError(400, "the address must name a class, as in ?class=NAME")
         column = self.info.classes.index(label)
         with self._one_at_a_time:
-            evidence = Evidence(self.model, self.info, self._picture(data, name))
-            image, _ = evidence.overlay(column, evidence.maps[column])
+            scored = ScoredPicture(self.model, self.info, self._picture(data, name))
+            image, _ = scored.overlay(column, scored.maps[column])
         buffer = io.BytesIO()
         image.save(buffer, "PNG")
         return buffer.getvalue()
@@ -139,7 +139,7 @@ class Tagger:
     def _can_map(self) -> bool:
         """Whether the backbone has a feature map."""
         try:
-            Evidence(self.model, self.info, self._nothing())
+            ScoredPicture(self.model, self.info, self._nothing())
         except UserError:
             return False
         return True

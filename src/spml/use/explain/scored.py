@@ -13,7 +13,7 @@ from spml.use.explain.overlay import overlay, rounded, shown
 from spml.use.stored_model import calibrated
 
 
-class Evidence:
+class ScoredPicture:
     """Probabilities, tags and class maps of one picture.
 
     Attributes:
