@@ -15,6 +15,7 @@ import torch
 from spml.cli import main
 from spml.model import Classifier, ModelInfo, save_model
 
+TRAIN = shlex.split("--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet")
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
 NAMES = ["red", "green", "blue"]
 

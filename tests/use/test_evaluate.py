@@ -80,10 +80,8 @@ def test_eval_prints_estimates_with_ranges(run, monkeypatch, capsys):
     observe_only(run)
     evaluation = assess(run, "val")
     estimate = evaluation["estimates"]["map"]
-    assert (
-        evaluation["labels"] == "observed"
-        and estimate["low"] <= estimate["value"] <= estimate["high"] <= 100
-    )
+    assert evaluation["labels"] == "observed"
+    assert estimate["low"] <= estimate["value"] <= estimate["high"] <= 100
     assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(
         evaluation["estimates"]
     )
@@ -111,8 +109,6 @@ def test_evaluation_uses_the_calibrated_probabilities(run):
     path = run / "best" / "model.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "calibration": shifted}))
     other = assess(run, "test")["metrics"]
-    assert (
-        other["CR"] == 100
-        and other["map"] == metrics["map"]
-        and other["calibration_error"] > metrics["calibration_error"]
-    )
+    assert other["CR"] == 100
+    assert other["map"] == metrics["map"]
+    assert other["calibration_error"] > metrics["calibration_error"]

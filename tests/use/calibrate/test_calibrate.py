@@ -56,9 +56,8 @@ def test_calibrating_twice_is_idempotent_and_undo_restores_the_original(run):
     calibrate(run, labels="observed")
     assert written(run) == first
     undo(run)
-    assert (run / "best" / "model.json").read_bytes() == start and not (
-        run / "calibration.json"
-    ).exists()
+    assert (run / "best" / "model.json").read_bytes() == start
+    assert not (run / "calibration.json").exists()
     with pytest.raises(UserError, match="nothing to undo"):
         undo(run)
 
@@ -109,9 +108,8 @@ def test_undo_restores_thresholds_set_by_hand_before_calibration(run):
 def test_figures_equal_those_of_the_stored_model(run, method, labels):
     record = calibrate(run, labels=labels, method=method)
     info = read_info(run)
-    assert (info.calibration is None) == (method == "none") and all(
-        0 < t < 1 for t in info.thresholds
-    )
+    assert (info.calibration is None) == (method == "none")
+    assert all(0 < t < 1 for t in info.thresholds)
     if labels == "complete":
         metrics = assess(run, "val")["metrics"]
         value = 100 * record["overall"]["macro_f1"]["value"]
@@ -122,10 +120,8 @@ def test_figures_equal_those_of_the_stored_model(run, method, labels):
     assert method == "none" or curves["calibrated"]["error"] < curves["logits"]["error"]
     assert ("drawn" in curves) == (labels == "observed")
     row = record["classes"][0]
-    assert (
-        0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1
-        and 0 < row["propensity"] <= 1
-    )
+    assert 0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1
+    assert 0 < row["propensity"] <= 1
 
 
 def test_thresholds_meet_the_aims(run):
@@ -148,10 +144,8 @@ def test_thresholds_meet_the_aim_by_the_stored_probabilities(run, method):
 def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):
     tags = [calibrate(run, labels="complete", method=method) for method in ("temperature", "none")]
     for one, other in zip(*(record["classes"] for record in tags), strict=True):
-        assert (
-            one["precision"]["value"] == other["precision"]["value"]
-            and one["recall"] == other["recall"]
-        )
+        assert one["precision"]["value"] == other["precision"]["value"]
+        assert one["recall"] == other["recall"]
 
 
 def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):

@@ -120,10 +120,8 @@ def test_few_items_no_labels_and_classes_never_seen(run):
     change(run / "observed.npz", observed=column)
     record = calibrate(run, labels="observed")
     assert record["items_left_out"] == int((column[rows] == 1).sum(axis=1).tolist().count(0))
-    assert (
-        record["classes"][4]["name"] in record["few_positives"]
-        and 0 < record["classes"][4]["prior"]["value"] < 0.5
-    )
+    assert record["classes"][4]["name"] in record["few_positives"]
+    assert 0 < record["classes"][4]["prior"]["value"] < 0.5
     change(run / "observed.npz", observed=observed, val_rows=rows[:0])
     with pytest.raises(UserError, match="no validation items"):
         calibrate(run)

@@ -87,9 +87,8 @@ def test_paths_and_pictures_are_distinguished():
     with pytest.raises(DataError, match="X is one path, 'a"):
         paths("a.jpg")
     x = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
-    assert (
-        np.array_equal(pictures(x), x.transpose(0, 3, 1, 2)) and pictures(pictures(x)) is not None
-    )
+    assert np.array_equal(pictures(x), x.transpose(0, 3, 1, 2))
+    assert pictures(pictures(x)) is not None
     assert pictures(np.zeros((2, 3))) is None
     for wrong in (x.astype(float), x[..., :2], x[:0]):
         with pytest.raises(DataError, match="pictures are uint8"):

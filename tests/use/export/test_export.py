@@ -81,11 +81,9 @@ def test_the_metadata_hold_all_that_is_needed(exported):
         name: json.loads(text) for name, text in run.get_modelmeta().custom_metadata_map.items()
     }
     assert about["classes"] == ["red", "green", "blue"] and about["thresholds"] == [0.5, 0.0, 1.0]
-    assert (
-        about["calibrated"] is True
-        and about["method"] == "gr"
-        and about["spml"] == spml.__version__
-    )
+    assert about["calibrated"] is True
+    assert about["method"] == "gr"
+    assert about["spml"] == spml.__version__
     assert about["preprocessing"]["size"] == 16 and about["preprocessing"]["upright"] is True
     assert [(one.name, one.type) for one in run.get_inputs()] == [("pictures", "tensor(uint8)")]
     assert [one.name for one in run.get_outputs()] == ["logits", "probabilities"]
@@ -206,10 +204,8 @@ def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, capsys):
 def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
-    assert (
-        f"{missing} is not installed" in (error := capsys.readouterr().err)
-        and "pip install 'spml[export]'" in error
-    )
+    assert f"{missing} is not installed" in (error := capsys.readouterr().err)
+    assert "pip install 'spml[export]'" in error
 
 
 def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, capsys):

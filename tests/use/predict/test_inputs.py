@@ -124,9 +124,8 @@ def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
 def test_a_name_that_no_file_can_have_does_not_stop_the_rest(info):
     reported = []
     assert names(["x" * 5000 + ".jpg", "a.jpg"], info, on_error=reported.append) == ["a.jpg"]
-    assert len(
-        reported
-    ) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(reported[0])
+    assert len(reported) == 1
+    assert "x.jpg: cannot be read (File name too long); check the path" in str(reported[0])
 
 
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):
@@ -243,7 +242,8 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     np.savez(tmp_path / "p.npz", x=np.zeros((2, 8, 8, 3), np.uint8), items=np.array(["one", "two"]))
     assert names([tmp_path / "v.npy"], features) == ["v/0", "v/1", "v/2"]
     items = list(Inputs([tmp_path / "p.npz", "also.jpg"], info))
-    assert [item.name for item in items] == ["one", "two", "also.jpg"] and items[0].x.shape == (
+    assert [item.name for item in items] == ["one", "two", "also.jpg"]
+    assert items[0].x.shape == (
         3,
         8,
         8,
@@ -261,10 +261,8 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     x[1, 2] = np.nan
     np.savez(tmp_path / "nan.npz", x=x)
     reported = []
-    assert (
-        names([tmp_path / "nan.npz"], features, on_error=reported.append) == ["nan/0", "nan/2"]
-        and len(reported) == 1
-    )
+    assert names([tmp_path / "nan.npz"], features, on_error=reported.append) == ["nan/0", "nan/2"]
+    assert len(reported) == 1
 
 
 def test_a_folder_without_permission_is_reported(info, tmp_path, monkeypatch):

@@ -24,7 +24,8 @@ def test_files_folders_and_tables_give_the_models_probabilities(model, pictures,
         out = tmp_path / f"{name}.csv"
         assert predict(model, inputs, out, Options(5)) == 12
         written = {Path(row["image"]).name: row for row in rows(out)}
-        assert len(written) == 12 and list(rows(out)[0]) == [
+        assert len(written) == 12
+        assert list(rows(out)[0]) == [
             "image",
             "tags",
             "red",
@@ -36,9 +37,8 @@ def test_files_folders_and_tables_give_the_models_probabilities(model, pictures,
         assert [float(written["3.png"][c]) for c in ("red", "green", "blue")] == pytest.approx(
             p.tolist(), abs=1e-5
         )
-        assert ("green" in written["3.png"]["tags"].split("|")) and "blue" not in written["3.png"][
-            "tags"
-        ]
+        assert "green" in written["3.png"]["tags"].split("|")
+        assert "blue" not in written["3.png"]["tags"]
 
 
 def test_parquet_holds_the_same(model, pictures, tmp_path):
@@ -160,9 +160,8 @@ def test_classes_named_like_columns_get_prefixed_columns(make_model, pictures, t
     folder = make_model(classes=["image", "tags", "dog"])
     predict(folder, [pictures], tmp_path / "p.csv")
     first = rows(tmp_path / "p.csv")[0]
-    assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"] and first[
-        "image"
-    ].endswith("0.jpg")
+    assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"]
+    assert first["image"].endswith("0.jpg")
 
 
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):

@@ -54,10 +54,8 @@ def test_every_format_holds_the_same(tmp_path, classes):
     for cell, line, row in zip(cells, lines, table.to_pylist(), strict=True):
         values = list(line["probabilities"].values())
         assert list(line["probabilities"]) == classes
-        assert (
-            cell[0] == line["image"] == row["image"]
-            and cell[1] == "|".join(line["tags"]) == row["tags"]
-        )
+        assert cell[0] == line["image"] == row["image"]
+        assert cell[1] == "|".join(line["tags"]) == row["tags"]
         assert [float(value) for value in cell[2:]] == values == list(row.values())[2:]
     assert cells[1][0] == "caf\\udce9,\n.jpg"
 
@@ -83,9 +81,8 @@ def test_a_file_is_written_only_without_errors(tmp_path):
         ):
             write(ROWS)
             raise RuntimeError
-    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"] and (
-        tmp_path / "p.csv"
-    ).read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+    assert (tmp_path / "p.csv").read_text() == "old"
 
 
 def test_parquet_rows_are_written_in_groups(tmp_path, monkeypatch):
