@@ -75,9 +75,7 @@ def test_score_leaves_out_unknown_entries_only_if_negatives_are_known(data, fitt
     logits = fitted.decision_function(x)
     by_class = [
         average_precision_score(truth[known] == 1, logits[known])
-        for truth, logits, known in zip(
-            holes.T, fitted.decision_function(x).T, holes.T != 0, strict=True
-        )
+        for truth, logits, known in zip(holes.T, logits.T, holes.T != 0, strict=True)
     ]
     assert fitted.score(x, holes) == pytest.approx(np.mean(by_class))
     onehot = (single[:, None] == NAMES).astype(int)

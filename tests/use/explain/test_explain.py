@@ -1,4 +1,3 @@
-import json
 import re
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from spml.use.explain.explain import class_maps, explain, explain_worst
 from spml.use.explain.gallery import gallery
 from spml.use.explain.mistakes import rank_mistakes
 from spml.use.explain.overlay import rounded
-from tests.use.conftest import TRAIN, cli, huge_png
+from tests.use.conftest import TRAIN, cli, edit, huge_png
 
 
 def noise(*shape):
@@ -284,15 +283,14 @@ def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones
     monkeypatch.chdir(pictures.parent)
     assert cli("train {} {} --out run", pictures, TRAIN) == 0
     description = Path("run/best/model.json")
-    values = json.loads(description.read_text())
-    description.write_text(json.dumps({**values, "thresholds": [0.999] * 3}))
+    edit(description, thresholds=[0.999] * 3)
     Path("photos/9.png").unlink()
     assert cli("explain run --worst 9 --out worst") == 2
     error = capsys.readouterr().err
     assert error.count("photos/9.png") == 1 and "1 could not be read" in error
     page = Path("worst/index.html").read_text()
     assert page.count("missed: ") == 1 and ">wrong: " not in page and "11.png" in page
-    description.write_text(json.dumps({**values, "thresholds": [0.0] * 3}))
+    edit(description, thresholds=[0.0] * 3)
     assert cli("explain run --worst 9 --split val --out none") == 2
     assert "no mistakes on val" in capsys.readouterr().err and not Path("none").exists()
     Path("photos").rename("elsewhere")

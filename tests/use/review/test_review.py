@@ -16,7 +16,7 @@ from spml.use.review.page import Drawn, render
 from spml.use.review.review import review
 from spml.use.review.suggest import Suggestion
 from tests.use import browser as chromium
-from tests.use.conftest import TRAIN, cli
+from tests.use.conftest import TRAIN, cli, edit
 
 needs_chromium = pytest.mark.skipif(
     chromium.executable() is None, reason="no chromium is installed, which shows the page"
@@ -170,9 +170,6 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
         other = shutil.copytree(run, tmp_path / name)
         change(other)
         return other
-
-    def edit(path, **values):
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
     classes = [f"c{i}" for i in range(10)]
     since = "(the names given) (the data have changed since the run was trained"
