@@ -38,10 +38,8 @@ def write_model(
     torch.manual_seed(2)
     how = PICTURES
     if features:
-        backbone, how = (
-            "linear",
-            {**PICTURES, "kind": "features", "size": None, "features": features},
-        )
+        backbone = "linear"
+        how = {"kind": "features", "size": None, "upright": True, "features": features}
     values = {"thresholds": [0.5] * len(classes), "head": head} | info
     model = Classifier.build(backbone, len(classes), features=features, head=head)
     save_model(folder, model, ModelInfo(list(classes), backbone, how, **values))

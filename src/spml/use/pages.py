@@ -28,11 +28,7 @@ def render(template: str, **values: Any) -> str:
 def refuse_others(out: Path, overwrite: bool, command: str, ours: Callable[[str], bool]) -> None:
     """Raise UserError if writing would destroy something other than a page of the same command.
 
-    Args:
-        out: the folder.
-        overwrite: whether an earlier page may be replaced.
-        command: named by the page's head.
-        ours: whether the command writes a file of this name.
+    `ours` decides by a file's name whether the command writes it.
     """
     if not replaces_something(out, overwrite):
         return

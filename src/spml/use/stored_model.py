@@ -46,18 +46,10 @@ def score_readable(
     on_error: OnError | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Score the items that can be read, with the model on its device.
+    """Score the items that can be read: logits (items, classes), and which items were read.
 
-    Args:
-        table: the items.
-        model: the model.
-        info: its description.
-        batch_size: items per batch.
-        on_error: called for each unreadable picture; without it, the first is raised.
-        advance: called with the number of items done and their total.
-
-    Returns:
-        Logits (items, classes), 0 for an item that could not be read, and which items were read.
+    An unreadable picture is reported to `on_error`; without it, its error is raised. `advance` is
+    called with the number of items done and their total.
     """
     size = len(table), len(info.classes)
     if size[0] * size[1] > DENSE_LIMIT:

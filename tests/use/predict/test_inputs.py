@@ -184,6 +184,8 @@ def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continue
         assert name in error and text in error and "\n" not in error
     with pytest.raises(DataError, match="line 3"):
         names([tmp_path / "rows.csv"], info)
+    with pytest.raises(UserError, match="nothing to predict"):
+        Inputs([], info)
 
 
 def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):

@@ -65,35 +65,6 @@ def test_features_are_predicted_from_arrays(make_model, tmp_path):
         predict(tmp_path / "model", [tmp_path / "photo.jpg"], tmp_path / "p.csv")
 
 
-def test_inputs_that_cannot_be_predicted_are_refused(model, tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "broken.npz").write_text("no zip")
-    for inputs, message in {
-        (tmp_path / "empty",): "no pictures in this folder",
-        (tmp_path / "broken.npz",): "broken.npz",
-        (): "nothing to predict",
-    }.items():
-        with pytest.raises(UserError, match=message):
-            predict(model, list(inputs), tmp_path / "p.csv")
-    with pytest.raises(UserError, match=r"as .csv, .jsonl, .parquet"):
-        predict(model, [tmp_path / "a.jpg"], tmp_path / "p.xlsx")
-
-
-def test_a_table_needs_no_more_than_an_image_column(model, pictures, tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    names = [f"photos/{i}.jpg" for i in (0, 2)]
-    lines = ["image;date\n", *(f"{name};today\n" for name in names)]
-    (pictures.parent / "list.csv").write_text("".join(lines))
-    pq.write_table(pa.table({"image": names, "note": ["a", "b"]}), pictures.parent / "list.parquet")
-    for table in ("list.csv", "list.parquet"):
-        assert predict(model, [pictures.parent / table], tmp_path / f"{table}.out.csv") == 2
-    (pictures.parent / "none.csv").write_text("path\nphotos/0.jpg\n")
-    with pytest.raises(DataError, match="no column 'image'"):
-        predict(model, [pictures.parent / "none.csv"], tmp_path / "x.csv")
-
-
 def test_invalid_arrays_and_unreadable_pictures_write_nothing(model, tmp_path):
     (tmp_path / "zip.npz").write_bytes(b"PK\x03\x04aaaa")
     np.savez(tmp_path / "scalar.npz", x=np.float32(3))
@@ -106,6 +77,8 @@ def test_invalid_arrays_and_unreadable_pictures_write_nothing(model, tmp_path):
         predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", on_error=lambda error: None)
     with pytest.raises(UserError, match="--batch-size"):
         predict(model, [tmp_path / "gone.jpg"], tmp_path / "out.csv", Options(0))
+    with pytest.raises(UserError, match=r"as .csv, .jsonl, .parquet"):
+        predict(model, [tmp_path / "a.jpg"], tmp_path / "p.xlsx")
     assert not (tmp_path / "out.csv").exists()
 
 

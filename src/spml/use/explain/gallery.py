@@ -67,11 +67,7 @@ class Gallery:
 def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
     """A folder to draw into, which becomes `out` with its page, or is removed if the block raises.
 
-    Args:
-        out: a missing or empty folder, or a gallery written before.
-        title: title of the page.
-        hint: a line below the title.
-        overwrite: whether an earlier gallery may be replaced.
+    `out` is missing, empty, or with `overwrite` an earlier gallery.
     """
     refuse_other(out, overwrite)
     with replacing_folder(out) as beside:

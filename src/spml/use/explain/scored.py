@@ -39,9 +39,7 @@ class ScoredPicture:
     def overlay(self, column: int, scale: Tensor) -> tuple[Image.Image, str]:
         """Draw a class's map over the picture, and describe it in one line.
 
-        Args:
-            column: the class.
-            scale: maps (..., h, w) whose maximum is drawn in full colour.
+        The maximum of the maps `scale` (..., h, w) has full colour.
         """
         name, probability = self.info.classes[column], f"{self.probabilities[column]:.2f}"
         values = self.maps[column]

@@ -207,14 +207,7 @@ def _add(
 def with_answers(
     labels: SparseLabels, rows: npt.ArrayLike, columns: npt.ArrayLike, values: npt.ArrayLike
 ) -> SparseLabels:
-    """Labels with the answered entries replaced.
-
-    Args:
-        labels: observed labels.
-        rows: row of each answer.
-        columns: column of each answer; each pair of row and column occurs once.
-        values: 1 or -1.
-    """
+    """Labels with the answered entries replaced; each pair of row and column occurs once."""
     row = np.concatenate([labels.entry_rows(), np.asarray(rows, np.int64)])
     column = np.concatenate([labels.indices, np.asarray(columns, np.int64)])
     value = np.concatenate([labels.values, np.asarray(values, np.int8)])

@@ -46,16 +46,8 @@ def suggest(
 ) -> list[Suggestion]:
     """The unknown labels of a table that are most likely positives, best first.
 
-    Args:
-        table: items with observed labels; no other label is read.
-        model: the model, on its device.
-        info: its description.
-        count: number of suggestions at most.
-        columns: classes to suggest; default: all.
-        per_class: suggestions of one class at most.
-        batch_size: items per batch.
-        on_error: called for each unreadable picture, which is left out; without it, it is raised.
-        advance: called with the number of items done and their total.
+    No other than the table's observed labels are read. `columns` are the classes to suggest, all by
+    default; an unreadable picture is left out if there is `on_error`.
     """
     logits, read = score_readable(table, model, info, batch_size, on_error, advance)
     observed: Labels = table.labels
