@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from spml.data import LabelTable
-from spml.data.images.loader import Feed, OnError
+from spml.data.images.loader import Feed
+from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.model.scoring import score_stream
@@ -59,7 +60,8 @@ def score_readable(
         )
     logits, read = np.zeros(size, np.float32), np.zeros(len(table), bool)
     device = next(model.parameters()).device
-    batches = feed_for(table, info).in_order(batch_size, on_error)
+    report = None if on_error is None else lambda row, error: on_error(error)
+    batches = feed_for(table, info).in_order(batch_size, report)
     for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
         if not scores.isfinite().all():
             raise UserError(NOT_NUMBERS)

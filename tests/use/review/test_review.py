@@ -210,7 +210,7 @@ def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monk
     for path in Path("photos").iterdir():
         path.write_bytes(b"")
     with pytest.raises(UserError, match="nothing was written"):
-        review(Path("run"), Path("none"), on_error=lambda row, error: None)
+        review(Path("run"), Path("none"), on_error=lambda error: None)
     with pytest.raises(DataError):
         review(Path("run"), Path("none"))
     assert not Path("none").exists()

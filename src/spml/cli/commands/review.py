@@ -70,7 +70,7 @@ class Review:
                 root=self.root,
                 overwrite=self.overwrite,
                 batch_size=self.batch_size,
-                on_error=lambda row, error: left_out(error),
+                on_error=left_out,
                 note=log,
                 advance=lambda what, done, total: progress.update(
                     tasks[what], completed=done, total=total

@@ -13,6 +13,8 @@ from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
+from spml.runs.run import Run
+from spml.use.evaluate import run_data, run_split
 from spml.use.explain.class_maps import class_maps, meaning
 from spml.use.explain.gallery import Entry, Gallery, Shown, gallery, refuse_other
 from spml.use.explain.mistakes import Mistake, worst_mistakes
@@ -20,7 +22,7 @@ from spml.use.explain.overlay import plain, writable
 from spml.use.explain.scored import ScoredPicture
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column
-from spml.use.stored_model import own_device
+from spml.use.stored_model import own_device, score_readable
 
 __all__ = ["class_maps", "explain", "explain_worst"]
 
@@ -100,9 +102,12 @@ def explain_worst(
         raise UserError(f"--worst must be above 0, not {count}")
     refuse_other(out, overwrite)  # before the slow part
     model, info = _pictures_model(run)
-    mistakes = worst_mistakes(
-        run, model, info, count, split, root, batch_size, on_error, note, advance
-    )
+    config = Run(run).config
+    experiment = run_data(config, info.classes, root, note)
+    part = run_split(experiment, split, str(config.get("selection")))
+    count_done = None if advance is None else lambda done, total: advance(done)
+    logits, read = score_readable(part.table, model, info, batch_size, on_error, count_done)
+    mistakes = worst_mistakes(part, logits, read, info, count)
     if not mistakes:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
     hint = (

@@ -113,13 +113,15 @@ def training_words(config: dict[str, Any]) -> list[str]:
     words = shlex.split(str(config.get("command", "")))[3:]
     while words:
         flag = words.pop(0)
-        value = [] if not words or words[0].startswith("--") else [words.pop(0)]
+        values = [] if not words or words[0].startswith("--") else [words.pop(0)]
         if flag.removeprefix("--") not in (*OF_THE_DATA, *NAMED):
-            others += [flag, *value]
-    named = [(name, config.get(name.replace("-", "_"))) for name in NAMED]
-    return [
-        word for name, value in named if value is not None for word in (f"--{name}", str(value))
-    ] + others
+            others += [flag, *values]
+    named: list[str] = []
+    for name in NAMED:
+        value = config.get(name.replace("-", "_"))
+        if value is not None:
+            named += [f"--{name}", str(value)]
+    return named + others
 
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from spml.data import Experiment, LabelTable
 from spml.data.experiment import Rows
-from spml.data.images.loader import OnError
+from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.files import replacing_folder
 from spml.model import load_model

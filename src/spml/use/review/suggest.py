@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from spml.data import LabelTable
-from spml.data.images.loader import OnError
+from spml.data.readers.builder import OnError
 from spml.model import Classifier, ModelInfo
 from spml.use.review.ranking import Labels, fit_scale, likeliest
 from spml.use.stored_model import score_readable
