@@ -23,7 +23,7 @@ COMMANDS = {
     "export": ["--out", "model.onnx"],
     "serve": ["--port", "0"],
 }
-EXTRAS = {"serve": "gradio", "export": "onnxscript"}  # packages that these commands need
+EXTRAS = {"serve": "starlette", "export": "onnxscript"}  # packages that these commands need
 MODEL = tuple(name for name in COMMANDS if name != "report")  # commands that read the model
 RECORDS = ("eval", "calibrate", "report", "review")  # commands that read the run's records
 

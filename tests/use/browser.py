@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -15,22 +14,11 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-QUIET = (
-    *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-sync",
-    ),
-    *(
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-    ),
-)
+QUIET = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
+]
 KEYS = {" ": ("Space", 32), "ArrowRight": ("ArrowRight", 39), "ArrowLeft": ("ArrowLeft", 37)}
 
 
@@ -58,26 +46,18 @@ class Browser:
         downloads: Path | None = None,
     ):
         (out, self._write), (self._read, back) = (_high(os.pipe()) for _ in range(2))
-        command = [
-            program,
-            *QUIET,
-            f"--user-data-dir={folder}",
-            f"--window-size={size[0]},{size[1]}",
-        ]
-        command += ["--remote-debugging-pipe", "about:blank"]
+        own = [f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}", "about:blank"]
         shell = f'exec "$@" 3<&{out} 4>&{back} {out}<&- {back}>&-'
+        command = ["bash", "-c", shell, "bash", program, *QUIET, *own]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(
-            ["bash", "-c", shell, "bash", *command], pass_fds=(out, back), **quiet
-        )
+        self._process = subprocess.Popen(command, pass_fds=(out, back), **quiet)
         os.close(out)
         os.close(back)
         self._number, self._rest, self._session = 0, b"", None
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
-            "sessionId"
-        ]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
         for domain in ("Page", "Network", "DOM", "Runtime"):
             self.call(f"{domain}.enable")
         if downloads is not None:
@@ -110,9 +90,8 @@ class Browser:
 
     def value(self, script: str) -> Any:
         """Evaluate an expression in the page."""
-        done = self.call(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
+        how = {"returnByValue": True, "awaitPromise": True}
+        done = self.call("Runtime.evaluate", expression=script, **how)
         if "exceptionDetails" in done:
             raise RuntimeError(f"{script}: {done['exceptionDetails']}")
         return done["result"].get("value")
@@ -142,38 +121,24 @@ class Browser:
         centre = "b => ({x: b.x + b.width / 2, y: b.y + b.height / 2})"
         middle = f"({centre})({what}.getBoundingClientRect())"
         box, last = self.value(middle), None
+        later = f"new Promise(done => setTimeout(() => done({middle}), 30))"
         while box != last:  # pictures that load move it
-            box, last = (
-                self.value(f"new Promise(done => setTimeout(() => done({middle}), 30))"),
-                box,
-            )
+            box, last = self.value(later), box
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, **box, button="left", clickCount=1)
 
     def press(self, key: str) -> None:
         """Press and release a key."""
         code, number = KEYS.get(key, (f"Key{key.upper()}", ord(key.upper()[0])))
+        event = {"key": key, "code": code, "windowsVirtualKeyCode": number}
         for kind in ("keyDown", "keyUp"):
-            self.call(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=code,
-                windowsVirtualKeyCode=number,
-            )
+            self.call("Input.dispatchKeyEvent", type=kind, **event)
 
     def choose(self, selector: str, *files: Path) -> None:
         """Choose files in a file field."""
         root = self.call("DOM.getDocument")["root"]["nodeId"]
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
-
-    def screenshot(self, path: Path, **clip: float) -> None:
-        """Write the page as a PNG."""
-        options = {"clip": {"x": 0, "y": 0, "scale": 1, **clip}} if clip else {}
-        path.write_bytes(
-            base64.b64decode(self.call("Page.captureScreenshot", format="png", **options)["data"])
-        )
 
     def close(self) -> None:
         """End the browser."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import struct
 import zlib
 from dataclasses import replace
@@ -11,10 +12,23 @@ import numpy as np
 import pytest
 import torch
 
+from spml.cli import main
 from spml.model import Classifier, ModelInfo, save_model
+from spml.model.store import read_info
 
+TRAIN = shlex.split("--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet")
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
 NAMES = ["red", "green", "blue"]
+
+
+def cli(line: str, *values) -> int:
+    """Run a command; each {} in the line stands for a value, or for the words of a list."""
+    rest, words = iter(values), []
+    for word in shlex.split(line):
+        value = next(rest) if word == "{}" else word
+        words += map(str, value) if isinstance(value, list) else [str(value)]
+    assert not list(rest)
+    return main(words)
 
 
 def write_model(
@@ -22,13 +36,11 @@ def write_model(
 ) -> Path:
     """Write a model with untrained weights."""
     torch.manual_seed(2)
-    how = (
-        {"kind": "features", "size": None, "upright": True, "features": features}
-        if features
-        else PICTURES
-    )
+    how = PICTURES
+    if features:
+        backbone = "linear"
+        how = {"kind": "features", "size": None, "upright": True, "features": features}
     values = {"thresholds": [0.5] * len(classes), "head": head} | info
-    backbone = "linear" if features else backbone
     model = Classifier.build(backbone, len(classes), features=features, head=head)
     save_model(folder, model, ModelInfo(list(classes), backbone, how, **values))
     return folder
@@ -64,10 +76,8 @@ def noisy(monkeypatch):
         table, rng = data.complete.labels, np.random.default_rng(6)
         noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
         loaded.append(args)
-        return replace(
-            data,
-            complete=data.complete.with_labels(np.where(data.observed.labels == 1, 1, noise)),
-        )
+        labels = np.where(data.observed.labels == 1, 1, noise)
+        return replace(data, complete=data.complete.with_labels(labels))
 
     def start():
         monkeypatch.setattr(evaluate, "load", with_noise)
@@ -80,14 +90,12 @@ def huge_png(path: Path, side: int = 20_000) -> None:
     """A PNG whose header claims this size and whose pixels are missing."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
+        checksum = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + checksum
 
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
-    )
+    chunks = chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
 
 
 def rows(path):
@@ -105,7 +113,16 @@ def change(path, **arrays):
     np.savez_compressed(path, **(stored | arrays))
 
 
+def edit(path, **values):
+    """Change values of a JSON object in a file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
 def observe_only(run):
     """Change a run to one whose epoch was chosen by observed labels."""
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "selection": "observed"}))
+    edit(run / "config.json", selection="observed")
+
+
+def scores_file(run):
+    """File of the validation scores of a run's chosen epoch."""
+    return run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"

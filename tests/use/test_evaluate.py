@@ -11,7 +11,7 @@ from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate
 from spml.use.evaluate import assess, run_data
-from tests.use.conftest import observe_only
+from tests.use.conftest import NAMES, TRAIN, cli, edit, observe_only
 
 
 def test_evaluation_repeats_the_runs_own_figures(run):
@@ -32,32 +32,21 @@ def test_a_completely_labelled_test_split_of_user_data_has_all_metrics(
     for line in pictures.read_text().splitlines()[1:]:
         image, label, split = line.split(",")
         absent = "" if split == "train" else "-1"
-        wide.append(
-            ",".join(
-                [image, *("1" if c == label else absent for c in ("red", "green", "blue")), split]
-            )
-        )
+        cells = ["1" if name == label else absent for name in NAMES]
+        wide.append(",".join([image, *cells, split]))
     Path("wide.csv").write_text("\n".join(wide) + "\n")
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
-    assert main(["train", "wide.csv", *words]) == 0
+    assert cli("train wide.csv {} --out run", TRAIN) == 0
     result = json.loads(Path("run/result.json").read_text())
     assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])
 
 
 def test_classes_that_differ_from_the_models_are_reported():
-    config = {
-        "data": "digits",
-        "labels": "complete",
-        "selection": "observed",
-        "observe_seed": 0,
-        "split_seed": 0,
-    }
+    config = {"data": "digits", "labels": "complete", "selection": "observed"}
+    config |= {"observe_seed": 0, "split_seed": 0}
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    other = "has 10 classes, the model 10, such as 'zero', which the model has not; put back"
     for classes, message in (
-        (
-            ["nought", *names[1:]],
-            "has 10 classes, the model 10, such as 'zero', which the model has not; put back",
-        ),
+        (["nought", *names[1:]], other),
         ([*names, "ten"], "has 10 classes, the model 11; put back"),
         (names[::-1], "has the model's classes in another order; put back"),
     ):
@@ -71,8 +60,7 @@ def test_estimates_read_no_other_label(run, noisy):
     before = assess(run, "val"), (run / "eval-val.json").read_bytes()
     loaded = noisy()
     assert (assess(run, "val"), (run / "eval-val.json").read_bytes()) == before and loaded
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "selection": "complete"}))
+    edit(run / "config.json", selection="complete")
     assert assess(run, "val") != complete  # the noise did arrive
 
 
@@ -80,24 +68,20 @@ def test_eval_prints_estimates_with_ranges(run, monkeypatch, capsys):
     observe_only(run)
     evaluation = assess(run, "val")
     estimate = evaluation["estimates"]["map"]
-    assert (
-        evaluation["labels"] == "observed"
-        and estimate["low"] <= estimate["value"] <= estimate["high"] <= 100
-    )
-    assert {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"} <= set(
-        evaluation["estimates"]
-    )
+    assert evaluation["labels"] == "observed"
+    assert estimate["low"] <= estimate["value"] <= estimate["high"] <= 100
+    names = {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"}
+    assert names <= set(evaluation["estimates"])
     assert main(["eval", str(run), "--split", "val"]) == 0
     assert f"{estimate['low']:.4f} to {estimate['high']:.4f}" in capsys.readouterr().out
-    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", evaluation["items"])
+    items = evaluation["items"]
+    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", items)
     assert "estimates" in assess(run, "val")
-    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", evaluation["items"] + 1)
+    monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", items + 1)
     assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
     assert main(["eval", str(run), "--split", "val"]) == 0
-    assert (
-        f"{evaluation['items']} items have a positive, and a range needs {evaluation['items'] + 1}"
-        in capsys.readouterr().err
-    )
+    message = f"{items} items have a positive, and a range needs {items + 1}"
+    assert message in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.setattr("spml.use.evaluate.MOST_ESTIMATED", 0)
     assert "estimates" not in assess(run, "val")
@@ -108,11 +92,8 @@ def test_evaluation_uses_the_calibrated_probabilities(run):
     metrics = assess(run, "test")["metrics"]
     info = read_info(run)
     shifted = [[x, (np.array(y) + 50).tolist()] for x, y in info.calibration]
-    path = run / "best" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "calibration": shifted}))
+    edit(run / "best" / "model.json", calibration=shifted)
     other = assess(run, "test")["metrics"]
-    assert (
-        other["CR"] == 100
-        and other["map"] == metrics["map"]
-        and other["calibration_error"] > metrics["calibration_error"]
-    )
+    assert other["CR"] == 100
+    assert other["map"] == metrics["map"]
+    assert other["calibration_error"] > metrics["calibration_error"]

@@ -92,8 +92,8 @@ def test_predict_serve_explain_and_the_estimator_agree(case, run, tmp_path):
     predict(run, [tmp_path / "a.png"], tmp_path / "p.csv")
     (row,) = csv.DictReader(io.StringIO((tmp_path / "p.csv").read_text()))
     assert set(row["tags"].split("|")) == case.names
-    tagger = Tagger(run, Limits())
-    assert set(tagger.answer(tagger.see((tmp_path / "a.png").read_bytes()))["tags"]) == case.names
+    answer = Tagger(run, Limits()).answer((tmp_path / "a.png").read_bytes())
+    assert set(answer["tags"]) == case.names
     explain(run, [tmp_path / "a.png"], tmp_path / "maps")
     (line,) = re.findall(r"tags: ([^<]*)<", (tmp_path / "maps" / "index.html").read_text())
     assert set(re.findall(r"c\d\d", line)) == case.names

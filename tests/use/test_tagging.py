@@ -34,9 +34,8 @@ def test_thresholds_are_given_for_all_classes_for_one_or_in_a_file(tmp_path):
     assert parse_thresholds(["0.3", "dog=0.9"], INFO) == {0: 0.9, 1: 0.3, 2: 0.3}
     assert parse_thresholds(["dog=0.9", "0.3"], INFO) == {0: 0.3, 1: 0.3, 2: 0.3}
     assert parse_thresholds(["a=b=0.2", str(file)], INFO) == {2: 0.0, 1: 0.25}
-    file.write_text(
-        json.dumps({"classes": ["cat", "dog"], "thresholds": [0.1, 0.2], "backbone": "tiny"})
-    )
+    stored = {"classes": ["cat", "dog"], "thresholds": [0.1, 0.2], "backbone": "tiny"}
+    file.write_text(json.dumps(stored))
     assert parse_thresholds([str(file)], INFO) == {1: 0.1, 0: 0.2}
 
 
@@ -82,11 +81,8 @@ def test_the_most_probable_classes_by_number():
     assert tagged(top_k=2) == [[0, 1], [1, 0], [2, 0]]
     assert tagged(at_least=1) == [[0], [1], [0, 1, 2]]
     assert tagged(at_least=2) == [[0, 1], [1, 0], [0, 1, 2]]
-    assert tagged("a=b=0.0", "dog=1", "cat=1", at_least=2) == [
-        [2, 0],
-        [2, 1],
-        [2, 0],
-    ]  # classes that reach their thresholds stay
+    stay = tagged("a=b=0.0", "dog=1", "cat=1", at_least=2)
+    assert stay == [[2, 0], [2, 1], [2, 0]]  # classes that reach their thresholds
 
 
 def test_a_probability_that_is_the_threshold_reaches_it():
@@ -94,46 +90,25 @@ def test_a_probability_that_is_the_threshold_reaches_it():
     assert Rule({}).columns(even, even, INFO) == [[0]]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {},
-        {"top_k": 1},
-        {"top_k": 3},
-        {"at_least": 3},
-        {"thresholds": {0: 0.5}},
-        {"thresholds": {0: 0.5}, "at_least": 1},
-    ],
-)
-def test_consistent_rules_are_accepted(rule):
-    Rule(**{"thresholds": {}, **rule}).check(INFO)
+def test_names_are_joined_by_commas_unless_a_class_has_one(make_model):
+    run = make_model(classes=["dog", "cat", "salt, pepper"])
+    assert named_classes(None, run) == []
+    assert named_classes("dog", run) == ["dog"]
+    assert named_classes("dog, cat,", run) == ["dog", "cat"]
+    assert named_classes("salt, pepper", run) == ["salt, pepper"]
 
 
-def test_names_are_joined_by_commas_unless_a_class_has_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "spml.use.predict.tagging.read_info",
-        lambda run: replace(INFO, classes=["dog", "cat", "salt, pepper"]),
-    )
-    assert named_classes(None, tmp_path) == []
-    assert named_classes("dog", tmp_path) == ["dog"]
-    assert named_classes("dog, cat,", tmp_path) == ["dog", "cat"]
-    assert named_classes("salt, pepper", tmp_path) == ["salt, pepper"]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {"top_k": 0},
-        {"top_k": 4},
-        {"at_least": -1},
-        {"at_least": 4},
-        {"top_k": 1, "at_least": 1},
-        {"top_k": 1, "thresholds": {0: 1}},
-    ],
-)
-def test_contradictory_rules_are_refused(rule):
-    with pytest.raises(UserError, match=r"--top-k|--at-least"):
-        Rule(**{"thresholds": {}, **rule}).check(INFO)
+def test_contradictory_rules_are_refused_and_others_accepted():
+    one = {0: 0.5}
+    for thresholds, top_k, at_least in (
+        ({}, None, 0), ({}, 1, 0), ({}, 3, 0), ({}, None, 3), (one, None, 0), (one, None, 1),
+    ):  # fmt: skip
+        Rule(thresholds, top_k, at_least).check(INFO)
+    for thresholds, top_k, at_least in (
+        ({}, 0, 0), ({}, 4, 0), ({}, None, -1), ({}, None, 4), ({}, 1, 1), (one, 1, 0),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=r"--top-k|--at-least"):
+            Rule(thresholds, top_k, at_least).check(INFO)
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,14 @@ class LabelTable:
         """Dense labels of the selected rows; training reads them batch by batch."""
         return self.sparse.rows(index)
 
+    def known(self, row: int) -> tuple[list[str], list[str]]:
+        """Names of an item's positives, and of its known negatives."""
+        labels = self.rows([row])[0]
+        present, absent = (
+            [self.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
+        )
+        return present, absent
+
     def take(self, index: npt.ArrayLike) -> LabelTable:
         """Table of the selected rows, in that order."""
         wanted = _row_numbers(index, len(self))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,7 @@ def assess(
             advance(done, len(part.table))
 
     logits = predict_logits(model.to(device), feed, batch_size, device, count)
-    result = {
+    result: dict[str, Any] = {
         "split": split,
         "labels": kind,
         "known": known_share(labels),
@@ -102,11 +102,8 @@ def run_data(
     note: Callable[[str], None] | None = None,
 ) -> Experiment:
     """Load the data that a run was trained on; `note` receives a message if they have changed."""
-    demand(
-        config,
-        ("data", "labels", "selection", "observe_seed", "split_seed"),
-        f"{CONFIG} of the run",
-    )
+    needed = ("data", "labels", "selection", "observe_seed", "split_seed")
+    demand(config, needed, f"{CONFIG} of the run")
     if config["labels"] not in ("observed", "complete"):
         raise UserError(
             f"{CONFIG} of the run says labels = {config['labels']!r}, which no run has; {DAMAGED}"
@@ -168,15 +165,8 @@ def not_validated_on(experiment: Experiment) -> UserError:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The items of a split.
-
-    Attributes:
-        table: the items.
-        labels: their labels (items, classes).
-        kind: "complete" or "observed".
-    """
+class Split(NamedTuple):
+    """The items of a split, their labels (items, classes), and whether these are complete."""
 
     table: LabelTable
     labels: Labels
@@ -209,14 +199,12 @@ def _estimates(logits: Logits, observed: Labels, info: ModelInfo) -> dict[str, d
     """Estimate mAP, precision, recall and F1 in percent, with intervals, from observed labels."""
     from spml.use.calibrate.estimates import estimate
 
-    figures = estimate(logits, observed, info.tag_rule.tagged(logits))
-    scale = {name: 1.0 if name == "positives_per_item" else 100.0 for name in figures}
-    return {
-        name: dict(
-            zip(("value", "low", "high"), (scale[name] * value for value in values), strict=True)
-        )
-        for name, values in figures.items()
-    }
+    estimates = {}
+    for name, figures in estimate(logits, observed, info.tag_rule.tagged(logits)).items():
+        scale = 1.0 if name == "positives_per_item" else 100.0
+        values = (scale * value for value in figures)
+        estimates[name] = dict(zip(("value", "low", "high"), values, strict=True))
+    return estimates
 
 
 def _metrics(logits: Logits, labels: Labels, kind: str, info: ModelInfo) -> dict[str, float]:
@@ -225,14 +213,12 @@ def _metrics(logits: Logits, labels: Labels, kind: str, info: ModelInfo) -> dict
         return {"estimated_map": 100 * metrics.estimated_map(logits, labels)}
     calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
     top = min(3, logits.shape[1])
+    of_top = asdict(metrics.threshold_metrics(logits, labels, top_k=top))
     values = {
         "map": metrics.mean_average_precision(logits, labels),
         **asdict(tag_metrics(info.tag_rule.tagged(logits), labels)),
         "calibration_error": metrics.calibration_error(calibrated, labels),
-        **{
-            f"{name}_top{top}": v
-            for name, v in asdict(metrics.threshold_metrics(logits, labels, top_k=top)).items()
-        },
+        **{f"{name}_top{top}": value for name, value in of_top.items()},
         f"precision_at_{top}": metrics.precision_at_k(logits, labels, top),
         f"recall_at_{top}": metrics.recall_at_k(logits, labels, top),
         "ranking_loss": metrics.ranking_loss(logits, labels),

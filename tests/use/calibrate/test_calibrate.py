@@ -11,14 +11,14 @@ from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate, undo
 from spml.use.calibrate.targets import Target, thresholds
 from spml.use.evaluate import assess
-from tests.use.conftest import change, observe_only, written
+from tests.use.conftest import change, cli, edit, observe_only, scores_file, written
 
 
 def scramble(run):
     """Replace every unobserved label of train and validation by noise."""
     rng = np.random.default_rng(5)
-    with np.load(run / "observed.npz") as file:
-        observed = file["observed"][file["val_rows"]]
+    file = np.load(run / "observed.npz")
+    observed = file["observed"][file["val_rows"]]
     noise = np.where(rng.random(observed.shape) < 0.5, 1, -1).astype(np.int8)
     change(run / "labels.npz", val_truth=np.where(observed == 0, noise, observed).astype(np.int8))
 
@@ -56,9 +56,8 @@ def test_calibrating_twice_is_idempotent_and_undo_restores_the_original(run):
     calibrate(run, labels="observed")
     assert written(run) == first
     undo(run)
-    assert (run / "best" / "model.json").read_bytes() == start and not (
-        run / "calibration.json"
-    ).exists()
+    assert (run / "best" / "model.json").read_bytes() == start
+    assert not (run / "calibration.json").exists()
     with pytest.raises(UserError, match="nothing to undo"):
         undo(run)
 
@@ -97,8 +96,7 @@ def test_an_unreadable_description_is_not_written(run):
 
 def test_undo_restores_thresholds_set_by_hand_before_calibration(run):
     calibrate(run)
-    path = run / "best" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "thresholds": [0.25] * 10}))
+    edit(run / "best" / "model.json", thresholds=[0.25] * 10)
     calibrate(run)
     undo(run)
     assert read_info(run).thresholds == [0.25] * 10
@@ -109,9 +107,8 @@ def test_undo_restores_thresholds_set_by_hand_before_calibration(run):
 def test_figures_equal_those_of_the_stored_model(run, method, labels):
     record = calibrate(run, labels=labels, method=method)
     info = read_info(run)
-    assert (info.calibration is None) == (method == "none") and all(
-        0 < t < 1 for t in info.thresholds
-    )
+    assert (info.calibration is None) == (method == "none")
+    assert all(0 < t < 1 for t in info.thresholds)
     if labels == "complete":
         metrics = assess(run, "val")["metrics"]
         value = 100 * record["overall"]["macro_f1"]["value"]
@@ -122,10 +119,8 @@ def test_figures_equal_those_of_the_stored_model(run, method, labels):
     assert method == "none" or curves["calibrated"]["error"] < curves["logits"]["error"]
     assert ("drawn" in curves) == (labels == "observed")
     row = record["classes"][0]
-    assert (
-        0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1
-        and 0 < row["propensity"] <= 1
-    )
+    assert 0 < row["prior"]["low"] <= row["prior"]["value"] <= row["prior"]["high"] < 1
+    assert 0 < row["propensity"] <= 1
 
 
 def test_thresholds_meet_the_aims(run):
@@ -140,18 +135,16 @@ def test_thresholds_meet_the_aims(run):
 def test_thresholds_meet_the_aim_by_the_stored_probabilities(run, method):
     calibrate(run, labels="complete", aim="precision=0.3", method=method)
     info = read_info(run)
-    with np.load(run / "scores" / f"val-{info.training['epoch']:02d}.npz") as file:
-        p = info.calibrate()(torch.from_numpy(file["logits"]).float()).double().sigmoid().numpy()
+    logits = torch.from_numpy(np.load(scores_file(run))["logits"]).float()
+    p = info.calibrate()(logits).double().sigmoid().numpy()
     assert info.thresholds == pytest.approx(thresholds(p, Target("precision", 0.3)), abs=1e-3)
 
 
 def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):
     tags = [calibrate(run, labels="complete", method=method) for method in ("temperature", "none")]
     for one, other in zip(*(record["classes"] for record in tags), strict=True):
-        assert (
-            one["precision"]["value"] == other["precision"]["value"]
-            and one["recall"] == other["recall"]
-        )
+        assert one["precision"]["value"] == other["precision"]["value"]
+        assert one["recall"] == other["recall"]
 
 
 def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):
@@ -175,11 +168,8 @@ def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
         assert main(["calibrate", str(run), "--labels", "complete", "--aim", aim]) == 0
         output, name = capsys.readouterr().out, aim.partition("=")[0]
         record = json.loads((run / "calibration.json").read_text())
-        short = [
-            one["name"]
-            for one in record["classes"]
-            if one[name]["value"] < float(aim.partition("=")[2])
-        ]
+        least = float(aim.partition("=")[2])
+        short = [one["name"] for one in record["classes"] if one[name]["value"] < least]
         assert words in output and f"({len(short)})" in output and short[0] in output
     assert main(["calibrate", str(run), "--undo"]) == 0
 
@@ -190,12 +180,8 @@ def test_features_are_calibrated_too(tmp_path, monkeypatch):
     y = rng.random((200, 3)) < [0.6, 0.4, 0.3]
     y[~y.any(axis=1), 0] = True
     x = (y @ rng.normal(0, 2, (3, 5)) + rng.normal(0, 1, (200, 5))).astype(np.float32)
-    np.savez(
-        "x.npz", x=x, labels=np.where(y, 1, -1).astype(np.int8), classes=np.array(["a", "b", "c"])
-    )
-    assert (
-        main(["train", "x.npz", "--labels", "complete", "--epochs", "2", "--quiet", "--out", "run"])
-        == 0
-    )
-    assert main(["calibrate", "run", "--labels", "observed"]) == 0
+    labels = np.where(y, 1, -1).astype(np.int8)
+    np.savez("x.npz", x=x, labels=labels, classes=np.array(["a", "b", "c"]))
+    assert cli("train x.npz --labels complete --epochs 2 --quiet --out run") == 0
+    assert cli("calibrate run --labels observed") == 0
     assert torch.isfinite(read_info(tmp_path / "run").calibrate()(torch.zeros(1, 3))).all()

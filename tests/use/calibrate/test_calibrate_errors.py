@@ -1,16 +1,14 @@
 """Runs that cannot be calibrated, or only in part."""
 
-import json
-import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from spml.cli import main
 from spml.errors import UserError
-from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate, undo
-from tests.use.conftest import change, written
+from tests.use.conftest import change, edit, scores_file, written
 
 
 @pytest.fixture
@@ -19,46 +17,41 @@ def changed(monkeypatch):
     from spml.use import evaluate
 
     load = evaluate.load
-    return lambda how: monkeypatch.setattr(
-        evaluate, "load", lambda *args, **named: how(load(*args, **named))
-    )
+
+    def change_by(how):
+        monkeypatch.setattr(evaluate, "load", lambda *args, **named: how(load(*args, **named)))
+
+    return change_by
 
 
 def test_changed_data_are_not_used_as_the_runs_data(run, changed):
-    from dataclasses import replace
-
     (run / "labels.npz").unlink()
     calibrate(run, labels="complete")
     before = written(run)
     undo(run)
     changed(lambda data: replace(data, test=None))
-    calibrate(
-        run, labels="complete"
-    )  # with the run's own scores, and the same labels of the same rows
+    calibrate(run, labels="complete")  # the run's own scores, and the same labels of the same rows
     assert written(run) == before
     left = (run / "best" / "model.json").read_bytes()
     message = "has other rows or labels than the run was trained with, and may now"
+
+    def shuffled(data):
+        return data.complete.take(np.roll(np.arange(len(data.complete)), 1))
+
     for how in (
         lambda data: replace(data, val_rows=data.train_rows[: len(data.val_rows)]),
-        lambda data: replace(
-            data, complete=data.complete.take(np.roll(np.arange(len(data.complete)), 1))
-        ),
+        lambda data: replace(data, complete=shuffled(data)),
     ):
         changed(how)
         with pytest.raises(UserError, match=message):
             calibrate(run, labels="complete")
     changed(lambda data: replace(data, test=None))
-    shutil.rmtree(run / "scores")
-    with pytest.raises(
-        UserError,
-        match=f"has no scores of its validation items, and its data cannot be loaded: .*{message}",
-    ):
-        calibrate(run, labels="observed")
-    (run / "observed.npz").unlink()
-    with pytest.raises(
-        UserError, match=f"has no observed.npz, and its data cannot be loaded: .*{message}"
-    ):
-        calibrate(run, labels="observed")
+    lacking = {"scores": "scores of its validation items", "observed.npz": "observed.npz"}
+    for name, text in lacking.items():
+        (run / name).rename(run / f"{name}.away")
+        error = f"has no {text}, and its data cannot be loaded: .*{message}"
+        with pytest.raises(UserError, match=error):
+            calibrate(run, labels="observed")
     assert (run / "best" / "model.json").read_bytes() == left
 
 
@@ -72,16 +65,12 @@ def test_runs_that_cannot_be_calibrated_are_reported_in_one_line(run, tmp_path, 
     assert "--seed must not be negative" in line("--seed", "-1")
     assert "--batch-size must be above 0" in line("--batch-size", "0")
     assert "complete labels determine it" in line("--positives-per-item", "2")
-    assert "from 1 to the number of classes" in line(
-        "--positives-per-item", "50", "--labels", "observed"
-    )
+    many = line("--positives-per-item", "50", "--labels", "observed")
+    assert "from 1 to the number of classes" in many
     model = (run / "best" / "model.json").read_text()
-    (run / "best" / "model.json").write_text(
-        json.dumps(json.loads(model) | {"classes": list("abcdefghij")})
-    )
+    edit(run / "best" / "model.json", classes=list("abcdefghij"))
     assert "other classes than the model" in line()
-    fewer = {"classes": ["a"], "thresholds": [0.5]}
-    (run / "best" / "model.json").write_text(json.dumps(json.loads(model) | fewer))
+    edit(run / "best" / "model.json", classes=["a"], thresholds=[0.5])
     assert "10 classes, the model 1" in line()
     (run / "best" / "model.json").write_text(model)
     for text in ("{}", '{"before": {"thr'):
@@ -89,14 +78,13 @@ def test_runs_that_cannot_be_calibrated_are_reported_in_one_line(run, tmp_path, 
         message = line()
         assert "not written by spml calibrate; move it away" in message and "train" not in message
     (run / "calibration.json").unlink()
-    scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
+    scores = scores_file(run)
     scores.write_bytes(scores.read_bytes()[:100])
     assert "it is damaged" in line()
     np.savez(scores, logits=np.zeros((7, 10), np.float16))
     assert "do not fit 48 items of 10 classes" in line()
     scores.unlink()
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone.npz")}))
+    edit(run / "config.json", data=str(tmp_path / "gone.npz"))
     assert "no scores of its validation items, and its data cannot be loaded" in line()
     (run / "result.json").unlink()
     assert "not a finished run" in line()
@@ -111,28 +99,24 @@ def test_few_items_no_labels_and_classes_never_seen(run):
     assert calibrate(run, labels="observed")["items_left_out"] == len(rows) - 20
     few[rows[19]] = 0
     change(run / "observed.npz", observed=few)
-    with pytest.raises(
-        UserError, match="19 validation items have a positive; calibration needs 20"
-    ):
+    message = "19 validation items have a positive; calibration needs 20"
+    with pytest.raises(UserError, match=message):
         calibrate(run, labels="observed")
     column = observed.copy()
     column[rows, 4] = 0
     change(run / "observed.npz", observed=column)
     record = calibrate(run, labels="observed")
     assert record["items_left_out"] == int((column[rows] == 1).sum(axis=1).tolist().count(0))
-    assert (
-        record["classes"][4]["name"] in record["few_positives"]
-        and 0 < record["classes"][4]["prior"]["value"] < 0.5
-    )
+    assert record["classes"][4]["name"] in record["few_positives"]
+    assert 0 < record["classes"][4]["prior"]["value"] < 0.5
     change(run / "observed.npz", observed=observed, val_rows=rows[:0])
     with pytest.raises(UserError, match="no validation items"):
         calibrate(run)
 
 
 def test_scores_that_overflowed_or_are_no_numbers(run):
-    scores = run / "scores" / f"val-{read_info(run).training['epoch']:02d}.npz"
-    with np.load(scores) as file:
-        logits = file["logits"].copy()
+    scores = scores_file(run)
+    logits = np.load(scores)["logits"]
     logits[0, 0], logits[1, 1] = np.inf, -np.inf
     np.savez(scores, logits=logits)
     record = calibrate(run, labels="observed")

@@ -16,13 +16,8 @@ def test_complete_labels_give_the_metrics_themselves():
     figures = Measure(evidence.logits, logits >= 0.45)(evidence.chances, np.ones(200))
     tags = metrics.threshold_metrics(logits, truth, threshold=1 / (1 + np.exp(-0.45)))
     assert figures["ap"] == pytest.approx(metrics.average_precision(logits, truth))
-    names = {
-        "macro_precision": "CP",
-        "macro_recall": "CR",
-        "macro_f1": "macro_f1",
-        "micro_f1": "OF1",
-    }
-    names |= {"micro_precision": "OP", "micro_recall": "OR"}
+    names = {"macro_precision": "CP", "macro_recall": "CR", "macro_f1": "macro_f1"}
+    names |= {"micro_precision": "OP", "micro_recall": "OR", "micro_f1": "OF1"}
     for ours, theirs in names.items():
         assert figures[ours] == pytest.approx(getattr(tags, theirs)), ours
 
@@ -57,10 +52,8 @@ def test_chances_in_a_resample_are_near_those_of_a_fit_to_its_items(positives):
     for counts, chances in islice(evidence.resamples(0), 3):
         rows = np.repeat(np.arange(len(z)), counts.astype(int))
         fitted = Evidence.of_observed(z[rows], observed[rows], positives).chances
-        off, way = (
-            off + np.abs(chances[rows] - fitted).mean(),
-            way + np.abs(evidence.chances[rows] - fitted).mean(),
-        )
+        off += np.abs(chances[rows] - fitted).mean()
+        way += np.abs(evidence.chances[rows] - fitted).mean()
         if positives is not None:
             assert chances[rows].sum(axis=1).mean() == pytest.approx(positives, abs=0.01)
     assert off < 0.25 * way

@@ -12,24 +12,21 @@ def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
 
+def drawn(logits):
+    return (np.random.default_rng(4).random(Z.shape) < sigmoid(logits)).astype(float)
+
+
 @pytest.mark.parametrize("shape", ["temperature", "isotonic", "none"])
 def test_lines_are_applied_as_the_model_applies_them(shape):
-    knots = fit_lines(
-        Z, (np.random.default_rng(4).random(Z.shape) < sigmoid(2 * Z + 1)).astype(float), shape
-    )
+    knots = fit_lines(Z, drawn(2 * Z + 1), shape)
     logits = np.concatenate([Z[:50], 30 * Z[:50]])
-    ours, theirs = (
-        apply_lines(logits, knots),
-        Calibration(knots, 4)(torch.from_numpy(logits)).numpy(),
-    )
-    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-3)
+    theirs = Calibration(knots, 4)(torch.from_numpy(logits)).numpy()
+    assert apply_lines(logits, knots) == pytest.approx(theirs, rel=1e-4, abs=1e-3)
 
 
 def test_slopes_and_shifts_are_recovered():
     shifts = np.array([-1.0, 0, 1, 2])
-    slopes, fitted = straight(
-        Z, (np.random.default_rng(4).random(Z.shape) < sigmoid(2 * Z + shifts)).astype(float)
-    )
+    slopes, fitted = straight(Z, drawn(2 * Z + shifts))
     assert slopes == pytest.approx(2, abs=0.25) and fitted == pytest.approx(shifts, abs=0.35)
     near = straight_step(Z, sigmoid(2.1 * Z + shifts), np.ones(len(Z)), np.full(4, 2.0), shifts)
     assert near[0] == pytest.approx(2.1, abs=0.02)

@@ -22,44 +22,27 @@ def test_precision_tags_as_many_and_recall_as_few_items_as_possible():
     assert threshold(P, Target.parse("precision=0.99")) == 0.99
     assert (threshold(P, Target("precision", 0.95)) <= P).sum() == 1  # exactly the target
     assert threshold(np.array([0.75, 0.25]), Target("precision", 0.5)) == 0.125
-    assert (
-        threshold(P, Target("precision", 0.94), np.array([0.0, 1, 1, 1, 1, 1, 1])) == 0.94
-    )  # the first item has weight 0
+    without_first = np.array([0.0, 1, 1, 1, 1, 1, 1])
+    assert threshold(P, Target("precision", 0.94), without_first) == 0.94
 
 
 def test_a_threshold_is_half_way_to_the_next_item():
-    assert threshold(np.array([0.9, 0.8, 0.1]), Target("precision", 0.8)) == pytest.approx(
-        (0.8 + 0.1) / 2
-    )
-    assert threshold(np.array([0.9, 0.8]), Target("precision", 0.8)) == pytest.approx(0.8 / 2)
+    for p, expected in (([0.9, 0.8, 0.1], (0.8 + 0.1) / 2), ([0.9, 0.8], 0.8 / 2)):
+        assert threshold(np.array(p), Target("precision", 0.8)) == pytest.approx(expected)
 
 
 def test_equal_probabilities_are_not_separated_and_weights_count():
     assert (threshold(np.full(5, 0.3), Target()) <= np.full(5, 0.3)).all()
-    twice = np.repeat(P, 2)
-    assert threshold(P, Target.parse("recall=0.6"), np.full(7, 2.0)) == threshold(
-        twice, Target.parse("recall=0.6")
-    )
+    target, twice = Target.parse("recall=0.6"), np.repeat(P, 2)
+    assert threshold(P, target, np.full(7, 2.0)) == threshold(twice, target)
     assert thresholds(np.stack([P, P], 1), Target()).tolist() == [threshold(P, Target())] * 2
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "f2",
-        "precision",
-        "precision=",
-        "precision=90",
-        "recall=0",
-        "f1=0.5",
-        "recall=x",
-        "recall=1",
-        "recall=1.5",
-    ],
-)
-def test_an_invalid_aim_is_refused(text):
-    with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):
-        Target.parse(text)
+def test_an_invalid_aim_is_refused():
+    precisions = ("precision", "precision=", "precision=90")
+    for text in ("f2", "f1=0.5", *precisions, "recall=0", "recall=x", "recall=1", "recall=1.5"):
+        with pytest.raises(UserError, match=r"write f1, precision=0.9 or recall=0.9"):
+            Target.parse(text)
 
 
 @pytest.mark.parametrize("least", [0.05, 0.3, 0.6, 0.9])

@@ -6,26 +6,19 @@ import numpy as np
 import pytest
 
 from spml.errors import UserError
-from spml.model.store import read_info
 from spml.use.calibrate.validation import read_validation
-
-
-def change(path, **arrays):
-    with np.load(path) as file:
-        stored = dict(file)
-    np.savez(path, **stored | arrays)
+from tests.use.conftest import change, observe_only, scores_file
 
 
 def test_scores_and_labels_are_the_stored_ones(run):
     labels, seen = np.load(run / "labels.npz"), np.load(run / "observed.npz")
-    epoch = read_info(run).training["epoch"]
     complete, observed = read_validation(run), read_validation(run, "observed")
     assert complete.kind == "complete" and observed.kind == "observed"
     assert np.array_equal(complete.labels, labels["val_truth"])
     assert np.array_equal(observed.labels, seen["observed"][seen["val_rows"]])
-    scores = np.load(run / "scores" / f"val-{epoch:02d}.npz")["logits"]
+    scores = np.load(scores_file(run))["logits"]
     assert np.array_equal(complete.logits, scores) and complete.logits.dtype == np.float64
-    assert complete.source == f"scores/val-{epoch:02d}.npz (float16)"
+    assert complete.source == f"scores/{scores_file(run).name} (float16)"
 
 
 def test_labels_that_do_not_fit_or_are_not_all_known_are_refused(run):
@@ -44,24 +37,18 @@ def test_labels_that_do_not_fit_or_are_not_all_known_are_refused(run):
 
 def test_observed_labels_of_other_classes_are_refused(run):
     change(run / "observed.npz", observed=np.load(run / "observed.npz")["observed"][:, :9])
-    with pytest.raises(
-        UserError, match=r"observed.npz: labels of shape \(\d+, 9\) do not fit 10 classes"
-    ):
+    message = r"observed.npz: labels of shape \(\d+, 9\) do not fit 10 classes"
+    with pytest.raises(UserError, match=message):
         read_validation(run)
 
 
 def test_the_selection_chooses_the_labels_and_is_required(run):
     config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps(config | {"selection": "observed"}))
+    observe_only(run)
     assert read_validation(run).kind == "observed"
-    for lacking in (
-        "selection",
-        "data",
-        "method",
-        "epochs",
-    ):  # the card, written at the end, needs the last three
-        (run / "config.json").write_text(
-            json.dumps({name: config[name] for name in config if name != lacking})
-        )
+    # the card, written at the end, needs the last three
+    for lacking in ("selection", "data", "method", "epochs"):
+        rest = {name: config[name] for name in config if name != lacking}
+        (run / "config.json").write_text(json.dumps(rest))
         with pytest.raises(UserError, match=f"lacks {lacking}"):
             read_validation(run)

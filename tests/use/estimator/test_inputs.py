@@ -13,17 +13,14 @@ from spml.use.estimator.inputs import labels, paths, pictures, set_aside, table
 
 def dense(y, classes=None):
     names, known = labels(y, classes)
-    return names.tolist(), table(
-        [str(i) for i in range(known.shape[0])], names, known
-    ).labels.tolist()
+    items = [str(i) for i in range(known.shape[0])]
+    return names.tolist(), table(items, names, known).labels.tolist()
 
 
 def test_lists_of_equal_length_are_indicator_rows_only_if_they_hold_only_labels():
     assert dense([[1, 0], [-1, 1]]) == ([0, 1], [[1, 0], [-1, 1]])
-    assert dense([[1, 2], [0, 1]]) == (
-        [0, 1, 2],
-        [[0, 1, 1], [1, 1, 0]],
-    )  # classes 1 and 2, 0 and 1
+    classes = [[1, 2], [0, 1]]
+    assert dense(classes) == ([0, 1, 2], [[0, 1, 1], [1, 1, 0]])
     assert dense([[1], [0]]) == ([0, 1], [[0, 1], [1, 0]])  # one number a row is a class
     assert dense([[1], [0]], ["a"]) == (["a"], [[1], [0]])  # unless there is one class
     assert dense([[1, 0], [1]]) == ([0, 1], [[1, 1], [0, 1]])
@@ -32,10 +29,8 @@ def test_lists_of_equal_length_are_indicator_rows_only_if_they_hold_only_labels(
 
 def test_a_column_of_lists_equals_a_list_of_lists():
     pandas = pytest.importorskip("pandas")
-    for rows in (
-        [["b", "a"], [], ["b"]],
-        [np.array(["b", "a"]), np.array([], str), np.array(["b"])],
-    ):
+    lists = [["b", "a"], [], ["b"]]
+    for rows in (lists, [np.array(names, str) for names in lists]):
         column = pandas.Series(rows, index=[7, 3, 5])
         for y in (rows, column, column.to_numpy()):
             assert dense(y) == (["a", "b"], [[1, 1], [0, 0], [0, 1]])
@@ -77,19 +72,15 @@ def test_invalid_y_is_refused(y, classes, message):
 
 
 def test_paths_and_pictures_are_distinguished():
-    assert (
-        paths(["a.jpg", Path("b.jpg")]) == paths(np.array(["a.jpg", "b.jpg"])) == ["a.jpg", "b.jpg"]
-    )
-    assert (
-        paths([]) is paths([[1.0]]) is paths(np.zeros((2, 2))) is paths(np.array([["a"]])) is None
-    )
-    assert paths(["a.jpg", 3]) is None
+    two = ["a.jpg", "b.jpg"]
+    assert paths(["a.jpg", Path("b.jpg")]) == paths(np.array(two)) == two
+    for other in ([], [[1.0]], np.zeros((2, 2)), np.array([["a"]]), ["a.jpg", 3]):
+        assert paths(other) is None
     with pytest.raises(DataError, match="X is one path, 'a"):
         paths("a.jpg")
     x = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
-    assert (
-        np.array_equal(pictures(x), x.transpose(0, 3, 1, 2)) and pictures(pictures(x)) is not None
-    )
+    assert np.array_equal(pictures(x), x.transpose(0, 3, 1, 2))
+    assert pictures(pictures(x)) is not None
     assert pictures(np.zeros((2, 3))) is None
     for wrong in (x.astype(float), x[..., :2], x[:0]):
         with pytest.raises(DataError, match="pictures are uint8"):

@@ -1,4 +1,3 @@
-import json
 import re
 from pathlib import Path
 
@@ -15,13 +14,12 @@ from spml.use.explain.explain import class_maps, explain, explain_worst
 from spml.use.explain.gallery import gallery
 from spml.use.explain.mistakes import rank_mistakes
 from spml.use.explain.overlay import rounded
-from tests.use.conftest import huge_png
+from tests.use.conftest import TRAIN, cli, edit, huge_png
 
 
-def noise(*shape, seed=0):
-    return torch.randint(
-        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
-    )
+def noise(*shape):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
 
 
 @pytest.mark.parametrize("head", ["linear", "boostlu"])
@@ -83,11 +81,8 @@ def test_features_have_no_maps(make_model, tmp_path):
 
 def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model):
     """The mean of a map is above 0 if and only if the class is a tag, for any calibration."""
-    lines = [
-        [[-2.0, 2.0], [0.0, 6.0]],
-        [[0.0, 1.0], [-4.0, -3.5]],
-        [[-1.0, 0.0, 1.0], [-1.0, 2.0, 2.5]],
-    ]
+    bent = [[-1.0, 0.0, 1.0], [-1.0, 2.0, 2.5]]
+    lines = [[[-2.0, 2.0], [0.0, 6.0]], [[0.0, 1.0], [-4.0, -3.5]], bent]
     model, info = load_model(make_model(calibration=lines, thresholds=[0.3, 0.01, 0.8]))
     with torch.inference_mode():
         logits, maps = class_maps(model, noise(40, 3, 16, 16))
@@ -100,9 +95,8 @@ def test_maps_as_drawn_start_at_the_threshold_of_the_calibrated_model(make_model
     query, info = load_model(make_model("query", head="query", thresholds=[0.3] * 3))
     one = maps[0]
     assert from_threshold(query, info, one) is one
-    assert meaning(model).startswith("evidence in logits") and meaning(query).startswith(
-        "attention of"
-    )
+    assert meaning(model).startswith("evidence in logits")
+    assert meaning(query).startswith("attention of")
 
 
 def test_an_existing_folder_is_refused_before_the_work(make_model, tmp_path):
@@ -115,12 +109,8 @@ def test_an_existing_folder_is_refused_before_the_work(make_model, tmp_path):
 def test_enlarging_stays_within_the_map_and_keeps_places():
     maps = torch.tensor([[[0.0, 0.0], [0.0, 9.0]], [[-1.0, -1.0], [-1.0, -1.0]]])
     large = enlarged(maps, 40, 60)
-    assert (
-        large.shape == (2, 40, 60)
-        and large[0].min() >= 0
-        and large.max() <= 9
-        and large[1].eq(-1).all()
-    )
+    assert large.shape == (2, 40, 60) and large[1].eq(-1).all()
+    assert large[0].min() >= 0 and large.max() <= 9
     assert large[0, -1, -1] == 9 and large[0, 0, 0] < 0.5
     assert enlarged(torch.ones(1, 1, 1), 5, 7).eq(1).all()
 
@@ -136,9 +126,8 @@ def test_overlays_keep_the_aspect_ratio_and_are_on_the_page(make_model, pictures
     Image.new("RGB", (40, 10), "red").save(tmp_path / "wide.png")
     out = tmp_path / "maps"
     inputs, progress = [tmp_path / "wide.png", pictures.parent / "photos"], []
-    assert explain(
-        make_model(), inputs, out, top=2, advance=progress.append
-    ) == 13 and progress == [*range(1, 14)]
+    assert explain(make_model(), inputs, out, top=2, advance=progress.append) == 13
+    assert progress == [*range(1, 14)]
     page = (out / "index.html").read_text()
     named = re.findall(r'src="([^"]+)"', page)
     assert len(named) == 13 * 3 and all((out / name).is_file() for name in named)
@@ -158,35 +147,12 @@ def test_names_are_text_on_the_page(make_model, pictures, tmp_path):
 
 def test_named_classes_are_shown_and_unknown_ones_refused(make_model, pictures, tmp_path, capsys):
     folder, photo = make_model(classes=["red", "a, b"]), pictures.parent / "photos" / "3.png"
-    assert (
-        main(
-            ["explain", str(folder), str(photo), "--out", str(tmp_path / "m"), "--classes", "a, b"]
-        )
-        == 0
-    )
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
-        "0001-3-a_b.png",
-        "0001-3.png",
-        "index.html",
-    ]
-    assert (
-        main(
-            [
-                "explain",
-                str(folder),
-                str(photo),
-                "--out",
-                str(tmp_path / "n"),
-                "--classes",
-                "red,rad",
-            ]
-        )
-        == 2
-    )
-    assert (
-        "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err
-        and not (tmp_path / "n").exists()
-    )
+    assert cli("explain {} {} --out {} --classes 'a, b'", folder, photo, tmp_path / "m") == 0
+    names = {path.name for path in (tmp_path / "m").iterdir()}
+    assert names == {"0001-3-a_b.png", "0001-3.png", "index.html"}
+    assert cli("explain {} {} --out {} --classes red,rad", folder, photo, tmp_path / "n") == 2
+    assert "no class 'rad'; did you mean 'red'?" in capsys.readouterr().err
+    assert not (tmp_path / "n").exists()
 
 
 def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(
@@ -200,14 +166,10 @@ def test_classes_whose_names_are_spelt_alike_in_file_names_keep_their_maps(
 
 
 def test_a_name_that_the_font_lacks_is_written_below_the_map(make_model, pictures, tmp_path):
-    folder, photo = (
-        make_model(classes=["犬", "Vögel", "сорока\u200b"]),
-        pictures.parent / "photos" / "3.png",
-    )
-    explain(folder, [photo], tmp_path / "m", top=3)
-    assert re.findall(
-        "<figcaption>(.+)</figcaption>", (tmp_path / "m" / "index.html").read_text()
-    ) == ["犬"]
+    folder = make_model(classes=["犬", "Vögel", "сорока\u200b"])
+    explain(folder, [pictures.parent / "photos" / "3.png"], tmp_path / "m", top=3)
+    page = (tmp_path / "m" / "index.html").read_text()
+    assert re.findall("<figcaption>(.+)</figcaption>", page) == ["犬"]
 
 
 def test_bad_pictures_are_reported_and_the_others_drawn(make_model, tmp_path, capsys):
@@ -234,18 +196,15 @@ def test_only_an_earlier_gallery_is_replaced(make_model, pictures, tmp_path):
     explain(folder, [photo.with_name("1.png")], out, overwrite=True)
     assert not stale.exists() and (out / "0001-1.png").exists()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="something else"):
-        explain(folder, [photo], out, overwrite=True)
-    for other in (tmp_path / "file", tmp_path / "link"):
-        other.write_text("mine") if other.name == "file" else other.symlink_to(out)
-        with pytest.raises(UserError, match="something else"):
-            explain(folder, [photo], other, overwrite=True)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(out)
     mine = tmp_path / "album"
     mine.mkdir()
     (mine / "a.png").write_bytes(photo.read_bytes())
     (mine / "index.html").write_text("<p>my album")
-    with pytest.raises(UserError, match="something else"):
-        explain(folder, [photo], mine, overwrite=True)
+    for other in (out, tmp_path / "file", tmp_path / "link", mine):
+        with pytest.raises(UserError, match="something else"):
+            explain(folder, [photo], other, overwrite=True)
     assert (mine / "a.png").exists() and (out / "notes.txt").read_text() == "mine"
 
 
@@ -271,21 +230,11 @@ def test_mistakes_are_ranked_by_how_wrong_they_are():
     logits = np.array([[3.0, -1.0, 2.0], [-4.0, 5.0, -2.0], [1.0, -3.0, -5.0]], np.float32)
     labels = np.array([[-1, 1, -1], [1, -1, 1], [1, 0, 0]], np.int8)
     tagged = logits >= 0
-    assert rank_mistakes(logits, tagged, labels, 4) == [(1, 0), (1, 1), (1, 2), (0, 0)]
-    assert rank_mistakes(logits, tagged, labels, 9) == [
-        (1, 0),
-        (1, 1),
-        (1, 2),
-        (0, 0),
-        (0, 1),
-        (0, 2),
-    ]
-    observed = np.maximum(labels, 0)
-    assert rank_mistakes(logits, tagged, observed, 4) == [
-        (1, 0),
-        (1, 2),
-        (0, 1),
-    ]  # an unknown label is no mistake
+    ranked = [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2)]
+    assert rank_mistakes(logits, tagged, labels, 4) == ranked[:4]
+    assert rank_mistakes(logits, tagged, labels, 9) == ranked
+    observed = np.maximum(labels, 0)  # an unknown label is no mistake
+    assert rank_mistakes(logits, tagged, observed, 4) == [(1, 0), (1, 2), (0, 1)]
     assert rank_mistakes(logits, tagged, np.minimum(labels, 0), 2) == [(1, 1), (0, 0)]
 
 
@@ -332,34 +281,19 @@ def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones
     pictures, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(pictures.parent)
-    words = [
-        "--backbone",
-        "tiny",
-        "--size",
-        "16",
-        "--epochs",
-        "1",
-        "--accelerator",
-        "cpu",
-        "--quiet",
-        "--out",
-        "run",
-    ]
-    assert main(["train", str(pictures), *words]) == 0
+    assert cli("train {} {} --out run", pictures, TRAIN) == 0
     description = Path("run/best/model.json")
-    values = json.loads(description.read_text())
-    description.write_text(json.dumps({**values, "thresholds": [0.999] * 3}))
+    edit(description, thresholds=[0.999] * 3)
     Path("photos/9.png").unlink()
-    assert main(["explain", "run", "--worst", "9", "--out", "worst"]) == 2
+    assert cli("explain run --worst 9 --out worst") == 2
     error = capsys.readouterr().err
     assert error.count("photos/9.png") == 1 and "1 could not be read" in error
     page = Path("worst/index.html").read_text()
     assert page.count("missed: ") == 1 and ">wrong: " not in page and "11.png" in page
-    description.write_text(json.dumps({**values, "thresholds": [0.0] * 3}))
-    assert main(["explain", "run", "--worst", "9", "--split", "val", "--out", "none"]) == 2
+    edit(description, thresholds=[0.0] * 3)
+    assert cli("explain run --worst 9 --split val --out none") == 2
     assert "no mistakes on val" in capsys.readouterr().err and not Path("none").exists()
     Path("photos").rename("elsewhere")
-    assert main(["explain", "run", "--worst", "9", "--split", "val", "--out", "none"]) == 2
-    assert capsys.readouterr().err.endswith(
-        "pictures could be read; nothing was written. --root says where they are now\n"
-    )
+    assert cli("explain run --worst 9 --split val --out none") == 2
+    message = "pictures could be read; nothing was written. --root says where they are now\n"
+    assert capsys.readouterr().err.endswith(message)

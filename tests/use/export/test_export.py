@@ -18,9 +18,10 @@ from spml.use.export import export as module
 from spml.use.export.exact_resize import exact_resize
 from spml.use.export.export import EXTRA_FILE, Portable, export
 from spml.use.export.verify import verify
-from spml.use.predict.predict import Options, predict
+from spml.use.predict.predict import predict
+from tests.use.conftest import cli, write_model
 
-ROOT = Path(__file__).parents[3]
+PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 CURVED = [[[-1, 0, 2], [-3, 0.5, 1]], [[0, 1], [0, 2]], [[0, 1], [0, 1]]]
 
 
@@ -43,64 +44,46 @@ def test_resizing_is_that_of_training_to_the_bit(shape, size):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A calibrated model with three classes, and its ONNX file."""
-    from spml.model import Classifier, ModelInfo, save_model
-    from tests.use.conftest import NAMES, PICTURES
-
     folder = tmp_path_factory.mktemp("exported")
-    torch.manual_seed(2)
-    training = {"method": "gr"}
-    info = ModelInfo(
-        NAMES, "tiny", PICTURES, [0.5, 0.0, 1.0], training=training, calibration=CURVED
-    )
-    save_model(folder / "model", Classifier.build("tiny", 3), info)
-    assert main(["export", str(folder / "model"), "--out", str(folder / "photos.onnx")]) == 0
+    how = {"thresholds": [0.5, 0.0, 1.0], "training": {"method": "gr"}, "calibration": CURVED}
+    model = write_model(folder / "model", **how)
+    assert cli("export {} --out {}", model, folder / "photos.onnx") == 0
     return folder
 
 
 def test_the_file_agrees_with_predict_on_pictures_of_any_size(exported, pictures, tmp_path):
     photos = sorted((pictures.parent / "photos").iterdir())
-    predict(exported / "model", photos, tmp_path / "p.jsonl", Options())
-    expected = [
-        json.loads(line)["probabilities"]
-        for line in (tmp_path / "p.jsonl").read_text().splitlines()
-    ]
+    predict(exported / "model", photos, tmp_path / "p.jsonl")
+    lines = map(json.loads, (tmp_path / "p.jsonl").read_text().splitlines())
+    expected = [list(line["probabilities"].values()) for line in lines]
     run = session(exported / "photos.onnx")
     for photo, wanted in zip(photos, expected, strict=True):
         pixels = decode(photo).permute(1, 2, 0).numpy()
         for batch in (1, 4):
             probabilities = run.run(["probabilities"], {"pictures": np.stack([pixels] * batch)})[0]
-            assert probabilities.shape == (batch, 3)
-            assert probabilities == pytest.approx(
-                np.array([list(wanted.values())] * batch), abs=1e-4
-            )
+            assert probabilities == pytest.approx(np.array([wanted] * batch), abs=1e-4)
 
 
 def test_the_metadata_hold_all_that_is_needed(exported):
     run = session(exported / "photos.onnx")
-    about = {
-        name: json.loads(text) for name, text in run.get_modelmeta().custom_metadata_map.items()
-    }
+    stored = run.get_modelmeta().custom_metadata_map
+    about = {name: json.loads(text) for name, text in stored.items()}
     assert about["classes"] == ["red", "green", "blue"] and about["thresholds"] == [0.5, 0.0, 1.0]
-    assert (
-        about["calibrated"] is True
-        and about["method"] == "gr"
-        and about["spml"] == spml.__version__
-    )
+    assert about["calibrated"] is True
+    assert about["method"] == "gr"
+    assert about["spml"] == spml.__version__
     assert about["preprocessing"]["size"] == 16 and about["preprocessing"]["upright"] is True
     assert [(one.name, one.type) for one in run.get_inputs()] == [("pictures", "tensor(uint8)")]
     assert [one.name for one in run.get_outputs()] == ["logits", "probabilities"]
 
 
 def test_the_example_of_the_page_runs_without_spml_or_torch(exported):
-    (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL
-    )
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
     Image.new("RGB", (30, 20), "red").save(exported / "photo.jpg")
     code = f"{example}\nimport sys\nassert not {{'torch', 'spml'}} & set(sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=exported
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=exported)
     assert done.returncode == 0, done.stderr
     tags = done.stdout.strip()
     predict(exported / "model", [exported / "photo.jpg"], exported / "p.jsonl")
@@ -108,9 +91,7 @@ def test_the_example_of_the_page_runs_without_spml_or_torch(exported):
 
 
 def test_grey_pictures_of_16_bits_are_read_as_the_page_says(exported, monkeypatch):
-    (line,) = re.findall(
-        r"^picture = np.stack.*$", (ROOT / "docs" / "export.md").read_text(), re.MULTILINE
-    )
+    (line,) = re.findall(r"^picture = np.stack.*$", PAGE.read_text(), re.MULTILINE)
     monkeypatch.chdir(exported)
     Image.fromarray(np.linspace(0, 65535, 600).reshape(20, 30).astype(np.uint16)).save("photo.png")
     known = {"np": np, "Image": Image, "ImageOps": ImageOps}
@@ -161,10 +142,8 @@ def test_a_file_that_differs_from_the_model_is_not_written(
 
     def off(self, inputs):
         if what == "resize":
-            x = torch.nn.functional.interpolate(
-                inputs.permute(0, 3, 1, 2).float(), size=(16, 16), mode="bilinear"
-            )
-            logits = self.model(x)
+            x = inputs.permute(0, 3, 1, 2).float()
+            logits = self.model(torch.nn.functional.interpolate(x, size=(16, 16), mode="bilinear"))
             return logits, self.calibrate(logits).sigmoid()
         logits, probabilities = forward(self, inputs)
         return (logits + 1e-3, probabilities) if what == "weights" else (logits, logits.sigmoid())
@@ -206,26 +185,22 @@ def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, capsys):
 def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
-    assert (
-        f"{missing} is not installed" in (error := capsys.readouterr().err)
-        and "pip install 'spml[export]'" in error
-    )
+    error = capsys.readouterr().err
+    assert f"{missing} is not installed" in error
+    assert "pip install 'spml[export]'" in error
 
 
 def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    folder = str(make_model())
+    folder = make_model()
     Path("model.onnx").write_text("mine")
     for words, message in {
-        (): "already there",
-        (
-            "--out",
-            "m.pt",
-        ): "--out m.pt: give a name that ends in .onnx for ONNX, or in .pt2 for torch.export",
-        ("--out", "m.pt2", "--format", "onnx"): "ends in .onnx",
-        ("--out", "m.onnx", "--format", "torch"): "ends in .pt2",
+        "": "already there",
+        "--out m.pt": "m.pt: give a name that ends in .onnx for ONNX, or in .pt2 for torch.export",
+        "--out m.pt2 --format onnx": "ends in .onnx",
+        "--out m.onnx --format torch": "ends in .pt2",
     }.items():
-        assert main(["export", folder, *words]) == 2
+        assert cli(f"export {{}} {words}", folder) == 2
         assert message in capsys.readouterr().err
     assert main(["export", "nowhere"]) == 2
     assert Path("model.onnx").read_text() == "mine"

@@ -18,15 +18,12 @@ def test_many_batch_sizes_and_picture_sizes_are_checked(make_model, tmp_path):
         return portable(x)
 
     assert verify(model, info, run, tmp_path / "m") < 1e-6
-    assert [tuple(x.shape) for x in batches] == [
-        (batch, *shape, 3)
-        for batch in (1, 2, 5)
-        for shape in ((16, 16), (1, 1), (37, 90), (480, 360))
-    ]
+    shapes = ((16, 16), (1, 1), (37, 90), (480, 360))
+    expected = [(batch, *shape, 3) for batch in (1, 2, 5) for shape in shapes]
+    assert [tuple(x.shape) for x in batches] == expected
     assert all(x.dtype == torch.uint8 for x in batches)
-    assert (
-        batches[3].min() < 60 and batches[3].max() > 190 and batches[3].float().std() > 20
-    )  # pictures, not one grey
+    picture = batches[3]  # not one grey
+    assert picture.min() < 60 and picture.max() > 190 and picture.float().std() > 20
     assert not torch.equal(batches[4][0], batches[4][1])
     features, about = load_model(make_model("features", features=4))
     assert verify(features, about, Portable(features, about).eval(), tmp_path / "m") < 1e-6

@@ -1,7 +1,6 @@
 import io
 import os
 import tracemalloc
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +21,10 @@ def names(inputs, info, **more):
     return [item.name for item in Inputs(inputs, info, **more)]
 
 
+def below(folder, info, **more):
+    return [name.removeprefix(f"{folder}/") for name in names([folder], info, **more)]
+
+
 def tree(folder, *files):
     for file in files:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -29,32 +32,14 @@ def tree(folder, *files):
 
 
 def test_folders_are_walked_in_order_without_hidden_files(info, tmp_path):
-    tree(
-        tmp_path / "p",
-        "b/2.jpg",
-        "b/10.JPG",
-        "a.png",
-        "c.txt",
-        "d/e/f.webp",
-        ".hidden.jpg",
-        ".git/x.png",
-    )
-    listed_names = names([tmp_path / "p"], info)
-    assert [name.removeprefix(f"{tmp_path}/p/") for name in listed_names] == [
-        "a.png",
-        "b/10.JPG",
-        "b/2.jpg",
-        "d/e/f.webp",
-    ]
+    files = "b/2.jpg b/10.JPG a.png c.txt d/e/f.webp .hidden.jpg .git/x.png"
+    tree(tmp_path / "p", *files.split())
+    assert below(tmp_path / "p", info) == ["a.png", "b/10.JPG", "b/2.jpg", "d/e/f.webp"]
 
 
 def test_phone_formats_in_a_folder_are_listed(info, tmp_path):
     tree(tmp_path / "p", "a.HEIC", "b.avif", "c.jpg", "d.mov")
-    assert [Path(name).name for name in names([tmp_path / "p"], info)] == [
-        "a.HEIC",
-        "b.avif",
-        "c.jpg",
-    ]
+    assert below(tmp_path / "p", info) == ["a.HEIC", "b.avif", "c.jpg"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
@@ -94,39 +79,27 @@ def test_a_folder_of_many_files_takes_constant_memory(info, tmp_path, monkeypatc
 def test_links_are_followed_once_and_loops_not_at_all(info, tmp_path):
     tree(tmp_path / "p", "a/1.jpg", "b/2.jpg")
     tree(tmp_path, "elsewhere/3.jpg")
-    for link, target in {
-        "a/up": "..",
-        "b/a": "../a",
-        "c": "../elsewhere",
-        "d": "../elsewhere",
-    }.items():
+    links = {"a/up": "..", "b/a": "../a", "c": "../elsewhere", "d": "../elsewhere"}
+    for link, target in links.items():
         (tmp_path / "p" / link).symlink_to(target)
     (tmp_path / "p" / "self.jpg").symlink_to("self.jpg")
     notes = []
-    listed_names = names([tmp_path / "p"], info, note=notes.append)
-    short = [name.removeprefix(f"{tmp_path}/p/") for name in listed_names]
-    assert short == ["a/1.jpg", "b/2.jpg", "b/a/1.jpg", "c/3.jpg", "self.jpg"]
+    expected = ["a/1.jpg", "b/2.jpg", "b/a/1.jpg", "c/3.jpg", "self.jpg"]
+    assert below(tmp_path / "p", info, note=notes.append) == expected
     assert len(notes) == 3 and all("already read; not followed" in note for note in notes)
     tree(tmp_path / "q", "z/1.jpg")
     (tmp_path / "q" / "a").symlink_to("z")  # the folder itself is read despite earlier links to it
-    assert [name.removeprefix(f"{tmp_path}/q/") for name in names([tmp_path / "q"], info)] == [
-        "a/1.jpg",
-        "z/1.jpg",
-    ]
+    assert below(tmp_path / "q", info) == ["a/1.jpg", "z/1.jpg"]
     (tmp_path / "latest").symlink_to("q")
-    for one in (
-        tmp_path / "q",
-        tmp_path / "latest",
-    ):  # a picture named by two inputs is an item of each
+    for one in (tmp_path / "q", tmp_path / "latest"):  # a picture of two inputs is an item of each
         assert names([one, one], info) == 2 * names([one], info)
 
 
 def test_a_name_that_no_file_can_have_does_not_stop_the_rest(info):
     reported = []
     assert names(["x" * 5000 + ".jpg", "a.jpg"], info, on_error=reported.append) == ["a.jpg"]
-    assert len(
-        reported
-    ) == 1 and "x.jpg: cannot be read (File name too long); check the path" in str(reported[0])
+    assert len(reported) == 1
+    assert "x.jpg: cannot be read (File name too long); check the path" in str(reported[0])
 
 
 def test_standard_input_is_read_as_it_comes(info, monkeypatch):
@@ -158,21 +131,16 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
     images = ["a.jpg", "b.jpg", "a.jpg", "c.jpg"]
     if kind in ("csv", "tsv"):
         mark = {"csv": ";", "tsv": "\t"}[kind]
-        (tmp_path / f"t.{kind}").write_text(
-            "\n".join(f"{one}{mark}x" for one in ["Image", *images]) + "\n"
-        )
+        lines = [f"{one}{mark}x\n" for one in ["Image", *images]]
+        (tmp_path / f"t.{kind}").write_text("".join(lines))
     else:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        pq.write_table(
-            pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()}),
-            tmp_path / f"t.{kind}",
-        )
+        table = pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()})
+        pq.write_table(table, tmp_path / f"t.{kind}")
     items = list(Inputs([tmp_path / f"t.{kind}"], info))
-    assert [item.name for item in items] == [
-        str(tmp_path / name) for name in ("a.jpg", "b.jpg", "c.jpg")
-    ]
+    assert [item.name for item in items] == [f"{tmp_path}/{name}.jpg" for name in "abc"]
     assert items[2].where.endswith(", row 4: " if "p" in kind else ", line 5: ")
     assert len(names([tmp_path / f"t.{kind}"] * 2, info)) == 6  # each input counts
 
@@ -180,10 +148,8 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
 def test_paths_of_a_table_from_windows_are_found(info, tmp_path):
     tree(tmp_path, "my photos/a.jpg", "odd\\b.jpg")
     (tmp_path / "t.csv").write_text("image\nmy photos\\a.jpg\nodd\\b.jpg\n")
-    assert names([tmp_path / "t.csv"], info) == [
-        f"{tmp_path}/my photos/a.jpg",
-        f"{tmp_path}/odd\\b.jpg",
-    ]
+    expected = [f"{tmp_path}/my photos/a.jpg", f"{tmp_path}/odd\\b.jpg"]
+    assert names([tmp_path / "t.csv"], info) == expected
 
 
 def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continues(info, tmp_path):
@@ -197,44 +163,29 @@ def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continue
     pq.write_table(pa.table({"image": [1, 2]}), tmp_path / "numbers.parquet")
     pq.write_table(pa.table({"image": ["a.jpg", None]}), tmp_path / "null.parquet")
     (tmp_path / "nothing").mkdir()
-    inputs = [
-        "rows.csv",
-        "none.csv",
-        "empty.csv",
-        "broken.parquet",
-        "numbers.parquet",
-        "null.parquet",
-        "gone.csv",
-    ]
+    inputs = "rows.csv none.csv empty.csv broken.parquet numbers.parquet null.parquet gone.csv"
+    paths = [tmp_path / name for name in [*inputs.split(), "nothing", "e.jpg"]]
     reported = []
-    listed_names = names(
-        [tmp_path / name for name in [*inputs, "nothing", "e.jpg"]], info, on_error=reported.append
-    )
-    assert [name.removeprefix(f"{tmp_path}/") for name in listed_names] == [
-        "a.jpg",
-        "d.jpg",
-        "a.jpg",
-        "e.jpg",
+    expected = [f"{tmp_path}/{name}.jpg" for name in "adae"]
+    assert names(paths, info, on_error=reported.append) == expected
+    messages = [
+        ("rows.csv, line 3", "image cell is empty"),
+        ("rows.csv, line 4", "1 cells, the header has 2"),
+        ("rows.csv, line 5", "not UTF-8"),
+        ("none.csv, line 1", "no column 'image'"),
+        ("empty.csv", "empty file"),
+        ("broken.parquet", "not a sound Parquet file"),
+        ("numbers.parquet", "must hold strings"),
+        ("null.parquet, row 2", "image cell is empty"),
+        ("gone.csv", "No such file"),
+        ("nothing", "no pictures in this folder"),
     ]
-    for error, (name, text) in zip(
-        map(str, reported),
-        [
-            ("rows.csv, line 3", "image cell is empty"),
-            ("rows.csv, line 4", "1 cells, the header has 2"),
-            ("rows.csv, line 5", "not UTF-8"),
-            ("none.csv, line 1", "no column 'image'"),
-            ("empty.csv", "empty file"),
-            ("broken.parquet", "not a sound Parquet file"),
-            ("numbers.parquet", "must hold strings"),
-            ("null.parquet, row 2", "image cell is empty"),
-            ("gone.csv", "No such file"),
-            ("nothing", "no pictures in this folder"),
-        ],
-        strict=True,
-    ):
+    for error, (name, text) in zip(map(str, reported), messages, strict=True):
         assert name in error and text in error and "\n" not in error
     with pytest.raises(DataError, match="line 3"):
         names([tmp_path / "rows.csv"], info)
+    with pytest.raises(UserError, match="nothing to predict"):
+        Inputs([], info)
 
 
 def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
@@ -243,28 +194,22 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     np.savez(tmp_path / "p.npz", x=np.zeros((2, 8, 8, 3), np.uint8), items=np.array(["one", "two"]))
     assert names([tmp_path / "v.npy"], features) == ["v/0", "v/1", "v/2"]
     items = list(Inputs([tmp_path / "p.npz", "also.jpg"], info))
-    assert [item.name for item in items] == ["one", "two", "also.jpg"] and items[0].x.shape == (
-        3,
-        8,
-        8,
-    )
+    assert [item.name for item in items] == ["one", "two", "also.jpg"]
+    assert items[0].x.shape == (3, 8, 8)
     with pytest.raises(UserError, match="this model takes pictures"):
         names([tmp_path / "v.npy"], info)
     with pytest.raises(UserError, match="takes x of 4 features"):
         names([tmp_path / "p.npz"], features)
     for other in ("a.jpg", "-", tmp_path):
-        with pytest.raises(
-            UserError, match=f"npy files with x of 4 features; {other} is something else"
-        ):
+        message = f"npy files with x of 4 features; {other} is something else"
+        with pytest.raises(UserError, match=message):
             Inputs([tmp_path / "v.npy", other], features)  # before anything is read
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan
     np.savez(tmp_path / "nan.npz", x=x)
     reported = []
-    assert (
-        names([tmp_path / "nan.npz"], features, on_error=reported.append) == ["nan/0", "nan/2"]
-        and len(reported) == 1
-    )
+    assert names([tmp_path / "nan.npz"], features, on_error=reported.append) == ["nan/0", "nan/2"]
+    assert len(reported) == 1
 
 
 def test_a_folder_without_permission_is_reported(info, tmp_path, monkeypatch):
@@ -278,7 +223,5 @@ def test_a_folder_without_permission_is_reported(info, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module.os, "scandir", guarded)
     reported = []
-    assert names([tmp_path / "p"], info, on_error=reported.append) == [
-        str(tmp_path / "p" / "b" / "2.jpg")
-    ]
+    assert below(tmp_path / "p", info, on_error=reported.append) == ["b/2.jpg"]
     assert "p/a: cannot be read (Permission denied)" in str(reported[0])

@@ -15,12 +15,8 @@ ROWS = Predicted(
 
 
 def test_the_format_is_that_of_the_name_or_the_one_given():
-    assert [format_of(Path(name)) for name in ("a.csv", "b.JSONL", "c.parquet", "-")] == [
-        "csv",
-        "jsonl",
-        "parquet",
-        "csv",
-    ]
+    formats = {"a.csv": "csv", "b.JSONL": "jsonl", "c.parquet": "parquet", "-": "csv"}
+    assert {name: format_of(Path(name)) for name in formats} == formats
     assert format_of(Path("-"), "jsonl") == "jsonl" and format_of(Path("x.txt"), "csv") == "csv"
     with pytest.raises(UserError, match="--format"):
         format_of(Path("x.txt"))
@@ -45,19 +41,16 @@ def test_every_format_holds_the_same(tmp_path, classes):
             write(ROWS)
     with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as file:
         header, *cells = csv.reader(file)
-    lines = [
-        json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    lines = (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = [json.loads(line) for line in lines]
     table = pq.read_table(tmp_path / "p.parquet")
     assert header == table.column_names == ["image", "tags", *columns(classes)]
     assert len(cells) == len(lines) == len(table) == 4
     for cell, line, row in zip(cells, lines, table.to_pylist(), strict=True):
         values = list(line["probabilities"].values())
         assert list(line["probabilities"]) == classes
-        assert (
-            cell[0] == line["image"] == row["image"]
-            and cell[1] == "|".join(line["tags"]) == row["tags"]
-        )
+        assert cell[0] == line["image"] == row["image"]
+        assert cell[1] == "|".join(line["tags"]) == row["tags"]
         assert [float(value) for value in cell[2:]] == values == list(row.values())[2:]
     assert cells[1][0] == "caf\\udce9,\n.jpg"
 
@@ -68,10 +61,8 @@ def test_tags_alone(tmp_path):
         with writing(tmp_path / f"p.{kind}", kind, ["x", "y"], probabilities=False) as write:
             write(rows)
     assert (tmp_path / "p.csv").read_bytes().startswith(b"image,tags\r\na.jpg,x|y\r\n")
-    assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0]) == {
-        "image": "a.jpg",
-        "tags": ["x", "y"],
-    }
+    first, _ = (tmp_path / "p.jsonl").read_text().splitlines()
+    assert json.loads(first) == {"image": "a.jpg", "tags": ["x", "y"]}
 
 
 def test_a_file_is_written_only_without_errors(tmp_path):
@@ -83,9 +74,8 @@ def test_a_file_is_written_only_without_errors(tmp_path):
         ):
             write(ROWS)
             raise RuntimeError
-    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"] and (
-        tmp_path / "p.csv"
-    ).read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+    assert (tmp_path / "p.csv").read_text() == "old"
 
 
 def test_parquet_rows_are_written_in_groups(tmp_path, monkeypatch):

@@ -9,9 +9,9 @@ from spml.cli import main
 from spml.data import LabelTable, SparseLabels, load, read
 from spml.errors import DataError, UserError
 from spml.use.review.answers import merge, read_answers, training_words, with_answers
+from tests.use.conftest import TRAIN, cli
 
 HEAD = "image,class,answer\n"
-TRAIN = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,8 @@ def photos(tmp_path_factory):
         name = ("red", "green", "blue")[i % 3]
         Image.new("RGB", (16, 16), name).save(folder / "photos" / f"{i}.png")
         absent = "green" if i == 0 else ""
-        rows.append(
-            f"photos/{i}.png,{name},{absent},{('val', 'test')[i % 2] if i >= 8 else 'train'}"
-        )
+        split = "train" if i < 8 else ("val", "test")[i % 2]
+        rows.append(f"photos/{i}.png,{name},{absent},{split}")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
     assert main(["train", str(folder / "photos.csv"), *TRAIN, "--out", str(folder / "run")]) == 0
     return folder
@@ -43,9 +42,8 @@ def answers(tmp_path, *lines):
 def test_entries_are_added_and_replaced_whatever_the_fill():
     rng = np.random.default_rng(0)
     for fill in (0, -1):
-        dense = rng.choice(
-            [-1, 0, 1], (9, 4), p=[0.2, 0.6, 0.2] if fill == 0 else [0.7, 0.1, 0.2]
-        ).astype(np.int8)
+        shares = [0.2, 0.6, 0.2] if fill == 0 else [0.7, 0.1, 0.2]
+        dense = rng.choice([-1, 0, 1], (9, 4), p=shares).astype(np.int8)
         sparse = SparseLabels.from_dense(dense)
         assert sparse.fill == fill
         entries = [(0, 0), (8, 3), (4, 2), (4, 1)]
@@ -55,35 +53,24 @@ def test_entries_are_added_and_replaced_whatever_the_fill():
         wanted[rows, columns] = values
         merged = with_answers(sparse, rows, columns, values)
         assert (merged.rows(np.arange(9)) == wanted).all()
-        assert all(
-            (np.diff(merged.indices[a:b]) > 0).all()
-            for a, b in zip(merged.indptr, merged.indptr[1:], strict=False)
-        )
+        for row in np.split(merged.indices, merged.indptr[1:-1]):
+            assert (np.diff(row) > 0).all()
     empty = SparseLabels.from_dense(np.zeros((2, 2), np.int8))
     assert (with_answers(empty, [1], [0], [1]).rows([0, 1]) == [[0, 0], [1, 0]]).all()
     assert with_answers(empty, [], [], []).rows([0, 1]).sum() == 0
 
 
 def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsys, monkeypatch):
-    file = answers(
-        tmp_path,
-        "photos/0.png,blue,1",
-        "photos/1.png,red,-1.0",
-        "photos/8.png,red,yes",
-        "photos/0.png,red,1",
-    )
+    lines = "photos/0.png,blue,1 photos/1.png,red,-1.0 photos/8.png,red,yes photos/0.png,red,1"
+    file = answers(tmp_path, *lines.split())
     out = tmp_path / "new" / "labels.csv"
     (photos / "run" / "best" / "model.safetensors").unlink()  # labels and answers need no weights
     assert main(["review", str(photos / "run"), "--answers", str(file), "--out", str(out)]) == 0
     output = capsys.readouterr().out
-    assert (
-        "2 labels and 1 known negatives added, 1 were known" in output
-        and f"spml train {out}" in output
-    )
+    assert "2 labels and 1 known negatives added, 1 were known" in output
+    assert f"spml train {out}" in output
     new, old = read(out, labels="observed"), read(photos / "photos.csv", labels="observed")
-    assert {split: len(t) for split, t in new.items()} == {
-        split: len(t) for split, t in old.items()
-    }
+    assert [(split, len(t)) for split, t in new.items()] == [(s, len(t)) for s, t in old.items()]
     place = {name: i for i, name in enumerate(new["train"].classes)}
     for split in new:
         wanted = old[split].labels.copy()
@@ -113,51 +100,23 @@ def test_the_new_table_finds_its_pictures_from_a_folder_that_is_a_link(photos, t
 def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_path, capsys):
     (tmp_path / "classes.txt").write_text("red\ngreen\nblue\nviolet\n")
     run = tmp_path / "run"
-    words = [
-        str(photos / "photos.csv"),
-        "--classes",
-        str(tmp_path / "classes.txt"),
-        *TRAIN,
-        "--out",
-        str(run),
-    ]
-    assert main(["train", *words]) == 0
+    line = "train {} --classes {} {} --out {}"
+    assert cli(line, photos / "photos.csv", tmp_path / "classes.txt", TRAIN, run) == 0
     file = answers(tmp_path, "photos/2.png,red,1")
     assert main(["review", str(run), "--answers", str(file)]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     named = f"{tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'} --method"
     assert line.startswith(f"train with: spml train {named}")
-    assert (
-        list(load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt").classes)[3]
-        == "violet"
-    )
+    new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
+    assert list(new.classes)[3] == "violet"
 
 
 def test_the_command_that_trains_again_has_the_settings_of_the_run():
-    command = (
-        "spml train 'my photos.csv' --set q3=1.5 --root pictures --lr 0.1 --compile none "
-        "--selection complete"
-    )
-    config = {
-        "command": f"{command} --no-fused-norm --out run",
-        "method": "gr",
-        "backbone": "tiny",
-        "lr": 0.1,
-        "size": 16,
-    }
-    words = [
-        "--method",
-        "gr",
-        "--backbone",
-        "tiny",
-        "--size",
-        "16",
-        "--lr",
-        "0.1",
-        "--set",
-        "q3=1.5",
-    ]
-    assert training_words(config) == [*words, "--compile", "none", "--no-fused-norm"]
+    command = "spml train 'my photos.csv' --set q3=1.5 --root pictures --lr 0.1 --compile none"
+    command += " --selection complete --no-fused-norm --out run"
+    config = {"command": command, "method": "gr", "backbone": "tiny", "lr": 0.1, "size": 16}
+    words = "--method gr --backbone tiny --size 16 --lr 0.1 --set q3=1.5 --compile none"
+    assert training_words(config) == [*words.split(), "--no-fused-norm"]
     assert training_words({"method": "an", "size": None}) == ["--method", "an"]
     assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 
@@ -168,14 +127,12 @@ def test_files_of_validation_and_test_rows_stay_unchanged(photos, tmp_path, caps
     for split in ("train", "val", "test"):
         rows_of_split = [row.rsplit(",", 1)[0] for row in rows[1:] if row.endswith(split)]
         Path(f"{split}.csv").write_text("\n".join(["image,label,negative", *rows_of_split]) + "\n")
-    words = ["--val", "val.csv", "--test", "test.csv", *TRAIN, "--out", str(tmp_path / "run")]
-    assert main(["train", "train.csv", *words]) == 0
+    line = "train train.csv --val val.csv --test test.csv {} --out {}"
+    assert cli(line, TRAIN, tmp_path / "run") == 0
     file = answers(tmp_path, "photos/10.png,red,-1")
     assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
-    assert (
-        "labels.csv --test test.csv --method gr --backbone tiny"
-        in capsys.readouterr().out.splitlines()[-1]
-    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "labels.csv --test test.csv --method gr --backbone tiny" in last
     new = load(tmp_path / "labels.csv", test="test.csv")
     assert (len(new.train_rows), len(new.val_rows), len(new.test)) == (8, 2, 2)
     assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]
@@ -190,27 +147,17 @@ def test_a_test_file_with_renamed_classes_is_merged_into_the_table(
         chosen = [row for row in rows[1:] if row.endswith("test") == wanted]
         Path(name).write_text("\n".join([rows[0], *chosen]) + "\n")
     Path("names.txt").write_text("red\trot\ngreen\tgruen\nblue\n")
-    words = [
-        "--classes",
-        "names.txt",
-        "--test",
-        "tested.csv",
-        *TRAIN,
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert main(["train", "most.csv", *words]) == 0
+    line = "train most.csv --classes names.txt --test tested.csv {} --out {}"
+    assert cli(line, TRAIN, tmp_path / "run") == 0
     file = answers(tmp_path, "photos/10.png,rot,-1")
     assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
-    assert "--test" not in line and line.startswith(
-        f"train with: spml train {tmp_path / 'labels.csv'} --classes "
-    )
+    assert "--test" not in line
+    assert line.startswith(f"train with: spml train {tmp_path / 'labels.csv'} --classes ")
     new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
     old = load("most.csv", classes="names.txt", test="tested.csv")
-    assert (
-        list(new.classes) == ["rot", "gruen", "blue"] and (new.test.labels == old.test.labels).all()
-    )
+    assert list(new.classes) == ["rot", "gruen", "blue"]
+    assert (new.test.labels == old.test.labels).all()
 
 
 @pytest.mark.parametrize(
@@ -224,19 +171,12 @@ def test_test_rows_that_need_other_options_are_written_to_the_table(
     rows = Path("photos.csv").read_text().splitlines()
     place = photos / "lists" if "--root" in more else photos
     for split in ("train", "val", "test"):
-        rows_of_split = [row.split(",")[:2] for row in rows[1:] if row.endswith(split)]
-        (place / f"{split}.csv").write_text(
-            "\n".join(["image,label", *map(",".join, rows_of_split)]) + "\n"
-        )
+        lines = [",".join(row.split(",")[:2]) for row in rows[1:] if row.endswith(split)]
+        (place / f"{split}.csv").write_text("\n".join(["image,label", *lines]) + "\n")
     Path("names.txt").write_text("red\tRot\ngreen\nblue\n")
-    files = [
-        str(place / "train.csv"),
-        "--val",
-        str(place / "val.csv"),
-        "--test",
-        str(place / "test.csv"),
-    ]
-    assert main(["train", *files, *more, *TRAIN, "--out", str(tmp_path / "run")]) == 0
+    files = [place / f"{split}.csv" for split in ("train", "val", "test")]
+    line = "train {} --val {} --test {} {} {} --out {}"
+    assert cli(line, *files, more, TRAIN, tmp_path / "run") == 0
     file = answers(tmp_path, "photos/10.png,blue,-1")
     capsys.readouterr()
     assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
@@ -254,7 +194,8 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
     name = scenes.classes[column]
     file = answers(tmp_path, f"{scenes.observed.items[row]},{name},-1")
     done = merge(run, file)
-    assert done.path == tmp_path / "labels.npz" and (
+    assert done.path == tmp_path / "labels.npz"
+    assert (
         done.positives,
         done.negatives,
         done.known,
@@ -275,33 +216,21 @@ def test_arrays_keep_items_splits_and_complete_test_labels(finished, scenes_file
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (
-            ["photos/0.png,blue,1", "photos/0.png,blue,-1"],
-            r"line 3: 'blue' of 'photos/0.png' is no, but yes in line 2",
-        ),
-        (
-            ["photos/0.png,red,-1"],
-            "line 2: 'red' of 'photos/0.png' is no, but it is a known positive",
-        ),
-        (
-            ["photos/0.png,green,1"],
-            "line 2: 'green' of 'photos/0.png' is yes, but it is a known negative",
-        ),
-        (["photos/9.png,red,1"], "line 2: 'photos/9.png' is not in the run's train list"),
-        (
-            ["", "photos/0.png,bleu,1"],
-            r"line 3: the run has no class 'bleu'; did you mean 'blue'\?",
-        ),
-        (["photos/0.png,blue,maybe"], "line 2: 'maybe' is no answer; write 1 for yes or -1 for no"),
-        (["photos/0.png,blue"], "line 2: 2 cells, the header has 3"),
-        (['photos/0.png,"blue,1'], "line 2: .*check the quotes"),
-        ([], "no answers; nothing was written"),
+        ("0.png,blue,1 0.png,blue,-1", r"line 3: 'blue' of '.*0.png' is no, but yes in line 2"),
+        ("0.png,red,-1", "line 2: 'red' of '.*0.png' is no, but it is a known positive"),
+        ("0.png,green,1", "line 2: 'green' of '.*0.png' is yes, but it is a known negative"),
+        ("9.png,red,1", "line 2: 'photos/9.png' is not in the run's train list"),
+        ("'' 0.png,bleu,1", r"line 3: the run has no class 'bleu'; did you mean 'blue'\?"),
+        ("0.png,blue,maybe", "line 2: 'maybe' is no answer; write 1 for yes or -1 for no"),
+        ("0.png,blue", "line 2: 2 cells, the header has 3"),
+        ("""'0.png,"blue,1'""", "line 2: .*check the quotes"),
+        ("", "no answers; nothing was written"),
     ],
 )
 def test_a_wrong_answer_is_reported_with_its_line_and_nothing_is_written(
     photos, tmp_path, capsys, lines, message
 ):
-    file = answers(tmp_path, *lines)
+    file = answers(tmp_path, *(line and f"photos/{line}" for line in shlex.split(lines)))
     with pytest.raises(DataError, match=message):
         merge(photos / "run", file)
     assert main(["review", str(photos / "run"), "--answers", str(file)]) == 2
@@ -347,9 +276,8 @@ def test_answers_may_be_filled_into_the_list_of_suggestions(tmp_path, sign):
     table = LabelTable(["a", "b", "c"], ["x"], np.zeros((3, 1)))
     rows = ["rank,image,class,probability,answer", "1,a,x,0.9,1", "2,b,x,0.8,", "3,c,x,0.7, No "]
     for first in ("", f"sep={sign}\n"):
-        (tmp_path / "a.csv").write_text(
-            first + "\n".join(rows).replace(",", sign), encoding="utf-8-sig"
-        )
+        text = first + "\n".join(rows).replace(",", sign)
+        (tmp_path / "a.csv").write_text(text, encoding="utf-8-sig")
         assert read_answers(tmp_path / "a.csv", table) == [(0, 0, 1), (2, 0, -1)]
     (tmp_path / "a.csv").write_text("\n".join(rows[::2]))
     with pytest.raises(DataError, match="no answers; nothing was written"):

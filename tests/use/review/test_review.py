@@ -12,8 +12,11 @@ from spml.data import LabelTable, load
 from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
-from spml.use.review.review import _known, review
+from spml.use.review.page import Drawn, render
+from spml.use.review.review import review
+from spml.use.review.suggest import Suggestion
 from tests.use import browser as chromium
+from tests.use.conftest import TRAIN, cli, edit
 
 needs_chromium = pytest.mark.skipif(
     chromium.executable() is None, reason="no chromium is installed, which shows the page"
@@ -31,28 +34,16 @@ def bytes_of(folder):
     }
 
 
+def cards(page):
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])
+
+
 @pytest.fixture(scope="module")
 def run(scenes_file, tmp_path_factory):
     """A run on scenes through the command line, so that its config names the data."""
     folder = tmp_path_factory.mktemp("review") / "run"
-    words = [
-        "--labels",
-        "complete",
-        "--backbone",
-        "tiny",
-        "--epochs",
-        "3",
-        "--batch-size",
-        "32",
-        "--lr",
-        "3e-3",
-    ]
-    assert (
-        main(
-            ["train", str(scenes_file), *words, "--flip", "False", "--quiet", "--out", str(folder)]
-        )
-        == 0
-    )
+    settings = "--backbone tiny --epochs 3 --batch-size 32 --lr 3e-3 --flip False --quiet"
+    assert cli(f"train {{}} --labels complete {settings} --out {{}}", scenes_file, folder) == 0
     return folder
 
 
@@ -61,34 +52,26 @@ def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, 
     assert "30 labels to look at" in capsys.readouterr().out
     rows = table(tmp_path / "out")
     assert [row["rank"] for row in rows] == [str(i) for i in range(1, 31)]
-    assert sorted((float(row["score"]) for row in rows), reverse=True) == [
-        float(row["score"]) for row in rows
-    ]
+    scores = [float(row["score"]) for row in rows]
+    assert sorted(scores, reverse=True) == scores
     place = {item: i for i, item in enumerate(scenes.observed.items)}
     train = set(scenes.train_rows.tolist())
     for row in rows:
-        labels = scenes.observed.rows([place[row["image"]]])[0]
-        assert (
-            labels[list(scenes.classes).index(row["class"])] == 0 and place[row["image"]] in train
-        )
-        assert [scenes.classes[i] for i in np.flatnonzero(labels == 1)] == row["observed"].split(
-            "|"
-        )
+        number = place[row["image"]]
+        known, _ = scenes.observed.known(number)
+        labels = dict(zip(scenes.classes, scenes.observed.rows([number])[0], strict=True))
+        assert labels[row["class"]] == 0 and number in train
+        assert known == row["observed"].split("|")
         assert 0 <= float(row["probability"]) <= 1
     page = (tmp_path / "out" / "index.html").read_text()
-    cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert [(card["image"], card["name"]) for card in cards] == [
-        (row["image"], row["class"]) for row in rows
-    ]
-    for card in cards:
-        with (
-            Image.open(tmp_path / "out" / card["picture"]) as picture,
-            Image.open(tmp_path / "out" / card["map"]) as m,
-        ):
-            assert picture.size == (card["w"], card["h"]) and m.mode == "RGBA"
-            assert (
-                0 < np.count_nonzero(np.asarray(m)[..., 3] > 5) < m.width * m.height
-            )  # coloured in part, not everywhere
+    listed = [(card["image"], card["name"]) for card in cards(page)]
+    assert listed == [(row["image"], row["class"]) for row in rows]
+    for card in cards(page):
+        with Image.open(tmp_path / "out" / card["picture"]) as picture:
+            assert picture.size == (card["w"], card["h"])
+        with Image.open(tmp_path / "out" / card["map"]) as m:
+            coloured = np.count_nonzero(np.asarray(m)[..., 3] > 5)
+            assert m.mode == "RGBA" and 0 < coloured < m.width * m.height  # in part
     assert "http" not in page.replace("http-equiv", "")
 
 
@@ -100,21 +83,7 @@ def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
     assert {row["image"] for row in table(tmp_path / "b")} <= held_out
     everything = review(run, tmp_path / "c", count=10**6, split="all", classes=["one"])
     assert everything == (scenes.observed.labels[:, list(scenes.classes).index("one")] == 0).sum()
-    assert (
-        main(
-            [
-                "review",
-                str(run),
-                "--out",
-                str(tmp_path / "d"),
-                "--classes",
-                "one, two",
-                "--count",
-                "3",
-            ]
-        )
-        == 0
-    )
+    assert cli("review {} --out {} --classes 'one, two' --count 3", run, tmp_path / "d") == 0
     with pytest.raises(UserError, match=r"no class 'tow'; did you mean 'two'\?"):
         review(run, tmp_path / "e", classes=["tow"])
     for words in ({"count": 0}, {"per_class": 0}, {"batch_size": 0}):
@@ -132,14 +101,10 @@ def test_calibration_changes_probabilities_and_not_the_order(run, tmp_path):
     knots = [[[-20.0, 20.0], [-12.0, 8.0]]] * len(info.classes)
     save_model(other / "best", model, replace(info, calibration=knots))
     review(other, tmp_path / "after", count=40)
-    pairs = [
-        [(row["image"], row["class"]) for row in table(tmp_path / name)]
-        for name in ("before", "after")
-    ]
+    before, after = table(tmp_path / "before"), table(tmp_path / "after")
+    pairs = [[(row["image"], row["class"]) for row in rows] for rows in (before, after)]
     assert pairs[0] == pairs[1]
-    assert (
-        table(tmp_path / "before")[0]["probability"] > table(tmp_path / "after")[0]["probability"]
-    )
+    assert before[0]["probability"] > after[0]["probability"]
 
 
 def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
@@ -150,47 +115,27 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
     listed = arrays["split"] != "test"
     data, seen = tmp_path / "data.npz", tmp_path / "seen.npz"
     items = np.array([f"scene {i}" for i in range(len(listed))])
-    part = {
-        "x": arrays["x"][listed],
-        "classes": arrays["classes"],
-        "split": arrays["split"][listed],
-    }
-    np.savez(seen, labels=observed.labels, items=items[listed], **part)
-    coins = np.random.default_rng(5).choice([-1, 1], arrays["labels"].shape).astype(np.int8)
-    noise = np.where(
-        listed[:, None] & ~_pad(observed.labels == 1, len(listed)), coins, arrays["labels"]
-    )
-    settings = [
-        "--backbone",
-        "tiny",
-        "--epochs",
-        "2",
-        "--batch-size",
-        "32",
-        "--flip",
-        "False",
-        "--quiet",
-    ]
+    part = {name: arrays[name][listed] for name in ("x", "split")}
+    np.savez(seen, labels=observed.labels, items=items[listed], classes=arrays["classes"], **part)
+    noise = arrays["labels"].copy()
+    coins = np.random.default_rng(5).choice([-1, 1], observed.labels.shape)
+    noise[listed] = np.where(observed.labels == 1, 1, coins)
+    settings = "--labels complete --selection observed --backbone tiny --epochs 2 --batch-size 32"
     outputs = {}
     for name, labels in {"true": arrays["labels"], "noise": noise}.items():
         np.savez(data, **{**arrays, "labels": labels, "items": items})
-        words = ["--labels", "complete", "--observe", f"file:{seen}", "--selection", "observed"]
-        run, out = tmp_path / name / "run", tmp_path / name / "out"
-        assert main(["train", str(data), *words, *settings, "--out", str(run)]) == 0
-        assert main(["review", str(run), "--out", str(out), "--count", "60", "--split", "all"]) == 0
-        answers = "image,class,answer\n" + "".join(
-            f"{row['image']},{row['class']},1\n" for row in table(out)[:20]
-        )
-        (tmp_path / name / "answers.csv").write_text(answers)
-        assert main(["review", str(run), "--answers", str(tmp_path / name / "answers.csv")]) == 0
+        run, out, answers = (tmp_path / name / one for one in ("run", "out", "answers.csv"))
+        drawn = f"file:{seen}"
+        line = f"train {{}} --observe {{}} {settings} --flip False --quiet --out {{}}"
+        assert cli(line, data, drawn, run) == 0
+        assert cli("review {} --out {} --count 60 --split all", run, out) == 0
+        lines = [f"{row['image']},{row['class']},1\n" for row in table(out)[:20]]
+        answers.write_text("image,class,answer\n" + "".join(lines))
+        assert cli("review {} --answers {}", run, answers) == 0
         with np.load(tmp_path / name / "labels.npz") as file:
             outputs[name] = {**bytes_of(out), "labels": file["labels"].tobytes()}
     assert (noise != arrays["labels"]).sum() > 500
     assert len(outputs["true"]) > 60 and outputs["true"] == outputs["noise"]
-
-
-def _pad(mask, length):
-    return np.concatenate([mask, np.zeros((length - len(mask), mask.shape[1]), bool)])
 
 
 def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, capsys):
@@ -204,7 +149,7 @@ def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, capsys)
     assert len(table(out)) == 3
     (out / "answers.csv").write_text("mine")
     assert main([*words, "--overwrite"]) == 2
-    assert "something else than a review (answers.csv)" in capsys.readouterr().err
+    assert "something else than spml review writes (answers.csv)" in capsys.readouterr().err
     assert (out / "answers.csv").read_text() == "mine" and len(table(out)) == 3
     (tmp_path / "file").write_text("x")
     assert main(["review", str(run), "--out", str(tmp_path / "file"), "--overwrite"]) == 2
@@ -226,26 +171,19 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
         change(other)
         return other
 
-    def edit(path, **values):
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-    cases = {
-        "no config.json": tmp_path,
-        "no result.json": broken("unfinished", lambda r: (r / "result.json").unlink()),
-        "not JSON": broken("cut", lambda r: (r / "config.json").write_text('{"data":')),
-        "newer version": broken("newer", lambda r: edit(r / "best" / "model.json", format=99)),
-        "lacks data": broken("bare", lambda r: (r / "config.json").write_text('{"labels": 1}')),
-        "model.safetensors": broken(
-            "weights", lambda r: (r / "best" / "model.safetensors").write_bytes(b"cut")
-        ),
-        "folder where the run was trained": broken(
-            "moved", lambda r: edit(r / "config.json", data="gone.npz")
-        ),
-        "(the names given) (the data have changed since the run was trained": broken(
-            "classes",
-            lambda r: edit(r / "best" / "model.json", classes=[f"c{i}" for i in range(10)]),
-        ),
+    classes = [f"c{i}" for i in range(10)]
+    since = "(the names given) (the data have changed since the run was trained"
+    changes = {
+        "no result.json": lambda r: (r / "result.json").unlink(),
+        "not JSON": lambda r: (r / "config.json").write_text('{"data":'),
+        "newer version": lambda r: edit(r / "best" / "model.json", format=99),
+        "lacks data": lambda r: (r / "config.json").write_text('{"labels": 1}'),
+        "model.safetensors": lambda r: (r / "best" / "model.safetensors").write_bytes(b"cut"),
+        "folder where the run was trained": lambda r: edit(r / "config.json", data="gone.npz"),
+        since: lambda r: edit(r / "best" / "model.json", classes=classes),
     }
+    cases = {message: broken(f"run {i}", how) for i, (message, how) in enumerate(changes.items())}
+    cases["no config.json"] = tmp_path
     for message, folder in cases.items():
         before = bytes_of(folder)
         for words in ([], ["--answers", str(tmp_path / "a.csv")]):
@@ -261,22 +199,18 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
 
 def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(pictures.parent)
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
-    assert main(["train", "photos.csv", *words]) == 0
+    assert cli("train photos.csv {} --out run", TRAIN) == 0
     Path("photos/0.jpg").write_bytes(b"\xff\xd8\xff cut")
-    assert main(["review", "run", "--out", "out"]) == 2
+    assert cli("review run --out out") == 2
     message = capsys.readouterr().err
-    assert (
-        "left out: photos.csv, line 2: photos/0.jpg" in message
-        and "1 pictures could not be read" in message
-    )
-    assert len(table(Path("out"))) == 7 * 2 and "photos/0.jpg" not in {
-        row["image"] for row in table(Path("out"))
-    }
+    assert "left out: photos.csv, line 2: photos/0.jpg" in message
+    assert "1 pictures could not be read" in message
+    images = [row["image"] for row in table(Path("out"))]
+    assert len(images) == 7 * 2 and "photos/0.jpg" not in images
     for path in Path("photos").iterdir():
         path.write_bytes(b"")
     with pytest.raises(UserError, match="nothing was written"):
-        review(Path("run"), Path("none"), on_error=lambda row, error: None)
+        review(Path("run"), Path("none"), on_error=lambda error: None)
     with pytest.raises(DataError):
         review(Path("run"), Path("none"))
     assert not Path("none").exists()
@@ -285,51 +219,39 @@ def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monk
 def test_known_labels_are_listed_with_at_most_three_negatives():
     labels = np.array([[1, 1, -1, -1, -1], [0, -1, -1, -1, -1]], np.int8)
     known = LabelTable(["x", "y"], list("abcde"), labels)
-    assert _known(known, 0) == ["a", "b", "not c", "not d", "not e"]
-    assert _known(known, 1) == ["not b", "not c", "not d", "…"]
+    suggestions = [Suggestion(row, 0, 0.5, 0.0) for row in (0, 1)]
+    listed = [card["known"] for card in cards(render("", None, known, suggestions, [Drawn()] * 2))]
+    assert listed == [["a", "b", "not c", "not d", "not e"], ["not b", "not c", "not d", "…"]]
 
 
-def test_items_are_scored_in_batches_and_refused_if_too_many(tmp_path, monkeypatch):
-    x, progress = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), []
-    np.savez(
-        tmp_path / "f.npz", x=x, labels=(x > 0.2).astype(np.int8), classes=np.array(["a", "b", "c"])
-    )
-    fit(
-        load(tmp_path / "f.npz"),
-        Settings(method="gr", epochs=1, accelerator="cpu"),
-        tmp_path / "run",
-        quiet=True,
-    )
-    monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3)
-    words = {
-        "count": 1,
-        "per_class": 1,
-        "batch_size": 12,
-        "advance": lambda *what: progress.append(what),
-    }
-    assert review(tmp_path / "run", tmp_path / "new" / "out", **words) == 1
-    assert progress[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
-    monkeypatch.setattr("spml.use.review.suggest.DENSE_LIMIT", 32 * 3 - 1)
-    with pytest.raises(UserError, match="32 items x 3 classes are too many"):
-        review(tmp_path / "run", tmp_path / "none")
-
-
-def test_features_have_cards_without_pictures(tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(40, 6)).astype(np.float32)
-    np.savez(
-        tmp_path / "f.npz",
-        x=x,
-        labels=(x[:, :3] > 0.2).astype(np.int8),
-        classes=np.array(["a", "b", "c"]),
-    )
+@pytest.fixture
+def features(tmp_path):
+    """A run on 40 feature vectors with three classes, 32 of them in its train split."""
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    arrays = {"x": x, "classes": np.array(["a", "b", "c"])}
     settings = Settings(method="gr", epochs=1, accelerator="cpu")
-    fit(load(tmp_path / "f.npz"), settings, tmp_path / "run", quiet=True)
-    assert review(tmp_path / "run", tmp_path / "out", count=10) == 10
+    for name, absent in (("run", 0), ("full", -1)):
+        path = tmp_path / f"{name}.npz"
+        np.savez(path, labels=np.where(x[:, :3] > 0.2, 1, absent).astype(np.int8), **arrays)
+        fit(load(path), settings, tmp_path / name, quiet=True)
+    return tmp_path / "run"
+
+
+def test_items_are_scored_in_batches_and_refused_if_too_many(features, tmp_path, monkeypatch):
+    progress = []
+    monkeypatch.setattr("spml.use.stored_model.DENSE_LIMIT", 32 * 3)
+    words = {"count": 1, "per_class": 1, "batch_size": 12}
+    out, advance = tmp_path / "new" / "out", lambda *what: progress.append(what)
+    assert review(features, out, advance=advance, **words) == 1
+    assert progress[:3] == [("scoring", i, 32) for i in (12, 24, 32)]
+    monkeypatch.setattr("spml.use.stored_model.DENSE_LIMIT", 32 * 3 - 1)
+    with pytest.raises(UserError, match="32 items x 3 classes are too many"):
+        review(features, tmp_path / "none")
+
+
+def test_features_have_cards_without_pictures(features, tmp_path):
+    assert review(features, tmp_path / "out", count=10) == 10
     assert not (tmp_path / "out" / "pictures").exists()
-    known = tmp_path / "known.npz"
-    np.savez(known, x=x, labels=np.where(x[:, :3] > 0.2, 1, -1), classes=np.array(["a", "b", "c"]))
-    fit(load(known), settings, tmp_path / "full", quiet=True)
     with pytest.raises(UserError, match="nothing to suggest"):
         review(tmp_path / "full", tmp_path / "other")
 
@@ -338,12 +260,10 @@ def test_names_that_look_like_html_stay_text(pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(pictures.parent)
     text = Path("photos.csv").read_text().replace(",red,", ",</script><b>red & 'x',")
     Path("odd.csv").write_text(text)
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
-    assert main(["train", "odd.csv", *words]) == 0 and main(["review", "run"]) == 0
+    assert cli("train odd.csv {} --out run", TRAIN) == 0 and cli("review run") == 0
     page = Path("run/review/index.html").read_text()
     assert page.count("</script>") == 2
-    cards = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert "</script><b>red & 'x'" in {card["name"] for card in cards}
+    assert "</script><b>red & 'x'" in {card["name"] for card in cards(page)}
 
 
 @needs_chromium
@@ -367,10 +287,8 @@ def test_answers_by_mouse_and_keys_are_stored_undone_and_saved(run, tmp_path):
         browser.press("u")
         assert browser.value(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.press(" ")
-        assert (
-            browser.value("getComputedStyle(document.querySelector('#card-0 .map')).display")
-            == "block"
-        )
+        style = "getComputedStyle(document.querySelector('#card-0 .map'))"
+        assert browser.value(f"{style}.display") == "block"
         browser.go((out / "index.html").as_uri())  # the answers are still there
         assert browser.until(count) == "4 of 40 answered: 3 yes, 1 no"
         browser.click("#undo")
@@ -397,11 +315,9 @@ def test_a_long_name_of_a_class_does_not_make_the_page_wider_than_the_window(
 ):
     monkeypatch.chdir(tmp_path)
     Path("long.csv").write_text(Path("photos.csv").read_text().replace(",red,", f",{'red' * 70},"))
-    words = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--quiet", "--out", "run"]
-    assert main(["train", "long.csv", *words]) == 0 and main(["review", "run"]) == 0
-    with chromium.Browser(
-        chromium.executable(), tmp_path / "profile", (900, 900), tmp_path
-    ) as browser:
+    assert cli("train long.csv {} --out run", TRAIN) == 0 and cli("review run") == 0
+    profile = tmp_path / "profile"
+    with chromium.Browser(chromium.executable(), profile, (900, 900)) as browser:
         browser.go((tmp_path / "run/review/index.html").as_uri())
         browser.until("document.querySelector('#classes option') !== null")
         assert browser.value("document.documentElement.scrollWidth") <= 900

@@ -43,8 +43,9 @@ class Review(RunOptions):
             self._merge(self.answers)
             return
         from spml.cli.output.progress import step_bar
+        from spml.use.pages import PAGE
         from spml.use.predict.tagging import named_classes
-        from spml.use.review.review import PAGE, review
+        from spml.use.review.review import review
 
         out = self.out or self.run_folder / "review"
         left_out = LeftOut()
@@ -59,7 +60,7 @@ class Review(RunOptions):
                 root=self.root,
                 overwrite=self.overwrite,
                 batch_size=self.batch_size,
-                on_error=lambda row, error: left_out(error),
+                on_error=left_out,
                 note=log,
                 advance=advance,
             )

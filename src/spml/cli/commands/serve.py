@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
-from spml.cli import ModelOptions, note_unfinished
+from spml.cli import ModelOptions, log, note_unfinished
 from spml.errors import UserError
+
+TOKEN = "SPML_TOKEN"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ModelOptions):
-    """Serve a web page and an HTTP endpoint that tag pictures.
+    """Serve an HTTP endpoint and a web page that tags pictures or feature values.
 
     Example: spml serve runs/photos --port 7860
     """
@@ -19,10 +23,17 @@ class Serve(ModelOptions):
     order: ClassVar[int] = 130
 
     host: str = "127.0.0.1"
-    """Address to listen on. The default serves this machine alone; 0.0.0.0 admits others, without a
-    password."""
+    """Address to listen on. The default serves this machine alone; 0.0.0.0 admits others, so give a
+    token."""
     port: int = 7860
     """Port to listen on; 0 chooses a free one."""
+    token: str | None = None
+    """Password that browsers and programs must send. Default: the environment's SPML_TOKEN, which
+    other users of the machine cannot see; without either, no password."""
+    certificate: Path | None = None
+    """PEM file of a TLS certificate, to serve HTTPS."""
+    key: Path | None = None
+    """PEM file of the certificate's private key. Default: in the certificate's file."""
     max_megabytes: float = 20.0
     """Largest picture file to accept."""
     max_pixels: float = 50e6
@@ -30,16 +41,20 @@ class Serve(ModelOptions):
 
     def run(self) -> None:
         """Serve until interrupted."""
-        from spml.use.serve.serve import check_gradio
-
         for name in ("max_megabytes", "max_pixels"):
             if not 0 < getattr(self, name) < 1e12:
                 raise UserError(
                     f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}"
                 )
-        check_gradio()
+        token = os.environ.get(TOKEN) if self.token is None else self.token
+        if token == "":
+            raise UserError(f"--token or {TOKEN} is empty; give a password, or neither")
+        if self.key is not None and self.certificate is None:
+            raise UserError("--key needs --certificate, the file of the certificate itself")
+        from spml.use.serve.serve import Access, check_packages, is_local, serve
+
+        check_packages()
         from spml.data.images.decode import PIXEL_LIMIT
-        from spml.use.serve.serve import serve
         from spml.use.serve.tagger import Limits
 
         if self.max_pixels > PIXEL_LIMIT:
@@ -49,4 +64,7 @@ class Serve(ModelOptions):
             )
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
         note_unfinished(self.run_folder)
-        serve(self.run_folder, host=self.host, port=self.port, limits=limits)
+        if token is None and not is_local(self.host):
+            log("everyone who reaches this address can use the model; --token asks for a password")
+        access = Access(self.host, self.port, token, self.certificate, self.key)
+        serve(self.run_folder, access, limits)

@@ -56,10 +56,7 @@ class Evidence:
     ) -> Evidence:
         """From labels 1, 0 (unknown) and -1; items without a positive are left out.
 
-        Args:
-            logits: (items, classes).
-            observed: labels.
-            positives: mean number of positives of an item, if it is known.
+        `positives` is the mean number of positives of an item, if it is known.
         """
         scores, labels = scores_and_labels(logits, observed, "observed")
         fit = fit_draw(scores, labels, positives=positives)
@@ -89,11 +86,9 @@ class Evidence:
 
 
 class Measure:
-    """Metrics of fixed tags and a fixed ranking, for any chances of the labels.
+    """Metrics of fixed tags and a fixed ranking by logits, for any chances of the labels.
 
-    Args:
-        logits: (items, classes), which rank the items.
-        tagged: which entries are predicted; None for ranking alone.
+    Without tags there are metrics of the ranking alone.
     """
 
     def __init__(self, logits: Array, tagged: npt.NDArray[np.bool_] | None) -> None:
@@ -122,21 +117,18 @@ class Measure:
         figures["positives_per_item"] = np.array(total.sum() / counts.sum())
         if self.tagged is None:
             return figures
-        hits, chosen = (
-            (right * self.tagged).sum(axis=0),
-            (counts[:, None] * self.tagged).sum(axis=0),
-        )
-        figures |= {"precision": ratio(hits, chosen), "recall": ratio(hits, total)}
-        figures["f1"] = ratio(2 * hits, chosen + total)
-        figures["macro_precision"], figures["macro_recall"] = (
-            figures["precision"].mean(),
-            figures["recall"].mean(),
-        )
-        figures["macro_f1"] = figures["f1"].mean()
-        figures["micro_precision"] = ratio(hits.sum(), chosen.sum())
-        figures["micro_recall"] = ratio(hits.sum(), total.sum())
-        figures["micro_f1"] = ratio(2 * hits.sum(), chosen.sum() + total.sum())
-        return figures
+        hits = (right * self.tagged).sum(axis=0)
+        chosen = (counts[:, None] * self.tagged).sum(axis=0)
+        tags = _of_tags(hits, chosen, total)
+        macro = {f"macro_{name}": values.mean() for name, values in tags.items()}
+        micro = _of_tags(hits.sum(), chosen.sum(), total.sum())
+        return {**figures, **tags, **macro, **{f"micro_{name}": v for name, v in micro.items()}}
+
+
+def _of_tags(hits: Array, chosen: Array, total: Array) -> Figures:
+    """Precision, recall and F1 from numbers of right tags, of tags, and of positives."""
+    f1 = ratio(2 * hits, chosen + total)
+    return {"precision": ratio(hits, chosen), "recall": ratio(hits, total), "f1": f1}
 
 
 def estimate(

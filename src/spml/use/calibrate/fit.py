@@ -21,11 +21,8 @@ FEWEST = 20  # expected positives, and negatives, that an isotonic line of its o
 def fit_lines(logits: Array, chances: Array, shape: Shape) -> Knots | None:
     """A rising line per class, so that its sigmoid is the chance of the label; None for no change.
 
-    Args:
-        logits: (items, classes).
-        chances: chance of each label: 0 or 1 for complete labels, an estimate from observed ones.
-        shape: "temperature" scales and shifts; "isotonic" also bends the lines of classes with
-            enough positives.
+    "temperature" scales and shifts; "isotonic" also bends the lines of classes with enough
+    positives.
     """
     if shape == "none":
         return None

@@ -48,12 +48,8 @@ def calibration_report(
 ) -> dict[str, Any]:
     """The record of a calibration, for readers and for the report page.
 
-    Args:
-        validation: the items it was fitted to.
-        result: the calibration.
-        before: the model before it was calibrated.
-        target: what thresholds were chosen for.
-        positives: mean number of positives of an item, if the user gave it.
+    `before` describes the model before it was calibrated; `positives` is the mean number of
+    positives of an item, if the user gave it.
     """
     evidence, figures = result.evidence, {**result.figures, "threshold": result.thresholds}
     seen = (validation.labels == 1).sum(axis=0)
@@ -76,9 +72,9 @@ def calibration_report(
     ]
     raw, calibrated = sigmoid(evidence.logits), sigmoid(apply_lines(evidence.logits, result.knots))
     tags = TagRule(result.thresholds, result.knots).tagged(evidence.logits).any(axis=0)
-    short = (
-        np.zeros_like(tags) if target.name == "f1" else tags & (figures[target.name] < target.least)
-    )
+    short = np.zeros_like(tags)
+    if target.name != "f1":
+        short = tags & (figures[target.name] < target.least)
     earlier = Measure(evidence.logits, before.tag_rule.tagged(evidence.logits))
     at_start = earlier(evidence.chances, np.ones(len(evidence.logits)))
     whole = [name for name, value in figures.items() if np.ndim(value) == 0]

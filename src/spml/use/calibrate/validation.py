@@ -49,15 +49,9 @@ def read_validation(
 ) -> Validation:
     """Scores and labels of a run's validation rows.
 
-    With observed labels no other label is read. Scores come from the run's own file, or are
-    computed with the model if that file is missing.
-
-    Args:
-        run: a finished run.
-        labels: "complete" or "observed"; default: the labels that chose the epoch.
-        root: folder of the data's files, if they must be read; default: the folder used in
-            training.
-        batch_size: items per batch, if scores are computed.
+    With observed labels no other label is read. By default the labels are those that chose the
+    epoch. Scores come from the run's own file, or are computed with the model if that file is
+    missing; `root` is then the folder of the data's files.
     """
     read = Run(run, remedy=AGAIN)
     config = read.config
@@ -84,21 +78,17 @@ def read_validation(
     epoch = int(info.training.get("epoch") or 0)
     file, scores = read.scores_file("val", epoch), read.scores("val", epoch)
     if scores is None:
-        logits, source = (
-            _computed(run, config, info, rows, root, batch_size),
-            "computed with the model",
-        )
+        logits = _computed(run, config, info, rows, root, batch_size)
+        source = "computed with the model"
     else:
         logits = scores.astype(np.float64)
         source = f"{file.relative_to(run)} ({scores.dtype})"
     if logits.shape != (len(rows), classes):
         raise UserError(f"{file}: {logits.shape} do not fit {len(rows)} items of {classes} classes")
-    chosen = (
-        observed.astype(np.int8)
-        if kind == "observed"
-        else _complete(read, info, rows, root, observed)
-    )
-    return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), chosen, kind, source)
+    known = observed.astype(np.int8)
+    if kind == "complete":
+        known = _complete(read, info, rows, root, observed)
+    return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), known, kind, source)
 
 
 def _complete(run: Run, info: ModelInfo, rows: Any, root: Path | None, observed: Labels) -> Labels:

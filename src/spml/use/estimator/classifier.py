@@ -120,9 +120,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise UserError(
                 f"{self.folder} already holds a run; give overwrite=True or another folder"
             )
-        place = (
-            TemporaryDirectory(prefix="spml-") if self.folder is None else nullcontext(self.folder)
-        )
+        place: Any = nullcontext(self.folder)
+        if self.folder is None:
+            place = TemporaryDirectory(prefix="spml-")
         with TURN, place as parent, preserved_random_state():
             folder = Path(parent) / "run" if self.folder is None else Path(parent)
             self.result_ = fit(
@@ -245,11 +245,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             batch_size = batch_size or int(np.clip(len(x) // 50, *FEATURES_BATCH))
             lr = lr or FEATURES_LR
         selection = self.selection or (None if len(experiment.val_rows) else "observed")
+        same = ("method", "backbone", "weights", "size", "epochs")
         return Settings(
-            **{
-                name: getattr(self, name)
-                for name in ("method", "backbone", "weights", "size", "epochs")
-            },
+            **{name: getattr(self, name) for name in same},
             batch_size=batch_size,
             lr=lr,
             selection=selection,  # type: ignore[arg-type]

@@ -28,26 +28,17 @@ def paths(items: Any) -> list[str] | None:
     """Paths of pictures; None if the items are something else."""
     if isinstance(items, (str, Path)):
         raise DataError(f"X is one path, {str(items)!r}; give a list of paths")
-    values = np.asarray(items, object) if _is_list_of_text(items) else items
+    listed = isinstance(items, (list, tuple)) and _all_text(items)
+    values = np.asarray(items, object) if listed else items
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     if isinstance(values, Sequence) or kind not in ("U", "O", "T"):
         return None
     array = np.asarray(values)
-    if (
-        array.ndim != 1
-        or not len(array)
-        or not all(isinstance(item, (str, Path)) for item in array)
-    ):
-        return None
-    return [str(item) for item in array]
+    return list(map(str, array)) if array.ndim == 1 and _all_text(array) else None
 
 
-def _is_list_of_text(items: Any) -> bool:
-    return (
-        isinstance(items, (list, tuple))
-        and bool(items)
-        and all(isinstance(item, (str, Path)) for item in items)
-    )
+def _all_text(items: Any) -> bool:
+    return len(items) > 0 and all(isinstance(item, (str, Path)) for item in items)
 
 
 def pictures(items: Any) -> Array | None:
@@ -197,20 +188,17 @@ def _from_lists(
 def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[Rows, Rows]:
     """Training rows, and rows that choose the epoch: none if the fraction is None."""
     count = known.shape[0]
-    if fraction is None:
-        train_rows, val_rows = np.arange(count), np.arange(0)
-    else:
+    train_rows, val_rows = np.arange(count), np.arange(0)
+    if fraction is not None:
         if not 0 < fraction < 1:
             raise UserError(
                 f"validation={fraction} must be above 0 and below 1, or None to train on all rows"
             )
         train_rows, val_rows = split(count, max(fraction, 1 / count), seed)
         if unlabelled(known.take(val_rows)) or unlabelled(known.take(train_rows)):
-            split_in = (
-                f"{len(train_rows)} rows to train on and {len(val_rows)} to choose the epoch with"
-            )
             raise DataError(
-                f"of {split_in}, one part has no label; label more items, or give validation=None"
+                f"of {len(train_rows)} rows to train on and {len(val_rows)} to choose the epoch "
+                "with, one part has no label; label more items, or give validation=None"
             )
     if len(train_rows) < 2:
         raise DataError(

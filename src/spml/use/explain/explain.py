@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from spml.data.images.decode import decode, resize
+from spml.data.images.decode import decode
 from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
 from spml.errors import DataError, UserError
 from spml.model import Classifier, ModelInfo, load_model
-from spml.model.scoring import infer
-from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
+from spml.runs.run import Run
+from spml.use.evaluate import run_data, run_split
+from spml.use.explain.class_maps import class_maps, meaning
 from spml.use.explain.gallery import Entry, Gallery, Shown, gallery, refuse_other
 from spml.use.explain.mistakes import Mistake, worst_mistakes
-from spml.use.explain.overlay import overlay, plain, rounded, shown, writable
+from spml.use.explain.overlay import plain, writable
+from spml.use.explain.scored import ScoredPicture
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column
-from spml.use.stored_model import NOT_NUMBERS, own_device
+from spml.use.stored_model import own_device, score_readable
 
 __all__ = ["class_maps", "explain", "explain_worst"]
 
@@ -60,7 +61,8 @@ def explain(
     items = Inputs(inputs, info, on_error=on_error, note=note)
     with gallery(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
         for done, (item, picture) in enumerate(_pictures(items, info, on_error), 1):
-            _Explained(model, info, picture).add(page, item.name, columns, top)
+            scored = ScoredPicture(model, info, picture)
+            _add(page, item.name, scored, columns or scored.order[:top])
             if advance is not None:
                 advance(done)
         if not page.entries:
@@ -94,15 +96,18 @@ def explain_worst(
         batch_size: items per batch.
         on_error: called for each picture that cannot be read; without it the first error is raised.
         note: called with a message if the run's data have changed; they are used all the same.
-        advance: called with the number of items scored.
+        advance: called with the number of items scored so far.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
     refuse_other(out, overwrite)  # before the slow part
     model, info = _pictures_model(run)
-    mistakes = worst_mistakes(
-        run, model, info, count, split, root, batch_size, on_error, note, advance
-    )
+    config = Run(run).config
+    experiment = run_data(config, info.classes, root, note)
+    part = run_split(experiment, split, str(config.get("selection")))
+    count_done = None if advance is None else lambda done, total: advance(done)
+    logits, read = score_readable(part.table, model, info, batch_size, on_error, count_done)
+    mistakes = worst_mistakes(part, logits, read, info, count)
     if not mistakes:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
     hint = (
@@ -112,65 +117,32 @@ def explain_worst(
     with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
         for mistake in mistakes:
             for item, picture in _pictures([mistake.item], info, on_error):
-                explained = _Explained(model, info, picture)
-                instead = [column for column in explained.order[:1] if column != mistake.column]
-                explained.add(page, item.name, [mistake.column, *instead], 1, mistake)
+                scored = ScoredPicture(model, info, picture)
+                instead = [column for column in scored.order[:1] if column != mistake.column]
+                _add(page, item.name, scored, [mistake.column, *instead], mistake)
     return len(page.entries)
 
 
-@dataclass(frozen=True)
-class _Picture:
-    """A picture at the size of the page, and as the model's input."""
-
-    shown: torch.Tensor
-    x: torch.Tensor
-
-
-class _Explained:
-    """Probabilities, tags and class maps of one picture."""
-
-    def __init__(self, model: Classifier, info: ModelInfo, picture: _Picture) -> None:
-        self.model, self.info, self.picture = model, info, picture.shown
-        device = next(model.parameters()).device
-        logits, maps = infer(lambda x: class_maps(model, x), picture.x[None], device)
-        logits = logits.float().cpu()
-        calibrated = info.calibrate()(logits)[0]
-        if not torch.isfinite(calibrated).all():
-            raise UserError(NOT_NUMBERS)
-        self.maps = from_threshold(model, info, maps[0].float().cpu())
-        self.probabilities = calibrated.sigmoid().tolist()
-        self.tagged = info.tag_rule.tagged(logits)[0]
-        self.order = calibrated.argsort(descending=True, stable=True).tolist()
-
-    def add(
-        self,
-        page: Gallery,
-        item: str,
-        columns: Sequence[int],
-        top: int,
-        mistake: Mistake | None = None,
-    ) -> None:
-        """Draw the maps of these classes, or of the most probable ones if there are none."""
-        info, maps, full = self.info, [], full_colour(self.model, self.maps)
-        drawing = page.begin(item)
-        for column in columns or self.order[:top]:
-            values = self.maps[column]
-            name, probability = info.classes[column], f"{self.probabilities[column]:.2f}"
-            span = f"{rounded(values.min())} to {rounded(values.max())}"
-            note = f"threshold {info.thresholds[column]:.2f}, map {span}"
-            image = overlay(self.picture, values, full, name, probability, note)
-            maps.append(
-                Shown(
-                    drawing.save(image, name),
-                    f"{name} {probability}, {note}",
-                    "" if writable(name) else name,
-                )
-            )
-        present = [i for i in self.order if self.tagged[i]]
-        listed = ", ".join(f"{info.classes[i]} {self.probabilities[i]:.2f}" for i in present)
-        tags = f"tags: {listed}" if listed else "no class reaches its threshold"
-        wrong = "" if mistake is None else mistake.text(info)
-        page.entries.append(Entry(item, drawing.save(plain(self.picture)), maps, tags, wrong))
+def _add(
+    page: Gallery,
+    item: str,
+    scored: ScoredPicture,
+    columns: Sequence[int],
+    mistake: Mistake | None = None,
+) -> None:
+    """Draw the maps of these classes of one picture."""
+    info, maps = scored.info, []
+    drawing = page.begin(item)
+    for column in columns:
+        name = info.classes[column]
+        image, caption = scored.overlay(column, scored.maps)
+        below = "" if writable(name) else name
+        maps.append(Shown(drawing.save(image, name), caption, below))
+    present = [i for i in scored.order if scored.tagged[i]]
+    listed = ", ".join(f"{info.classes[i]} {scored.probabilities[i]:.2f}" for i in present)
+    tags = f"tags: {listed}" if listed else "no class reaches its threshold"
+    wrong = "" if mistake is None else mistake.text(info)
+    page.entries.append(Entry(item, drawing.save(plain(scored.picture)), maps, tags, wrong))
 
 
 def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
@@ -185,8 +157,7 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
 
 def _pictures(
     items: Iterable[Item], info: ModelInfo, on_error: OnError | None
-) -> Iterator[tuple[Item, _Picture]]:
-    size = int(info.preprocessing["size"])
+) -> Iterator[tuple[Item, torch.Tensor]]:
     for item in items:
         try:
             if item.path is not None:
@@ -196,7 +167,7 @@ def _pictures(
         except DataError as error:
             report(DataError(f"{item.where}{error}"), on_error)
             continue
-        yield item, _Picture(shown(picture), resize(picture, size))
+        yield item, picture
 
 
 def _hint(model: Classifier) -> str:

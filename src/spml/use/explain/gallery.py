@@ -11,11 +11,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from spml.errors import UserError
-from spml.files import contents, replaces_something, replacing_folder
-
-PAGE = "index.html"
-MARK = 'content="spml explain"'  # marks a folder that this module wrote
+from spml.files import replacing_folder
+from spml.use.pages import PAGE, refuse_others, render
 
 
 class Shown(NamedTuple):
@@ -70,48 +67,22 @@ class Gallery:
 def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
     """A folder to draw into, which becomes `out` with its page, or is removed if the block raises.
 
-    Args:
-        out: a missing or empty folder, or a gallery written before.
-        title: title of the page.
-        hint: a line below the title.
-        overwrite: whether an earlier gallery may be replaced.
+    `out` is missing, empty, or with `overwrite` an earlier gallery.
     """
     refuse_other(out, overwrite)
     with replacing_folder(out) as beside:
         page = Gallery(beside)
         yield page
         (beside / PAGE).write_text(
-            _render(title, hint, page.entries), encoding="utf-8", errors="replace"
+            render("explain.html", title=title, hint=hint, entries=page.entries),
+            encoding="utf-8",
+            errors="replace",
         )
 
 
 def refuse_other(out: Path, overwrite: bool) -> None:
     """Raise UserError if writing would destroy something."""
-    if not replaces_something(out, overwrite):
-        return
-    ours = (
-        out.is_dir()
-        and not out.is_symlink()
-        and all(f.suffix == ".png" or f.name == PAGE for f in contents(out))
-    )
-    if not ours or MARK not in _text(out / PAGE):
-        raise UserError(f"{out} holds something else than maps written before; give another --out")
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _render(title: str, hint: str, entries: Sequence[Entry]) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("spml.use"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    return environment.get_template("explain.html").render(title=title, hint=hint, entries=entries)
+    refuse_others(out, overwrite, "explain", lambda name: name.endswith(".png"))
 
 
 def _plain(text: str) -> str:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain, zip_longest
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from spml.data.images.loader import Item
-from spml.data.readers.builder import OnError
 from spml.data.table import LabelTable
-from spml.model import Classifier, ModelInfo
-from spml.model.scoring import score_stream
-from spml.runs.run import Run
-from spml.use.evaluate import run_data, run_split
-from spml.use.predict.inputs import Note
-from spml.use.stored_model import feed_for, none_read
+from spml.model import ModelInfo
+from spml.use.evaluate import Split
 
 
 @dataclass(frozen=True)
@@ -48,57 +42,30 @@ class Mistake:
 
 
 def worst_mistakes(
-    run: Path,
-    model: Classifier,
+    part: Split,
+    logits: npt.NDArray[np.float32],
+    read: npt.NDArray[np.bool_],
     info: ModelInfo,
     count: int,
-    split: str,
-    root: Path | None = None,
-    batch_size: int = 64,
-    on_error: OnError | None = None,
-    note: Note | None = None,
-    advance: Callable[[int], None] | None = None,
 ) -> list[Mistake]:
     """Return the worst mistakes first: missed positives and wrong tags by turns.
 
     The worst missed positives have the lowest probability, the worst wrong tags the highest. An
-    unknown label is never a mistake, so observed positives alone give only missed ones. `on_error`
-    is called for each picture that cannot be read, which is then left out; without it the first
-    error is raised. `note` is called if the run's data have changed.
+    unknown label is never a mistake, so observed positives alone give only missed ones. Only the
+    items that were read are judged.
     """
-    config = Run(run).config
-    part = run_split(
-        run_data(config, info.classes, root, note), split, str(config.get("selection"))
-    )
     table, labels = part.table, part.labels
-    feed = feed_for(table, info)
-    device = next(model.parameters()).device
-    logits = torch.zeros(labels.shape)
-    known, read = np.zeros_like(labels), 0
-    batches = feed.in_order(
-        batch_size, None if on_error is None else lambda row, error: on_error(error)
-    )
-    for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
-        logits[rows] = scores
-        known[rows] = labels[rows]  # only pictures that could be read are judged
-        read += len(rows)
-        if advance is not None:
-            advance(read)
-    if not read:
-        raise none_read(len(table))
-    calibrated = info.calibrate()(logits)
+    known = np.where(read[:, None], labels, np.int8(0))
+    calibrated = info.calibrate()(torch.from_numpy(logits))
     probabilities = calibrated.sigmoid().numpy()
-    places = rank_mistakes(calibrated.numpy(), info.tag_rule.tagged(logits), known, count)
-    return [
-        Mistake(
-            _item(table, row),
-            column,
-            int(labels[row, column]),
-            float(probabilities[row, column]),
-            tuple(info.classes[i] for i in np.flatnonzero(labels[row] == 1)),
-        )
-        for row, column in places
-    ]
+    mistakes = []
+    for row, column in rank_mistakes(
+        calibrated.numpy(), info.tag_rule.tagged(logits), known, count
+    ):
+        label, probability = int(labels[row, column]), float(probabilities[row, column])
+        present, _ = table.known(row)
+        mistakes.append(Mistake(_item(table, row), column, label, probability, tuple(present)))
+    return mistakes
 
 
 def rank_mistakes(
@@ -112,12 +79,8 @@ def rank_mistakes(
     missed = _largest(-logits, ~tagged & (labels == 1), count)
     wrong = wrong[: max(count // 2, count - len(missed))]
     missed = missed[: count - len(wrong)]
-    turns = [
-        (place, i, kind)
-        for kind, mistakes in enumerate((missed, wrong))
-        for i, place in enumerate(mistakes)
-    ]
-    return [place for place, _, _ in sorted(turns, key=lambda turn: turn[1:])]
+    turns = chain.from_iterable(zip_longest(missed, wrong))
+    return [place for place in turns if place is not None]
 
 
 def _largest(

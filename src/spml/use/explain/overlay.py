@@ -38,13 +38,8 @@ def overlay(
 ) -> Image.Image:
     """Draw the map in colour over the picture in grey, with a legend: name, note and colour scale.
 
-    Args:
-        picture: uint8 (3, H, W) as `shown` returns it.
-        values: class map (h, w).
-        full: the value drawn in full colour; 0 and below have none.
-        name: name of the class, in the first line of the legend; shortened to fit.
-        probability: text after the name.
-        note: second line.
+    `picture` is as `shown` returns it; `full` is the value drawn in full colour; 0 and below have
+    none. A long name is shortened to fit.
     """
     height, width = picture.shape[-2:]
     large = enlarged(values, height, width)

@@ -77,19 +77,15 @@ def export(run: Path, out: Path, format: Format = "onnx") -> float:
 
 def metadata(info: ModelInfo) -> dict[str, Any]:
     """Metadata that a program needs to run the file."""
-    pictures = _takes_pictures(info)
+    shape, inside = "float32 (batch, features)", ["normalise"]
+    if _takes_pictures(info):
+        shape, inside = "uint8 (batch, height, width, 3), RGB", ["resize", "normalise"]
     return {
         "classes": info.classes,
         "thresholds": info.thresholds,
         "calibrated": info.calibration is not None,
         "method": info.training.get("method"),
-        "preprocessing": {
-            **info.preprocessing,
-            "input": "uint8 (batch, height, width, 3), RGB"
-            if pictures
-            else "float32 (batch, features)",
-            "inside": ["resize", "normalise"] if pictures else ["normalise"],
-        },
+        "preprocessing": {**info.preprocessing, "input": shape, "inside": inside},
         "spml": spml.__version__,
     }
 
@@ -118,9 +114,8 @@ def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:
 
     if not _takes_pictures(info):
         return torch.zeros(3, int(info.preprocessing["features"])), {0: Dim("batch")}
-    return torch.zeros(2, 61, 47, 3, dtype=torch.uint8), {
-        place: Dim(name) for place, name in DIMENSIONS.items()
-    }
+    dynamic = {place: Dim(name) for place, name in DIMENSIONS.items()}
+    return torch.zeros(2, 61, 47, 3, dtype=torch.uint8), dynamic
 
 
 def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
@@ -140,9 +135,8 @@ def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
     )
     assert program is not None
     proto = program.model_proto
-    onnx.helper.set_model_props(
-        proto, {name: json.dumps(value) for name, value in metadata(info).items()}
-    )
+    about = {name: json.dumps(value) for name, value in metadata(info).items()}
+    onnx.helper.set_model_props(proto, about)
     onnx.save(proto, path)
     onnx.checker.check_model(path)
     options = onnxruntime.SessionOptions()
@@ -150,9 +144,8 @@ def _write_onnx(portable: Portable, info: ModelInfo, path: Path) -> Run:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def run(inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(
-            map(torch.from_numpy, session.run(OUTPUTS, {input_name(info): inputs.numpy()}))
-        )
+        outputs = session.run(OUTPUTS, {input_name(info): inputs.numpy()})
+        return tuple(map(torch.from_numpy, outputs))
 
     return run
 

@@ -22,13 +22,8 @@ Run = Callable[[Tensor], tuple[Tensor, ...]]
 def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
     """The largest difference of a probability; raise UserError if it exceeds the tolerance.
 
-    The reference is what `spml predict` computes, including its own resize.
-
-    Args:
-        model: the model that was exported.
-        info: its description.
-        run: the exported model: inputs to logits and probabilities.
-        out: the file, for messages.
+    The reference is what `spml predict` computes, including its own resize. `out` only appears in
+    messages.
     """
     worst = 0.0
     calibrate = info.calibrate()
@@ -44,17 +39,15 @@ def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
                 f"{out}: not written, as it does not run on {list(inputs.shape)} ({reason})"
             ) from error
         size = logits.abs().clamp(min=1)
-        off = (
-            float(((exported[0] - logits).abs() / size).max()),
-            float((exported[1] - probabilities).abs().max()),
-        )
-        if not max(off) <= TOLERANCE:
-            amount = f"logits by {off[0]:.1e}, probabilities by {off[1]:.1e}"
+        off = float(((exported[0] - logits).abs() / size).max())
+        off_p = float((exported[1] - probabilities).abs().max())
+        if not max(off, off_p) <= TOLERANCE:
+            amount = f"logits by {off:.1e}, probabilities by {off_p:.1e}"
             raise UserError(
                 f"{out}: not written, as it differs from the model "
                 f"({amount}, allowed {TOLERANCE:.0e})"
             )
-        worst = max(worst, off[1])
+        worst = max(worst, off_p)
     return worst
 
 

@@ -54,10 +54,7 @@ class Rule:
     def columns(self, logits: Logits, calibrated: Logits, info: ModelInfo) -> list[list[int]]:
         """The tagged classes of each item.
 
-        Args:
-            logits: the model's own, from which tags are decided.
-            calibrated: the same after calibration, by which classes are ranked.
-            info: description of the model.
+        The model's own logits decide on tags; calibrated ones rank the classes.
         """
         if self.top_k is not None:
             return _highest(calibrated, self.top_k)
@@ -108,12 +105,9 @@ def _from_file(path: Path, info: ModelInfo) -> Thresholds:
             values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not JSON ({' '.join(str(error).split())})") from None
-    if (
-        isinstance(values, dict)
-        and isinstance(values.get("classes"), list)
-        and "thresholds" in values
-    ):
-        names, numbers = values["classes"], values["thresholds"]  # as model.json has them
+    stored = values if isinstance(values, dict) else {}
+    if isinstance(stored.get("classes"), list) and "thresholds" in stored:  # as in model.json
+        names, numbers = stored["classes"], stored["thresholds"]
         if not isinstance(numbers, list) or len(names) != len(numbers):
             raise UserError(
                 f"{path}: thresholds must be a list with one number for each of the classes"

@@ -65,14 +65,7 @@ def columns(classes: Sequence[str]) -> list[str]:
 def writing(
     out: Path, kind: Format, classes: Sequence[str], *, probabilities: bool = True
 ) -> Iterator[Write]:
-    """Yield a function that writes rows; the file appears once the block ends without error.
-
-    Args:
-        out: the file, or "-".
-        kind: format of the file.
-        classes: classes of the model.
-        probabilities: rows have probabilities.
-    """
+    """Yield a function that writes rows; the file appears once the block ends without error."""
     names = columns(classes) if probabilities else []
     if kind == "parquet":
         with _parquet(out, names) as write:

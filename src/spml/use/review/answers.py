@@ -16,7 +16,7 @@ from spml.data import LabelTable, SparseLabels
 from spml.data.names import suggestion
 from spml.data.readers.tabular import csv_rows
 from spml.errors import DataError, UserError
-from spml.files import replacing, write_text
+from spml.files import refuse_existing, replacing, write_text
 from spml.model.store import read_info
 from spml.runs.run import Run
 from spml.use.evaluate import run_data
@@ -26,18 +26,8 @@ HEADER = ["image", "class", "answer"]
 # options whose defaults depend on the data
 NAMED = ("method", "backbone", "size", "epochs", "batch-size", "lr")
 OF_THE_DATA = ("root", "labels", "val", "test", "observe", "classes", "selection", "out")
-VALUES = {
-    "1": 1,
-    "1.0": 1,
-    "yes": 1,
-    "y": 1,
-    "true": 1,
-    "-1": -1,
-    "-1.0": -1,
-    "no": -1,
-    "n": -1,
-    "false": -1,
-}
+VALUES = dict.fromkeys(("1", "1.0", "yes", "y", "true"), 1)
+VALUES |= dict.fromkeys(("-1", "-1.0", "no", "n", "false"), -1)
 
 
 @dataclass(frozen=True)
@@ -91,13 +81,10 @@ def merge(
         )
     names = out.with_name(f"{out.stem}.classes.txt")
     for path in (out, names):
-        if os.path.lexists(path):
-            raise UserError(f"{path} is already there; give another --out")
+        refuse_existing(path, "give another --out")
     entries = read_answers(answers, table)
     rows, columns, values = (np.array(part, np.int64) for part in zip(*entries, strict=True))
-    before = np.array(
-        [table.rows([row])[0, column] for row, column in zip(rows, columns, strict=True)]
-    )
+    before = table.sparse.lookup(rows, columns)
     labels = with_answers(table.sparse, rows, columns, values)
     splits = np.full(len(table), "train", dtype="<U5")
     splits[experiment.val_rows] = "val"
@@ -126,13 +113,15 @@ def training_words(config: dict[str, Any]) -> list[str]:
     words = shlex.split(str(config.get("command", "")))[3:]
     while words:
         flag = words.pop(0)
-        value = [] if not words or words[0].startswith("--") else [words.pop(0)]
+        values = [] if not words or words[0].startswith("--") else [words.pop(0)]
         if flag.removeprefix("--") not in (*OF_THE_DATA, *NAMED):
-            others += [flag, *value]
-    named = [(name, config.get(name.replace("-", "_"))) for name in NAMED]
-    return [
-        word for name, value in named if value is not None for word in (f"--{name}", str(value))
-    ] + others
+            others += [flag, *values]
+    named: list[str] = []
+    for name in NAMED:
+        value = config.get(name.replace("-", "_"))
+        if value is not None:
+            named += [f"--{name}", str(value)]
+    return named + others
 
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
@@ -220,16 +209,8 @@ def _add(
 def with_answers(
     labels: SparseLabels, rows: npt.ArrayLike, columns: npt.ArrayLike, values: npt.ArrayLike
 ) -> SparseLabels:
-    """Labels with the answered entries replaced.
-
-    Args:
-        labels: observed labels.
-        rows: row of each answer.
-        columns: column of each answer; each pair of row and column occurs once.
-        values: 1 or -1.
-    """
-    known = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
-    row = np.concatenate([known, np.asarray(rows, np.int64)])
+    """Labels with the answered entries replaced; each pair of row and column occurs once."""
+    row = np.concatenate([labels.entry_rows(), np.asarray(rows, np.int64)])
     column = np.concatenate([labels.indices, np.asarray(columns, np.int64)])
     value = np.concatenate([labels.values, np.asarray(values, np.int8)])
     order = np.lexsort((column, row))  # stable: an answer follows the label it replaces
@@ -252,11 +233,7 @@ def _write_csv(
         for part, names in ((table, splits), (test, ["test"] * (0 if test is None else len(test)))):
             for row, split in enumerate(names):
                 assert part is not None
-                labels = part.rows([row])[0]
-                there, absent = (
-                    [part.classes[i] for i in np.flatnonzero(labels == value).tolist()]
-                    for value in (1, -1)
-                )
+                there, absent = part.known(row)
                 met.update(there, absent)
                 writer.writerow(
                     [_place(part, row, out, ways), "|".join(there), "|".join(absent), split]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from spml.data.images.decode import decode, resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.model.scoring import infer
+from spml.use import pages
 from spml.use.explain.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
 from spml.use.explain.overlay import COVER, STRENGTH, colours
 from spml.use.review.suggest import Suggestion
@@ -32,105 +32,86 @@ EVIDENCE = (
 Advance = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Card:
-    """A suggestion on the page.
+class Drawn(NamedTuple):
+    """Files of a suggestion beside the page, and the picture's size; empty if there is no file."""
 
-    Attributes:
-        rank: from 1.
-        image: name of the item.
-        name: name of the class.
-        probability: the model's probability.
-        known: observed labels of the item.
-        suggestion: the suggestion itself.
-        picture: file beside the page; empty for feature vectors.
-        map: file of the heat map; empty if the model has none.
-        size: width and height of the picture's file.
-    """
-
-    rank: int
-    image: str
-    name: str
-    probability: float
-    known: list[str]
-    suggestion: Suggestion
     picture: str = ""
     map: str = ""
     size: tuple[int, int] = (0, 0)
 
 
 def draw(
-    cards: Sequence[Card],
+    suggestions: Sequence[Suggestion],
     table: LabelTable,
     model: Classifier,
     info: ModelInfo,
     folder: Path,
     advance: Advance | None = None,
-) -> list[Card]:
-    """Write pictures and heat maps, each item once, and return the cards with their files."""
+) -> list[Drawn]:
+    """Write each item's picture once, and a heat map of each suggestion, into a new folder."""
+    drawn = [Drawn()] * len(suggestions)
     if info.preprocessing["kind"] != "pictures":
-        return list(cards)
+        return drawn
     folder.mkdir()
-    drawn = list(cards)
     by_row: dict[int, list[int]] = {}
-    for i, card in enumerate(cards):
-        by_row.setdefault(card.suggestion.row, []).append(i)
+    for i, one in enumerate(suggestions):
+        by_row.setdefault(one.row, []).append(i)
     maps = True
     for done, (row, places) in enumerate(by_row.items(), 1):
         picture = _picture(table, row)
-        name = f"{cards[places[0]].rank:05d}.jpg"
+        name = f"{places[0] + 1:05d}.jpg"
         image = Image.fromarray(np.ascontiguousarray(picture.permute(1, 2, 0).numpy()))
         image = _fitted(image, SIDE)
         image.save(folder / name, quality=QUALITY)
         heat = _heat(model, picture, int(info.preprocessing["size"])) if maps else None
         maps = heat is not None
         for i in places:
-            file = ""
+            shown = Drawn(f"{folder.name}/{name}", size=image.size)
             if heat is not None:
-                file = f"{cards[i].rank:05d}-map.png"
-                values = heat[cards[i].suggestion.column]
+                file = f"{i + 1:05d}-map.png"
+                values = heat[suggestions[i].column]
                 _map_image(values, full_colour(model, values[None])).save(folder / file)
-            shown = f"{folder.name}/{name}"
-            drawn[i] = replace(
-                cards[i], picture=shown, map=file and f"{folder.name}/{file}", size=image.size
-            )
+                shown = shown._replace(map=f"{folder.name}/{file}")
+            drawn[i] = shown
         if advance is not None:
             advance("drawing", done, len(by_row))
     return drawn
 
 
-def render(title: str, model: Classifier, cards: Sequence[Card]) -> str:
+def render(
+    title: str,
+    model: Classifier,
+    table: LabelTable,
+    suggestions: Sequence[Suggestion],
+    drawn: Sequence[Drawn],
+) -> str:
     """Render the page; its key separates the browser's stored answers from other reviews'."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    data: list[dict[str, Any]] = [
+    cards = [
         {
-            "image": card.image,
-            "name": card.name,
-            "p": round(card.probability, 4),
-            "known": card.known,
-            "picture": card.picture,
-            "map": card.map,
-            "w": card.size[0],
-            "h": card.size[1],
+            "image": table.items[one.row],
+            "name": table.classes[one.column],
+            "p": round(one.probability, 4),
+            "known": _known(table, one.row),
+            "picture": files.picture,
+            "map": files.map,
+            "w": files.size[0],
+            "h": files.size[1],
         }
-        for card in cards
+        for one, files in zip(suggestions, drawn, strict=True)
     ]
-    key = hashlib.sha256(
-        "\n".join(f"{card.image}\t{card.name}" for card in cards).encode("utf-8", "replace")
-    )
-    shown = EVIDENCE if is_evidence(model) else ATTENTION
-    maps = (
-        f"Heat maps are {shown}. Full colour is the highest value of each."
-        if any(card.map for card in cards)
-        else ""
-    )
-    environment = Environment(
-        loader=PackageLoader("spml.use"), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template("review.html").render(
-        title=title, cards=data, key=key.hexdigest()[:16], maps=maps
-    )
+    entries = "\n".join(f"{card['image']}\t{card['name']}" for card in cards)
+    key = hashlib.sha256(entries.encode("utf-8", "replace")).hexdigest()[:16]
+    maps = ""
+    if any(files.map for files in drawn):
+        shown = EVIDENCE if is_evidence(model) else ATTENTION
+        maps = f"Heat maps are {shown}. Full colour is the highest value of each."
+    return pages.render("review.html", title=title, cards=cards, key=key, maps=maps)
+
+
+def _known(table: LabelTable, row: int) -> list[str]:
+    """Observed labels of an item: names of positives, then of known negatives after "not"."""
+    there, absent = table.known(row)
+    return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
 
 
 def _picture(table: LabelTable, row: int) -> Tensor:

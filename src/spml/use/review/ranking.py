@@ -40,9 +40,8 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
     scale. Known negatives count as not observed. Half a positive is added to each class, so that a
     class without any has a shift.
     """
-    wanted = np.linspace(
-        0, len(logits) - 1, min(len(logits), max(1, SAMPLE // logits.shape[1]))
-    ).astype(np.int64)
+    sampled = min(len(logits), max(1, SAMPLE // logits.shape[1]))
+    wanted = np.linspace(0, len(logits) - 1, sampled).astype(np.int64)
     x, seen = logits[wanted].astype(np.float64), observed[wanted] == 1
     unit = float(x.std()) or 1.0
     x = np.clip((x - x.mean(axis=0)) / unit, -50, 50)
@@ -52,11 +51,8 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
         p = 1 / (1 + np.exp(-np.clip(slope * x + shifts, -40, 40)))
         weight = p * (1 - p) + 1e-12
         # equation of the slope after eliminating the shifts
-        rest, mass, moment = (
-            len(x) * share - p.sum(axis=0),
-            weight.sum(axis=0),
-            (weight * x).sum(axis=0),
-        )
+        rest = len(x) * share - p.sum(axis=0)
+        mass, moment = weight.sum(axis=0), (weight * x).sum(axis=0)
         gradient = ((seen - p) * x).sum() - (moment * rest / mass).sum()
         curvature = (weight * x * x).sum() - (moment**2 / mass).sum()
         step = float(np.clip(gradient / max(curvature, 1e-9), -1, 1))
@@ -65,9 +61,8 @@ def fit_scale(logits: Logits, observed: Labels) -> Scale:
         done, slope = abs(moved - slope) < 1e-7 and np.abs(rest).max() < 1e-6 * len(x), moved
         if done:
             break
-    return Scale(
-        slope / unit, shifts - slope / unit * logits[wanted].mean(axis=0, dtype=np.float64)
-    )
+    centre = logits[wanted].mean(axis=0, dtype=np.float64)
+    return Scale(slope / unit, shifts - slope / unit * centre)
 
 
 def likeliest(
@@ -79,21 +74,13 @@ def likeliest(
     columns: Sequence[int] | None = None,
     per_class: int | None = None,
 ) -> tuple[Numbers, Numbers]:
-    """Rows and columns of the unknown labels with the highest scores, best first.
+    """Rows and columns of the unknown labels (0) with the highest scores, best first.
 
-    Ties are ordered by row, then column.
-
-    Args:
-        scale: makes classes comparable.
-        logits: logits of the items.
-        observed: their labels; only unknown ones (0) are ranked.
-        count: number of labels at most.
-        columns: classes to rank; default: all.
-        per_class: labels of one class at most.
+    Ties are ordered by row, then column. There are at most `count` labels, at most `per_class` of
+    one class, and only of the classes `columns` if they are given.
     """
-    wanted = (
-        np.arange(logits.shape[1]) if columns is None else np.unique(np.asarray(columns, np.int64))
-    )
+    every = range(logits.shape[1])
+    wanted = np.unique(np.asarray(every if columns is None else columns, np.int64))
     rows, classes, scores = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     for start in range(0, len(logits), ROWS):
         part = slice(start, start + ROWS)
@@ -114,7 +101,6 @@ def _position(classes: Numbers) -> Numbers:
     order = np.argsort(classes, kind="stable")
     begins = np.flatnonzero(np.diff(classes[order], prepend=-1))
     position = np.empty(len(classes), np.int64)
-    position[order] = np.arange(len(classes)) - np.repeat(
-        begins, np.diff(begins, append=len(classes))
-    )
+    lengths = np.diff(begins, append=len(classes))
+    position[order] = np.arange(len(classes)) - np.repeat(begins, lengths)
     return position

@@ -4,64 +4,30 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from spml.data import Experiment, LabelTable
-from spml.data.images.loader import OnError
+from spml.data.experiment import Rows
+from spml.data.readers.builder import OnError
 from spml.errors import UserError
-from spml.files import contents, replaces_something, replacing_folder
-from spml.model import Classifier, ModelInfo, load_model
+from spml.files import replacing_folder
+from spml.model import load_model
 from spml.runs.run import Run
 from spml.use.evaluate import run_data
+from spml.use.pages import PAGE, refuse_others
 from spml.use.predict.inputs import Note
 from spml.use.predict.tagging import class_column
-from spml.use.review.page import Card, draw, render
+from spml.use.review.page import draw, render
 from spml.use.review.suggest import Suggestion, suggest
 from spml.use.stored_model import own_device
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
-TABLE, PAGE, PICTURES = "suggestions.csv", "index.html", "pictures"
+TABLE, PICTURES = "suggestions.csv", "pictures"
 COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
-MARK = 'content="spml review"'  # marks a folder that this module wrote
-
-
-@dataclass(frozen=True)
-class Reviewed:
-    """A run with its data, loaded again.
-
-    Attributes:
-        config: the run's settings.
-        experiment: its data.
-        model: its chosen model.
-        info: the model's description.
-    """
-
-    config: dict[str, Any]
-    experiment: Experiment
-    model: Classifier
-    info: ModelInfo
-
-    @classmethod
-    def load(cls, run: Path, root: Path | None = None, note: Note | None = None) -> Reviewed:
-        """Load a finished run; `note` is called with a message if its data have changed."""
-        stored = Run(run)
-        config = stored.config
-        stored.require_result()
-        model, info = load_model(run)
-        experiment = run_data(config, info.classes, root, note)
-        return cls(config, experiment, model.to(own_device()), info)
-
-    def rows(self, split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Rows of the train list that belong to a split."""
-        data = self.experiment
-        if split == "all":
-            return np.sort(np.concatenate([data.train_rows, data.val_rows]))
-        return data.train_rows if split == "train" else data.val_rows
 
 
 def review(
@@ -102,16 +68,21 @@ def review(
     ):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
-    _refuse(out, overwrite)
-    reviewed = Reviewed.load(run, root, note)
-    columns = [class_column(name, reviewed.info, "--classes") for name in classes]
-    table = reviewed.experiment.observed.take(reviewed.rows(split))
+    refuse_others(out, overwrite, "review", lambda name: name in (TABLE, PICTURES))
+    stored = Run(run)
+    config = stored.config
+    stored.require_result()
+    model, info = load_model(run)
+    model.to(own_device())
+    experiment = run_data(config, info.classes, root, note)
+    columns = [class_column(name, info, "--classes") for name in classes]
+    table = experiment.observed.take(_rows(experiment, split))
     if not len(table):
-        raise UserError(f"{reviewed.experiment.name} has no rows of split {split}")
+        raise UserError(f"{experiment.name} has no rows of split {split}")
     suggestions = suggest(
         table,
-        reviewed.model,
-        reviewed.info,
+        model,
+        info,
         count,
         columns=columns or None,
         per_class=per_class,
@@ -122,72 +93,26 @@ def review(
     if not suggestions:
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
     with replacing_folder(out) as folder:
-        _write_table(folder / TABLE, table, suggestions, reviewed.info)
-        cards = [_card(rank, one, table, reviewed.info) for rank, one in enumerate(suggestions, 1)]
-        cards = draw(cards, table, reviewed.model, reviewed.info, folder / PICTURES, advance)
-        page = render(f"Review, {run.resolve().name}", reviewed.model, cards)
+        _write_table(folder / TABLE, table, suggestions)
+        drawn = draw(suggestions, table, model, info, folder / PICTURES, advance)
+        page = render(f"Review, {run.resolve().name}", model, table, suggestions, drawn)
         (folder / PAGE).write_text(page, encoding="utf-8", errors="replace")
     return len(suggestions)
 
 
-def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Card:
-    return Card(
-        rank,
-        table.items[one.row],
-        info.classes[one.column],
-        one.probability,
-        _known(table, one.row),
-        one,
-    )
+def _rows(experiment: Experiment, split: Split) -> Rows:
+    """Rows of the train list that belong to a split."""
+    if split == "all":
+        return np.sort(np.concatenate([experiment.train_rows, experiment.val_rows]))
+    return experiment.train_rows if split == "train" else experiment.val_rows
 
 
-def _known(table: LabelTable, row: int) -> list[str]:
-    """Observed labels of an item: names of positives, then of known negatives after "not"."""
-    labels = table.rows([row])[0]
-    there, absent = (
-        [table.classes[i] for i in np.flatnonzero(labels == value).tolist()] for value in (1, -1)
-    )
-    return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
-
-
-def _write_table(
-    path: Path, table: LabelTable, suggestions: Sequence[Suggestion], info: ModelInfo
-) -> None:
+def _write_table(path: Path, table: LabelTable, suggestions: Sequence[Suggestion]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
         for rank, one in enumerate(suggestions, 1):
-            positives = np.flatnonzero(table.rows([one.row])[0] == 1).tolist()
-            known = "|".join(info.classes[i] for i in positives)
-            name = info.classes[one.column]
-            rows.writerow(
-                [
-                    rank,
-                    table.items[one.row],
-                    name,
-                    f"{one.probability:.6f}",
-                    f"{one.score:.4f}",
-                    known,
-                ]
-            )
-
-
-def _refuse(out: Path, overwrite: bool) -> None:
-    """Raise UserError if writing would destroy something."""
-    if not replaces_something(out, overwrite):
-        return
-    others = (
-        [p.name for p in contents(out) if p.name not in (TABLE, PAGE, PICTURES)]
-        if out.is_dir()
-        else [out.name]
-    )
-    page = out / PAGE
-    if (
-        others
-        or not page.is_file()
-        or MARK not in page.read_text(encoding="utf-8", errors="replace")
-    ):
-        what = f" ({others[0]})" if others else ""
-        raise UserError(
-            f"{out} holds something else than a review{what}; move it away, or give another --out"
-        )
+            known, _ = table.known(one.row)
+            name, image = table.classes[one.column], table.items[one.row]
+            numbers = f"{one.probability:.6f}", f"{one.score:.4f}"
+            rows.writerow([rank, image, name, *numbers, "|".join(known)])

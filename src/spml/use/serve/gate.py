@@ -1,131 +1,145 @@
-"""Gate before the web page: which requests are accepted, and how long they may be."""
+"""Gate before the application: who may ask, how many at once, and headers of every answer."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+import base64
+import binascii
+import hmac
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OURS = ("/api/predict", "/api/model")
-JOIN = "/gradio_api/queue/join"
-PAGE = (
-    "/",
-    "/config",
-    "/theme.css",
-    "/favicon.ico",
-    "/gradio_api/startup-events",
-    "/gradio_api/queue/data",
-    JOIN,
-)
-# files of the gradio package, and its heartbeat
-PARTS = ("/assets/", "/static/", "/svelte/", "/gradio_api/heartbeat/")
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
-EXTRA = 65536  # bytes of a request besides the picture
+from spml.use.serve.metrics import Metrics
+from spml.use.serve.tagger import RefusedError
+
+HEALTH = "/health"  # the one path without a token
+PLACES = 16  # bodies in flight: one is answered, the others wait
+PLACES_OF_CLIENT = 8
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+OF_REFUSALS = {
+    401: {"WWW-Authenticate": 'Basic realm="spml", charset="UTF-8"'},
+    429: {"Retry-After": "1"},
+    503: {"Retry-After": "1"},
+}
+
+
+def refusal(status: int, reason: str) -> JSONResponse:
+    """Answer with an error in one line."""
+    return JSONResponse({"error": reason}, status, OF_REFUSALS.get(status))
 
 
 class Gate:
-    """ASGI application that accepts only the requests of the page and the endpoint.
+    """ASGI application that passes on the requests of those who may ask.
 
-    Gradio's routes that read, upload and fetch files are closed: pictures come as data within a
-    request. A request above the limit is refused before it is read to its end. On a loopback
-    address, the Host header must name this machine, so that no other web page can reach the server
-    under a name of its own (DNS rebinding).
+    On a loopback address, the Host header must name this machine, so that no other web page can
+    reach the server under a name of its own (DNS rebinding). A POST from a page of another origin
+    is refused, because a browser would send it with the user's password.
 
     Args:
         application: the application behind the gate.
-        limit: bytes of a picture.
+        metrics: counts every answer.
         hosts: accepted names in the Host header; None accepts any.
+        token: what clients must send, as a bearer token or as the password of HTTP's basic
+            authentication; None admits everyone.
     """
 
-    def __init__(self, application: Application, limit: int, hosts: tuple[str, ...] | None) -> None:
-        self.application, self.hosts = application, hosts
-        self.limits = {JOIN: limit * 4 // 3 + EXTRA}  # base64
-        self.limit = limit + EXTRA
+    def __init__(
+        self,
+        application: ASGIApp,
+        metrics: Metrics,
+        hosts: tuple[str, ...] | None,
+        token: str | None,
+    ) -> None:
+        self.application, self.metrics, self.hosts = application, metrics, hosts
+        self.token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application."""
-        if scope["type"] == "lifespan":
-            return await self.application(scope, receive, send)
-        if scope["type"] != "http":
-            return None  # closes a web socket
-        path, headers = scope["path"], {name.lower(): value for name, value in scope["headers"]}
-        if self.hosts is not None and _host(headers.get(b"host", b"")) not in self.hosts:
-            return await _refuse(
-                send, 403, "this page is for this machine alone; see spml serve --host"
-            )
-        if (
-            (path not in (*OURS, *PAGE) and not path.startswith(PARTS))
-            or ".." in path
-            or "\\" in path
-        ):
-            return await _refuse(send, 404, "there is nothing here")
-        posted = path in (OURS[0], JOIN)
-        if scope["method"] not in (("POST",) if posted else ("GET", "HEAD")):
-            return await _refuse(send, 405, "this cannot be done here")
-        body = await _read(receive, headers, self.limits.get(path, self.limit))
-        if body is None:
-            return await _refuse(
-                send, 413, "the file is above the limit of this server; send a smaller one"
-            )
-        if path == JOIN and not _is_plain(body):
-            return await _refuse(send, 400, "pictures are sent as data, not as files")
-        return await self.application(scope, _replay(body, receive), send)
+        start, status = time.perf_counter(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            application = self._refusal(scope) or self.application
+            await application(scope, receive, answer)
+        finally:
+            self.metrics.record(scope["path"], status, time.perf_counter() - start)
+
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self.hosts is not None and _name(host) not in self.hosts:
+            return refusal(403, "this page is for this machine alone; see spml serve --host")
+        if scope["path"] != HEALTH and not self._authorised(headers.get("authorization", "")):
+            return refusal(401, "this server asks for a token; send it as a bearer token")
+        origin = headers.get("origin", f"//{host}")
+        if scope["method"] == "POST" and origin.partition("//")[2].lower() != host.lower():
+            return refusal(403, "pages of other origins cannot use this server")
+        return None
+
+    def _authorised(self, header: str) -> bool:
+        if self.token is None:
+            return True
+        kind, _, text = header.partition(" ")
+        value = text.encode("latin-1")
+        if kind.lower() == "basic":
+            try:
+                value = base64.b64decode(value, validate=True).partition(b":")[2]
+            except binascii.Error:
+                return False
+        elif kind.lower() != "bearer":
+            return False
+        return hmac.compare_digest(value, self.token)
 
 
-def _host(value: bytes) -> str:
+def _name(host: str) -> str:
     """The name in a Host header, without its port."""
-    text = value.decode("latin-1").strip().lower()
+    text = host.strip().lower()
     if text.startswith("["):
         return text.partition("]")[0] + "]"
     return text.rpartition(":")[0] if text.count(":") == 1 else text
 
 
-async def _read(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes | None:
-    """Read the whole body; None if it is longer than the limit."""
-    length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > limit:
-        return None
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > limit:
-            return None
-        if message["type"] != "http.request" or not message.get("more_body"):
-            return bytes(body)
+class Places:
+    """Bounds the bodies in flight, and with them the memory; a client has a share of the places."""
 
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body first, then further messages."""
-    waiting = [body]
+    @property
+    def in_flight(self) -> int:
+        """Number of bodies in flight."""
+        return self._held.total()
 
-    async def again() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
-        return await receive()
-
-    return again
-
-
-def _is_plain(body: bytes) -> bool:
-    """Whether an event holds only text and numbers: an object could name a file or an address."""
-    try:
-        values = json.loads(body)["data"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
-    return isinstance(values, list) and all(
-        item is None or isinstance(item, (str, int, float)) for item in values
-    )
-
-
-async def _refuse(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"error": reason}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    @contextmanager
+    def place(self, client: str) -> Iterator[None]:
+        """Hold a place of a client's address; raise RefusedError if there is none."""
+        if self._held[client] >= PLACES_OF_CLIENT:
+            raise RefusedError(429, "too many requests at once from your address; try again")
+        if self.in_flight >= PLACES:
+            raise RefusedError(503, "the server is busy; try again")
+        self._held[client] += 1
+        try:
+            yield
+        finally:
+            self._held[client] -= 1
+            self._held += Counter()  # forgets addresses without a place

@@ -1,35 +1,34 @@
-"""Tag a picture for `spml serve`: limits, decoding, probabilities and class maps."""
+"""Tag a picture or a feature vector for `spml serve`: limits, decoding, scores and class maps."""
 
 from __future__ import annotations
 
-import base64
 import io
+import json
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from PIL import Image
 from torch import Tensor
 
 from spml.data.images.decode import count_pixels, decode_bytes, resize
+from spml.data.names import OF_PREDICTIONS
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.scoring import infer
-from spml.model.store import BEST, tagged
-from spml.use.explain.class_maps import class_maps, from_threshold, full_colour, meaning
-from spml.use.explain.overlay import overlay, plain, rounded, shown
-from spml.use.stored_model import NOT_NUMBERS, own_device
+from spml.model.store import BEST
+from spml.use.explain.class_maps import meaning
+from spml.use.explain.scored import ScoredPicture
+from spml.use.predict.writers import columns
+from spml.use.stored_model import calibrated, own_device
 
 NAME_LENGTH = 80  # characters of a client's file name that messages repeat
 
 
 class RefusedError(DataError):
-    """A client's picture is refused; `status` is the HTTP status."""
+    """A client's request is refused; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -49,25 +48,8 @@ class Limits:
     pixels: int = 50_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Scores of one picture.
-
-    Attributes:
-        logits: one per class, as the model gives them.
-        probabilities: one per class, calibrated.
-        maps: (classes, h, w), relative to the model's thresholds.
-        picture: uint8 (3, H, W) for display.
-    """
-
-    logits: npt.NDArray[np.float32]
-    probabilities: npt.NDArray[np.float32]
-    maps: Tensor
-    picture: Tensor
-
-
 class Tagger:
-    """A model that tags one picture at a time, so that memory stays bounded.
+    """A model that tags one item at a time, so that memory stays bounded.
 
     Args:
         run: a run folder or its `best`.
@@ -76,51 +58,43 @@ class Tagger:
 
     def __init__(self, run: Path, limits: Limits) -> None:
         self.model, self.info = load_model(run)
-        if self.info.preprocessing["kind"] != "pictures":
-            raise UserError(f"{run}: a model of feature vectors; serve shows pictures")
         folder = Path(run).resolve()
         self.limits = limits
         self.name = folder.parent.name if folder.name == BEST else folder.name
         self.device = own_device()
         self.model.to(self.device)
-        self.calibration = self.info.calibrate()
         self._one_at_a_time = threading.Lock()
-        self.see(_blank())  # raises errors of the model now, not at the first request
+        how = self.info.preprocessing
+        self.features: int | None = how["features"] if how["kind"] == "features" else None
+        self._scored(self._nothing())  # raises errors of the model now, not at the first request
+        self.has_maps = self.features is None and self._can_map()
 
-    def see(self, data: bytes, name: str = "picture") -> Seen:
-        """Return probabilities and maps of a picture file; raise RefusedError for other bytes."""
+    def answer(self, data: bytes, name: str = "picture") -> dict[str, Any]:
+        """Return the HTTP answer for a picture file, or for feature values as JSON."""
         with self._one_at_a_time:
-            picture = self._decode(data, _short(name))
-            x = resize(picture, int(self.info.preprocessing["size"]))
-            logits, maps = infer(lambda x: class_maps(self.model, x), x[None], self.device)
-            logits = logits.float().cpu()
-            calibrated = self.calibration(logits)[0]
-            if not torch.isfinite(calibrated).all():
-                raise UserError(NOT_NUMBERS)
-            evidence = from_threshold(self.model, self.info, maps[0].float().cpu())
-            return Seen(logits[0].numpy(), calibrated.sigmoid().numpy(), evidence, shown(picture))
-
-    def tagged(self, seen: Seen, thresholds: Sequence[float] | None = None) -> list[bool]:
-        """Whether each class is a tag, by the model's own thresholds or by others."""
-        rule = self.info.tag_rule
-        cuts = rule.thresholds if thresholds is None else thresholds
-        return [bool(tag) for tag in tagged(rule.logits(seen.logits[None]), cuts)[0]]
-
-    def tags(self, seen: Seen, thresholds: Sequence[float] | None = None) -> list[str]:
-        """Tagged classes, the most probable first."""
-        present = self.tagged(seen, thresholds)
-        order = np.argsort(-seen.probabilities, kind="stable")
-        return [self.info.classes[i] for i in order if present[i]]
-
-    def answer(self, seen: Seen) -> dict[str, Any]:
-        """Return the HTTP answer for a picture."""
-        values = [round(float(p), 6) for p in seen.probabilities]
+            logits, probabilities = self._scored(self._input(data, name))
+        tagged = self.info.tag_rule.tagged(logits)[0]
+        order = np.argsort(-probabilities, kind="stable")
         return {
             "classes": self.info.classes,
-            "probabilities": values,
+            "probabilities": [round(float(p), 6) for p in probabilities],
             "thresholds": self.info.thresholds,
-            "tags": self.tags(seen),
+            "tags": [self.info.classes[i] for i in order if tagged[i]],
         }
+
+    def class_map(self, data: bytes, name: str, label: str) -> bytes:
+        """Return the PNG of a class's map over a picture."""
+        if not self.has_maps:
+            raise RefusedError(404, "this model has no class maps")
+        if label not in self.info.classes:
+            raise RefusedError(400, "the address must name a class, as in ?class=NAME")
+        column = self.info.classes.index(label)
+        with self._one_at_a_time:
+            scored = ScoredPicture(self.model, self.info, self._picture(data, name))
+            image, _ = scored.overlay(column, scored.maps[column])
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG")
+        return buffer.getvalue()
 
     def about(self) -> dict[str, Any]:
         """Return the HTTP description of the model, without paths of the host."""
@@ -137,62 +111,75 @@ class Tagger:
             "calibrated": info.calibration is not None,
             "backbone": info.backbone,
             "size": info.preprocessing["size"],
+            "features": self.features,
             "training": training,
             "versions": info.versions,
             "limits": {"bytes": self.limits.bytes, "pixels": self.limits.pixels},
         }
 
-    def heat(self, seen: Seen, column: int) -> str:
-        """Draw a class's map over the picture, as a data URL."""
-        values = seen.maps[column]
-        name, probability = self.info.classes[column], f"{seen.probabilities[column]:.2f}"
-        note = f"map {rounded(values.min())} to {rounded(values.max())}"
-        full = full_colour(self.model, values[None])  # scaled to the maximum of this class
-        return data_address(overlay(seen.picture, values, full, name, probability, note))
+    def for_page(self) -> dict[str, Any]:
+        """Return what the page needs besides answers."""
+        return {
+            **self.about(),
+            "meaning": meaning(self.model) if self.has_maps else None,
+            "header": [*OF_PREDICTIONS, *columns(self.info.classes)],
+        }
 
-    def view(self, seen: Seen) -> str:
-        """Return the picture for display, as a data URL."""
-        return data_address(plain(seen.picture))
+    def _scored(self, x: Tensor) -> tuple[Tensor, Any]:
+        """Logits (1, classes), and calibrated probabilities as float32 (classes)."""
+        logits = infer(self.model, x[None], self.device).float().cpu()
+        return logits, calibrated(self.info, logits)[0].sigmoid().numpy()
 
-    def meaning(self) -> str:
-        """Explain what the maps show."""
-        return meaning(self.model)
+    def _nothing(self) -> Tensor:
+        if self.features is not None:
+            return torch.zeros(self.features)
+        size = int(self.info.preprocessing["size"])
+        return torch.zeros(3, size, size, dtype=torch.uint8)
 
-    def _decode(self, data: bytes, name: str) -> Tensor:
+    def _can_map(self) -> bool:
+        """Whether the backbone has a feature map."""
+        try:
+            ScoredPicture(self.model, self.info, self._nothing())
+        except UserError:
+            return False
+        return True
+
+    def _input(self, data: bytes, name: str) -> Tensor:
+        if self.features is not None:
+            return _vector(data, self.features)
+        return resize(self._picture(data, name), int(self.info.preprocessing["size"]))
+
+    def _picture(self, data: bytes, client_name: str) -> Tensor:
+        name = _short(client_name)
+        limits = self.limits
         if not data:
             raise RefusedError(400, f"{name}: no bytes came; send a picture file")
-        if len(data) > self.limits.bytes:
-            raise RefusedError(
-                413, f"{name}: above {self.limits.bytes / 1e6:g} MB; send a smaller file"
-            )
+        if len(data) > limits.bytes:
+            most = f"{limits.bytes / 1e6:g} MB"
+            raise RefusedError(413, f"{name}: above {most}; send a smaller file")
         pixels = count_pixels(data)
         if pixels is None:
-            raise RefusedError(
-                415,
-                f"{name}: not a picture that can be read; send JPEG, PNG, WebP, GIF, BMP or TIFF",
-            )
-        if pixels > self.limits.pixels:
-            raise RefusedError(
-                413,
-                f"{name}: above {self.limits.pixels / 1e6:g} megapixels; send a smaller picture",
-            )
+            kinds = "JPEG, PNG, WebP, GIF, BMP or TIFF"
+            raise RefusedError(415, f"{name}: not a picture that can be read; send {kinds}")
+        if pixels > limits.pixels:
+            most = f"{limits.pixels / 1e6:g} megapixels"
+            raise RefusedError(413, f"{name}: above {most}; send a smaller picture")
         try:
             return decode_bytes(bytearray(data), Path(name))
         except DataError as error:
             raise RefusedError(415, str(error)) from None
 
 
-def _blank() -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (1, 1)).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def data_address(image: Image.Image) -> str:
-    """Encode a picture as a data URL."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+def _vector(data: bytes, count: int) -> Tensor:
+    wanted = f'send {{"features": [...]}} as JSON, with {count} finite numbers'
+    try:
+        with np.errstate(over="ignore"):  # infinite values are refused below
+            values = np.asarray(json.loads(data)["features"], np.float64).astype(np.float32)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise RefusedError(400, f"the feature values cannot be read; {wanted}") from None
+    if values.shape != (count,) or not np.isfinite(values).all():
+        raise RefusedError(400, f"the feature values do not fit the model; {wanted}")
+    return torch.from_numpy(values)
 
 
 def _short(name: str) -> str:
