@@ -15,7 +15,7 @@ TOKEN = "SPML_TOKEN"
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ModelOptions):
-    """Serve an HTTP endpoint and a web page that tags pictures or feature values.
+    """Serve a web page and an HTTP endpoint that tag pictures or features.
 
     Example: spml serve runs/photos --port 7860
     """
