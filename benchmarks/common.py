@@ -101,25 +101,6 @@ def medians(steps: dict[str, Step], device: str, budget: float) -> dict[str, flo
     }
 
 
-def clocked(function: Callable[..., Any], spent: list[float], most: int) -> Callable[..., Any]:
-    """Return a function that appends the seconds of its first `most` calls to `spent`."""
-    import torch
-
-    synchronise = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-
-    def call(*arguments: Any) -> Any:
-        if len(spent) >= most:
-            return function(*arguments)
-        synchronise()
-        began = time.perf_counter()
-        result = function(*arguments)
-        synchronise()
-        spent.append(time.perf_counter() - began)
-        return result
-
-    return call
-
-
 def environment() -> dict[str, object]:
     """Versions and hardware that timings depend on."""
     import torch

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
-from torch import Tensor
 
 from spml.data import Experiment, LabelTable
-from spml.data.images.cache import Pictures
 
 VOC = {"train": 4574, "val": 1143, "test": 5823}  # rows; generated data have the same shares
 CLASSES = 20
@@ -34,14 +32,9 @@ def generate(path: Path, seed: int) -> None:
 def fake(folder: Path, count: int) -> Experiment:
     """Generate pictures with random labels, split like VOC."""
     folder.mkdir(parents=True)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(generate, (folder / f"{row}.jpg" for row in range(count)), range(count)))
-    return labelled(folder, count)
-
-
-def labelled(folder: Path, count: int) -> Experiment:
-    """Random labels of pictures that may not exist, split like VOC."""
     names = [f"{row}.jpg" for row in range(count)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(generate, (folder / name for name in names), range(count)))
     rng = np.random.default_rng(0)
     classes = [f"class {column}" for column in range(CLASSES)]
     complete = np.where(rng.random((count, CLASSES)) < 0.03, 1, -1).astype(np.int8)
@@ -64,14 +57,3 @@ def labelled(folder: Path, count: int) -> Experiment:
         test=table(complete, slice(int(ends[1]), count)),
         label_kind="complete",
     )
-
-
-class Warm(Pictures):
-    """Pictures on the device, as after the first epoch of a run; a cache that all tables share."""
-
-    def __init__(self, resident: Tensor) -> None:
-        self.resident, self.device = resident, resident.device
-        self.complete, self._last_copy = True, None
-
-    def pictures(self, table: LabelTable) -> Warm:
-        return Warm(self.resident[: len(table)])
