@@ -127,6 +127,23 @@ def test_user_pictures_train_from_a_csv(pictures, tmp_path):
     assert result["selection"] == "observed" and result["data"] == str(pictures)
 
 
+def test_a_recorded_command_with_a_removed_flag_still_trains_and_resumes(
+    pictures, tmp_path, capsys
+):
+    run = str(tmp_path / "run")
+    sizes = ["--backbone", "tiny", "--size", "16", "--epochs", "1", "--lr", "0.001"]
+    command = ["train", str(pictures), "--out", run, *sizes, "--quiet", "--no-fused-norm"]
+    for more in ([], ["--resume"]):
+        assert main([*command, *more]) == 0
+        assert "spml: --no-fused-norm has no effect any more" in capsys.readouterr().err
+    file = tmp_path / "run/config.json"
+    config = json.loads(file.read_text())
+    assert "fused" not in config["command"]
+    old = {**config, "fused_norm": False, "command": f"{config['command']} --no-fused-norm"}
+    file.write_text(json.dumps(old))
+    assert main([*command, "--resume"]) == 0 and main(["report", run]) == 0
+
+
 BAD = {
     "no such data": (["train", "nowhere.csv"], "nowhere.csv"),
     "near data name": (["train", "digitz"], "digits"),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 from spml.errors import UserError
 from spml.machine import started_first
+from spml.runs.settings import REMOVED_FLAGS
 
 if TYPE_CHECKING:
     from spml.data import Experiment
@@ -79,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _interrupt)
         known = find_commands()
         _check_command(words, known)
+        words = _without_removed(words)
         command: Any = tyro.extras.subcommand_cli_from_dict(
             dict[str, Callable[..., Command]](known),
             args=words,
@@ -118,6 +120,13 @@ def _check_command(words: Sequence[str], known: dict[str, type[Command]]) -> Non
     near = difflib.get_close_matches(words[0], known, n=1)
     hint = f"; {near[0]!r}?" if near else "."
     raise UserError(f"no command {words[0]!r}{hint} Commands: {', '.join(known)}")
+
+
+def _without_removed(argv: Sequence[str]) -> list[str]:
+    """Leave out flags that were removed, so that recorded commands still run."""
+    for flag in sorted(set(argv) & set(REMOVED_FLAGS)):
+        log(f"{flag} has no effect any more; leave it out")
+    return [word for word in argv if word not in REMOVED_FLAGS]
 
 
 def log(text: str) -> None:

@@ -157,7 +157,7 @@ def test_the_command_that_trains_again_has_the_settings_of_the_run():
         "--set",
         "q3=1.5",
     ]
-    assert training_words(config) == [*words, "--compile", "none", "--no-fused-norm"]
+    assert training_words(config) == [*words, "--compile", "none"]
     assert training_words({"method": "an", "size": None}) == ["--method", "an"]
     assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 

@@ -19,6 +19,7 @@ from spml.errors import DataError, UserError
 from spml.files import replacing, write_text
 from spml.model.store import read_info
 from spml.runs.run import Run
+from spml.runs.settings import REMOVED_FLAGS
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 
@@ -127,7 +128,8 @@ def training_words(config: dict[str, Any]) -> list[str]:
     while words:
         flag = words.pop(0)
         value = [] if not words or words[0].startswith("--") else [words.pop(0)]
-        if flag.removeprefix("--") not in (*OF_THE_DATA, *NAMED):
+        ours = flag.removeprefix("--") in (*OF_THE_DATA, *NAMED)
+        if not ours and flag not in REMOVED_FLAGS:
             others += [flag, *value]
     named = [(name, config.get(name.replace("-", "_"))) for name in NAMED]
     return [
