@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+TRAINED = 4574 * 8  # pictures in the experiment of kernel-choice-h200.json: VOC, all epochs
 
 
 def losses() -> str:
@@ -104,84 +105,88 @@ def startup() -> str:
     return "\n".join(["| command | seconds |", "|---|---|", *rows])
 
 
-def throughput() -> str:
-    """Training of ResNet-50, compared with the reference loop in the same process."""
-    whole = load("throughput-h200.json")
-    lines = ["| | reference, s | spml, s | × as fast |", "|---|---|---|---|"]
-    for name, pair in whole["seconds"].items():
-        if name != "step":
-            times = f"{pair['reference']:.1f} | {pair['spml']:.1f}"
-            lines.append(f"| {name} | {times} | {whole['ratios'][name]:.2f} |")
-    lines += [
-        "",
-        "| step | reference, ms | spml, ms | × as fast | host, ms | synchronisations |",
+def kernel_choice() -> str:
+    """Ways to run training, one of them with kernels that were removed after this record."""
+    data = load("kernel-choice-h200.json")
+    ways = {
+        "bf16, graphs": "`graphs`, bf16-mixed (default)",
+        "fp16, graphs": "`graphs`, 16-mixed",
+        "bf16, compiled, graphs": "`compile`, bf16-mixed",
+        "bf16, graphs, our kernels": "removed: `graphs`, bf16-mixed, own kernels",
+    }
+    rows = {
+        (row["kind"], row["backbone"], row["way"]): row
+        for row in data["rows"]
+        if "error" not in row
+    }
+    main, other = data["asked"]["backbones"]
+    lines = [
+        "| | experiment, s | preparation, s | the rest, s | step, ms | step of ResNet-50, ms |",
+        "|---|---|---|---|---|---|",
     ]
+    for way, title in ways.items():
+        whole = rows["experiment", main, way]
+        parts = (whole[name] for name in ("seconds", "preparation", "without_preparation"))
+        steps = (rows.get(("step", name, way)) for name in (main, other))
+        cells = [f"{part:.1f}" for part in parts]
+        cells += ["–" if step is None else f"{step['seconds'] * 1e3:.1f}" for step in steps]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    where = data["environment"]
+    return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}."])
+
+
+def break_even() -> float:
+    """Pictures trained on from which compiling pays, by the recorded experiment."""
+    data = load("kernel-choice-h200.json")
+    rows = {row["way"]: row for row in data["rows"] if row["kind"] == "experiment"}
+    graphs, compiled = rows["bf16, graphs"], rows["bf16, compiled, graphs"]
+    more = compiled["preparation"] - graphs["preparation"]
+    saved = graphs["without_preparation"] - compiled["without_preparation"]
+    return float(more / saved * TRAINED)
+
+
+def throughput() -> str:
+    """A training step of ResNet-50, compared with the reference loop in the same process."""
+    lines = ["| step | reference, ms | spml, ms | × as fast | host, ms | synchronisations |"]
     lines.append("|---" * 6 + "|")
-    files = (
-        "throughput-h200.json",
-        "throughput-step-bf16-h200.json",
-        "throughput-step-fp16-h200.json",
-    )
-    ways = ("our batch norm", "torch's batch norm", "cuDNN's batch norm")
-    for file, way in zip(files, ways, strict=True):
-        data = load(file)
+    records = [load(f"throughput-step-{kind}-h200.json") for kind in ("bf16", "fp16")]
+    for data in records:
         pair, host = data["seconds"]["step"], data["host_seconds"]
         times = f"{pair['reference'] * 1e3:.1f} | {pair['spml'] * 1e3:.1f}"
         times += f" | {data['ratios']['step']:.2f}"
         waits = ", ".join(data["waits"]) or "none"
-        lines.append(f"| {data['step_run_as']}, {way} | {times} | {host * 1e3:.1f} | {waits} |")
-    lines += [
-        "",
-        "| device time per step, ms | bf16, ours | bf16, torch's | fp16, cuDNN's |",
-        "|---|---|---|---|",
-    ]
-    profiles = [load(file)["profile"] for file in files]
+        lines.append(f"| {data['step_run_as']} | {times} | {host * 1e3:.1f} | {waits} |")
+    lines += ["", "| device time per step, ms | bf16 | fp16 |", "|---|---|---|"]
+    profiles = [data["profile"] for data in records]
     for name in profiles[0]:
         cells = [f"{profile.get(name, 0) * 1e3:.2f}" for profile in profiles]
-        title = f"{name} and fused operations" if name == "batch norm" else name
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    share = f"{whole['share_of_peak']:.1%} of the {whole['peak_flops'] / 1e12:.0f} TFLOP/s"
-    where = whole["environment"]
-    about = f"The first row reaches {share} measured for bf16 matrix products."
-    return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}. {about}"])
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    where = records[0]["environment"]
+    return "\n".join([*lines, "", f"{where['gpu']}, torch {where['torch']}."])
 
 
-def side_by_side() -> str:
-    """Runs of a small backbone on one GPU."""
+def throughput_before() -> str:
+    """A whole experiment with kernels that were removed later, compared with the reference loop."""
+    data = load("throughput-h200.json")
     lines = [
-        "| processes | NVIDIA MPS | depthwise convolutions | steps/s, total |",
+        "| | reference, s | spml with its removed kernels, s | × as fast |",
         "|---|---|---|---|",
     ]
-    for row in load("side-by-side-h200.json")["rows"]:
-        total, mark = sum(row["steps_per_second"]), " *" if row["copied"] else ""
-        ways = f"{'yes' if row['mps'] else 'no'} | {row['convolutions']}"
-        lines.append(f"| {row['processes']} | {ways} | {total:.0f}{mark} |")
+    for name, pair in data["seconds"].items():
+        if name != "step":
+            times = f"{pair['reference']:.1f} | {pair['spml']:.1f}"
+            lines.append(f"| {name} | {times} | {data['ratios'][name]:.2f} |")
     return "\n".join(lines)
 
 
-def kernels() -> str:
-    """Our kernels compared with torch: scoring, and convolutions if they are recorded."""
-    data = load("kernels-h200.json")
-    ways, settings = data["scoring"], data["settings"]
-    lines = ["| pictures/s scored in bfloat16 | torch | ours | × as fast |", "|---|---|---|---|"]
-    figures = f"{ways['torch']:,.0f} | {ways['ours']:,.0f} | {ways['ours'] / ways['torch']:.2f}"
-    lines.append(f"| {settings['backbone']} at {settings['size']} px | {figures} |")
-    if data["rows"]:
-        lines += [
-            "",
-            "| convolution of | times | forward, µs | with gradients, µs | × as fast | error |",
-            "|---" * 6 + "|",
-        ]
-    for row in data["rows"]:
-        theirs, ours = (row["microseconds"][way] for way in ("torch", "ours"))
-        channels, height, width = row["shape"]
-        what = f"{channels} × {height} × {width}, {row['side']} × {row['side']}"
-        what += f", stride {row['stride']}"
-        times = " | ".join(
-            f"{theirs[part]:.0f} → {ours[part]:.0f}" for part in ("forward", "with gradients")
-        )
-        ratio = theirs["with gradients"] / ours["with gradients"]
-        lines.append(f"| {what} | {row['times']} | {times} | {ratio:.2f} | {row['error']:.4f} |")
+def side_by_side() -> str:
+    """Runs of a small backbone on one GPU, with the convolutions of torch."""
+    lines = ["| processes | NVIDIA MPS | steps/s, total |", "|---|---|---|"]
+    for row in load("side-by-side-h200.json")["rows"]:
+        if row["convolutions"] == "torch":
+            total, mark = sum(row["steps_per_second"]), " *" if row["copied"] else ""
+            mps = "yes" if row["mps"] else "no"
+            lines.append(f"| {row['processes']} | {mps} | {total:.0f}{mark} |")
     return "\n".join(lines)
 
 
@@ -321,9 +326,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "decoding": decoding,
     "startup": startup,
     "predict": predict,
+    "kernel_choice": kernel_choice,
     "throughput": throughput,
+    "throughput_before": throughput_before,
     "side_by_side": side_by_side,
-    "kernels": kernels,
     "throughput_cpu": throughput_cpu,
     "agreement": agreement,
     "review": review,

@@ -117,7 +117,6 @@ def spml_step(
         precision,
         detailed=False,
         report=Display().line,
-        fused=resolved.fused_norm,
     )
     step, watch = LoopStep(forward, method, resolved, Processes()), LossWatch(classifier)
     batch, size = resolved.batch_size, resolved.size

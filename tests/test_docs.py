@@ -223,6 +223,17 @@ def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(mo
     assert all(f"<!-- generated: {name} -->" in "".join(pages) for name in TABLES)
 
 
+def test_compiling_by_default_begins_above_the_recorded_break_even(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from render import break_even
+
+    from spml.train.resolve import COMPILE_FROM
+
+    assert break_even() == pytest.approx(160_000, rel=0.03) and break_even() < COMPILE_FROM
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert f"instead from {COMPILE_FROM:,} images" in page and "about 160,000" in page
+
+
 def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from calibration_tables import read, tables

@@ -44,6 +44,21 @@ def test_user_pictures_train_from_a_csv(pictures, here):
     assert result["selection"] == "observed" and result["data"] == str(pictures)
 
 
+def test_a_recorded_command_with_a_removed_flag_still_trains_and_resumes(pictures, here, capsys):
+    sizes = "--method gr --backbone tiny --size 16 --epochs 1 --lr 0.001"
+    command = f"train {pictures} --out run {sizes} --quiet --no-fused-norm"
+    for more in ("", " --resume"):
+        assert spml(command + more) == 0
+        assert "spml: --no-fused-norm has no effect any more" in capsys.readouterr().err
+    file = here / "run/config.json"
+    config = json.loads(file.read_text())
+    assert "fused" not in config["command"]
+    old = {**config, "fused_norm": False, "command": f"{config['command']} --no-fused-norm"}
+    file.write_text(json.dumps(old))
+    assert spml(f"{command} --resume") == 0
+    assert spml("report run") == 0
+
+
 @pytest.mark.parametrize("name", names())
 def test_set_help_lists_a_methods_options(name, capsys):
     assert main(["train", "digits", "--method", name, "--set", "help"]) == 0

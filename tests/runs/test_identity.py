@@ -79,7 +79,6 @@ def test_every_setting_has_a_role():
         "devices",
         "nodes",
         "compile",
-        "fused_norm",
         "eval_batch_size",
         "checkpoint_minutes",
         "cache",
@@ -150,6 +149,12 @@ def test_files_may_move():
     assert set(places(CONFIG)) == {
         *("data", "classes", "weights", "root", "val", "test", "observe", "observation")
     }
+
+
+def test_a_removed_setting_changes_nothing():
+    old = {**CONFIG, "fused_norm": False, "command": "spml train photos.csv --no-fused-norm"}
+    assert mismatch(old, CONFIG) is None and portable(old)["fused_norm"] is False
+    assert group_key(old) == group_key(CONFIG) and study_key(old) == study_key(CONFIG)
 
 
 def test_a_mismatch_is_described():

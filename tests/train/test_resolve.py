@@ -11,7 +11,7 @@ from spml.data.experiment import Experiment
 from spml.errors import UserError
 from spml.runs.settings import Resolved
 from spml.train import Settings
-from spml.train.resolve import method_options, resolve
+from spml.train.resolve import COMPILE_FROM, method_options, resolve
 from tests.train.settings import experiment
 
 
@@ -188,6 +188,15 @@ def test_the_tiny_backbone_has_no_pretrained_weights():
         resolve(Settings(backbone="tiny", weights="mine.pth"), experiment("voc")).weights
         == "mine.pth"
     )
+
+
+@pytest.mark.parametrize(("fewer", "how"), [(1, "graphs"), (0, "compile")])
+def test_a_long_run_on_one_gpu_is_compiled(fewer, how):
+    own = experiment("mine.csv")
+    epochs = COMPILE_FROM // len(own.train_rows) - fewer
+    assert resolve(Settings(accelerator="cuda", epochs=epochs), own).compile == how
+    several = Settings(accelerator="cuda", epochs=epochs, devices=2)
+    assert resolve(several, own).compile == "none"
 
 
 def test_explicit_settings_are_not_changed():

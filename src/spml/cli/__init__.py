@@ -25,6 +25,7 @@ import tyro
 
 from spml.errors import UserError
 from spml.machine import started_first
+from spml.runs.settings import REMOVED_FLAGS
 
 if TYPE_CHECKING:
     from spml.data import Experiment
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         signal.signal(signal.SIGTERM, _interrupt)
-        command = _parse_command(words)
+        command = _parse_command(_without_removed(words))
         if command is not None:
             command.run()
     except BrokenPipeError:
@@ -130,6 +131,13 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
         print(command_help(name, known[name], whole=HELP_ALL in options))
         return None
     return tyro.cli(known[name], args=options, prog=f"spml {name}")
+
+
+def _without_removed(argv: Sequence[str]) -> list[str]:
+    """Leave out flags that were removed, so that recorded commands still run."""
+    for flag in sorted(set(argv) & set(REMOVED_FLAGS)):
+        log(f"{flag} has no effect any more; leave it out")
+    return [word for word in argv if word not in REMOVED_FLAGS]
 
 
 def log(text: str) -> None:

@@ -37,7 +37,7 @@ GROUPS = {
         *("linear_batch_size", "flip", "crop", "frozen_norm", "patience_drop"),
     ),
     "speed": (
-        *("precision", "accelerator", "devices", "nodes", "compile", "fused_norm"),
+        *("precision", "accelerator", "devices", "nodes", "compile"),
         "eval_batch_size",
     ),
     "advanced": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, overload
 
 import torch
@@ -262,7 +261,3 @@ class Forward:
 
     def prepare(self, x: Tensor) -> None:
         """Prepare for batches like this one: nothing to do without graphs."""
-
-    def scoring(self) -> AbstractContextManager[Any]:
-        """Return the context for scoring."""
-        return nullcontext()

@@ -5,51 +5,39 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from spml.model.classifier import Classifier, Forward, Output
-from spml.model.kernels.fused import compile_ahead, our_kernels
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
 WARM_UPS = 2  # runs of a scoring function before it is recorded
-_PLAIN: AbstractContextManager[Any] = nullcontext()
 
 Report = Callable[[str], None]
 Score = Callable[[Tensor], Tensor]
 Recorded = TypeVar("Recorded")
 
 
-def compile_early(precision: str) -> None:
-    """Start to compile the kernels of CUDA graphs for a precision of Fabric, in the background."""
-    compile_ahead(DTYPES.get(precision) or torch.float32)
-
-
 def attempt(
-    record: Callable[[], Recorded],
-    report: Report | None,
-    *,
-    what: str = "",
-    module: nn.Module | None = None,
+    record: Callable[[], Recorded], report: Report | None, *, module: nn.Module | None = None
 ) -> Recorded | None:
     """Return the recording, or None if it fails.
 
     Args:
         record: makes the recording.
         report: receives the reason of a failure.
-        what: describes the recording in that line.
         module: runs while it is recorded; its buffers are restored, its gradients removed.
     """
     buffers = [] if module is None else [buffer.clone() for buffer in module.buffers()]
     try:
         return record()
-    except Exception as error:  # compilers of kernels raise many types
+    except Exception as error:  # a backbone may raise any type
         if report is not None:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-            report(f"no CUDA graph {what}({reason})")
+            report(f"no CUDA graph ({reason})")
         return None
     finally:
         if module is not None:
@@ -71,7 +59,6 @@ class FastForward(Forward):
         precision: Fabric's name of it.
         detailed: also return features.
         report: receives lines on recording.
-        fused: record with our kernels for the layers they support.
     """
 
     def __init__(
@@ -83,13 +70,11 @@ class FastForward(Forward):
         *,
         detailed: bool,
         report: Report,
-        fused: bool = True,
     ) -> None:
         super().__init__(wrapped, detailed=detailed)
         self.classifier, self.report = classifier, report
         self.how = how if precision in DTYPES else "none"
         self.dtype = DTYPES.get(precision)
-        self.fused = fused
         self.shape: torch.Size | None = None
         self.fast: Any = None
 
@@ -113,36 +98,20 @@ class FastForward(Forward):
             mode = "reduce-overhead" if x.is_cuda else None
             self.fast = torch.compile(step, mode=mode, dynamic=False)
             return
-        if self.fused:
-            kernels = our_kernels(self.classifier)
-            self.fast = self._record(step, x, kernels, "with our kernels ")
-        self.fused = self.fast is not None
-        if self.fast is None:
-            self.fast = self._record(step, x, _PLAIN)
+        self.fast = self._record(step, x)
 
-    def scoring(self) -> AbstractContextManager[Any]:
-        """Return the context for scoring: with our kernels once they were recorded."""
-        if self.fused and self.how == "graphs" and self.fast is not None:
-            return our_kernels(self.classifier)
-        return _PLAIN
-
-    def _record(
-        self, step: nn.Module, x: Tensor, kernels: AbstractContextManager[Any], what: str = ""
-    ) -> Any:
+    def _record(self, step: nn.Module, x: Tensor) -> Any:
         """Return the step as a graph; None if recording fails."""
         _silence_warnings()
 
         def record() -> Any:
             began = time.perf_counter()
-            with kernels:
-                graph = torch.cuda.make_graphed_callables(
-                    step, (x.clone(),), allow_unused_input=True
-                )
+            graph = torch.cuda.make_graphed_callables(step, (x.clone(),), allow_unused_input=True)
             self.report(f"CUDA graphs recorded in {time.perf_counter() - began:.1f} s")
             return graph
 
         # make_graphed_callables also runs the step, three times.
-        return attempt(record, self.report, what=what, module=self.classifier)
+        return attempt(record, self.report, module=self.classifier)
 
 
 class _Cast(nn.Module):

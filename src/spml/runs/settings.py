@@ -134,8 +134,6 @@ class Settings:
     )
     """Run the model eagerly (none), from CUDA graphs, or compiled.
     auto: graphs on one GPU, compiled if training is long."""
-    fused_norm: bool = field(default=True, metadata=_EXECUTION)
-    """With CUDA graphs, use spml's kernels for channelwise convolutions and fused batch norm."""
     eval_batch_size: int | None = field(default=None, metadata=_EXECUTION)
     """Items per batch when scoring. Default: four times the batch size, on a GPU at least 128."""
     on_nan: Literal["stop", "skip"] = field(default="stop", metadata=_ON_NAN)
@@ -191,7 +189,6 @@ class Resolved:
     devices: int
     nodes: int
     compile: Literal["none", "graphs", "compile"]
-    fused_norm: bool
     eval_batch_size: int
     on_nan: Literal["stop", "skip"]
     checkpoint_minutes: float
@@ -223,6 +220,7 @@ PARTS: dict[str, Part] = {
     DATA_HASH: Part(Role.SEED, mismatch="other data"),
     # Read only if the data lie elsewhere than before; older runs lack it.
     "sample_sha256": Part(Role.EXECUTION),
+    "fused_norm": Part(Role.EXECUTION),  # a setting that was removed
     **dict.fromkeys(("root", "val", "test", "out"), Part(Role.LOCATION, place=True)),
     **dict.fromkeys(("command", "versions", "device"), Part(Role.PROVENANCE)),
     **{field.name: field.metadata.get(PART, Part()) for field in fields(Settings)},
@@ -233,6 +231,8 @@ RECORDED = (*DEFINING, Role.DEVICE)  # config.json holds the settings of these r
 REPEATED = (Role.RESULT, Role.METHOD)  # equal in the repetitions of an experiment
 STUDIED = (Role.RESULT, Role.SEED)  # equal in the runs of a study
 FOREIGN = (Role.LOCATION, Role.PROVENANCE)  # mean nothing on another machine
+# Flags of settings that were removed; recorded commands may have them.
+REMOVED_FLAGS = ("--fused-norm", "--no-fused-norm")
 # The values of entries that config.json did not have before they were introduced.
 INTRODUCED: Config = {
     "head": "linear",

@@ -116,10 +116,6 @@ def build(
     Returns:
         The job, and notes to print.
     """
-    if settings.compile == "graphs" and settings.fused_norm:
-        from spml.model.graphs import compile_early
-
-        compile_early(settings.precision)  # while the rest is built
     name, items, classes = settings.method, len(experiment.train_rows), len(experiment.classes)
     chosen = method_options(name, experiment.name, options)
     notes = [memory_note(name, items, classes, chosen)]

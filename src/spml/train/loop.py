@@ -307,10 +307,9 @@ class Training:
         """Yield logits and rows of all items in order."""
         batch, device = self.settings.eval_batch_size * self.processes.count, self.fabric.device
         self.display.begin(what, len(feed))
-        with self.step.forward.scoring():
-            for logits, rows in score_batches(self.model, feed, batch, device, self.processes):
-                yield logits, rows
-                self._advance(len(rows), epoch)
+        for logits, rows in score_batches(self.model, feed, batch, device, self.processes):
+            yield logits, rows
+            self._advance(len(rows), epoch)
 
     def _advance(self, count: int, epoch: int) -> None:
         """Show that items were scored; stop between batches if the user asked for it."""

@@ -49,10 +49,8 @@ def make_forward(
         return Forward(wrapped, detailed=detailed)
     from spml.model.graphs import FastForward
 
-    how, fused = settings.compile, settings.fused_norm
-    return FastForward(
-        wrapped, classifier, how, precision, detailed=detailed, report=report, fused=fused
-    )
+    how = settings.compile
+    return FastForward(wrapped, classifier, how, precision, detailed=detailed, report=report)
 
 
 class Step:

@@ -19,6 +19,7 @@ from spml.errors import DataError, UserError
 from spml.files import refuse_existing, replacing, write_text
 from spml.model.store import read_info
 from spml.runs.run import Run
+from spml.runs.settings import REMOVED_FLAGS
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 
@@ -114,7 +115,8 @@ def training_words(config: dict[str, Any]) -> list[str]:
     while words:
         flag = words.pop(0)
         values = [] if not words or words[0].startswith("--") else [words.pop(0)]
-        if flag.removeprefix("--") not in (*OF_THE_DATA, *NAMED):
+        ours = flag.removeprefix("--") in (*OF_THE_DATA, *NAMED)
+        if not ours and flag not in REMOVED_FLAGS:
             others += [flag, *values]
     named: list[str] = []
     for name in NAMED:

@@ -1,1 +1,0 @@
-"""GPU kernels of the backbone; `fused.our_kernels` is the only way to use them."""
