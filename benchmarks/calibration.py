@@ -189,7 +189,7 @@ def epochs(scores: list[Array], observed: Array, truth: Array) -> dict[str, list
         scaled = np.minimum(own * evidence.chances.mean(axis=0) / share, 1)
         values = {
             "true": metrics.mean_average_precision(z, truth),
-            "observed AP": metrics.estimated_map(z, observed),
+            "observed AP": metrics.selection_score(z, observed),
             "draw": Measure(z, None)(evidence.chances, np.ones(len(z)))["map"],
             "observed AP, scaled": np.nanmean(scaled),
             "inverse propensity": Measure(z, None)(inverse, np.ones(len(z)))["map"],

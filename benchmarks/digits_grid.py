@@ -49,7 +49,7 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
     import torch
 
     from spml.data import load
-    from spml.metrics import estimated_map
+    from spml.metrics import selection_score
     from spml.train import Settings, fit
     from spml.train.resolve import DIGITS
 
@@ -86,7 +86,7 @@ def run(name: str, method: str, seed: int, folder: Path) -> dict[str, object]:
         np.load(out / "scores" / f"val-{epoch:02d}.npz")["logits"]
         for epoch in range(1, len(history) + 1)
     ]
-    estimates = [estimated_map(logits.astype(np.float32), observed) for logits in scores]
+    estimates = [selection_score(logits.astype(np.float32), observed) for logits in scores]
     chosen = int(np.argmax(estimates))
     keys = ("test_map", "val_map", "best_epoch", "epochs", "observed_sha256")
     return {

@@ -8,7 +8,7 @@ import pytest
 
 from spml.bench.verify import bounds, verify, without_scores
 from spml.errors import UserError
-from spml.metrics import estimated_map, mean_average_precision
+from spml.metrics import mean_average_precision, selection_score
 
 from .conftest import stored
 
@@ -169,7 +169,7 @@ def test_observed_labels_are_checked_by_the_estimate_and_unlabelled_splits_are_n
     np.savez(folder / "labels.npz", classes=np.array(["a", "b"]), val_truth=observed)
     for name in ("val-01", "test"):
         np.savez(folder / "scores" / f"{name}.npz", logits=logits)
-    figure = 100 * estimated_map(logits, observed)
+    figure = 100 * selection_score(logits, observed)
     result = {"selection": "observed", "best_epoch": 1, "val_map": figure, "test_map": 50.0}
     (folder / "result.json").write_text(json.dumps(result))
     val, test = verify(tmp_path)

@@ -8,9 +8,9 @@ from sklearn.metrics import average_precision_score
 
 from spml.metrics import (
     average_precision,
-    estimated_map,
     mean_average_precision,
     observed_average_precision,
+    selection_score,
 )
 from spml.metrics import scores as metrics_scores
 
@@ -129,7 +129,7 @@ def test_observed_average_precision_ranks_positives_against_all_other_items(case
     np.testing.assert_allclose(result[some], expected[some], rtol=0, atol=1e-12)
     if some.any():
         np.testing.assert_allclose(
-            estimated_map(logits, observed), expected[some].mean(), rtol=0, atol=1e-12
+            selection_score(logits, observed), expected[some].mean(), rtol=0, atol=1e-12
         )
 
 
@@ -164,7 +164,7 @@ def test_random_observation_ranks_models_as_complete_labels_do():
     order = [2, 5, 0, 3, 1, 4]
     seen = np.random.default_rng(8).random(truth.shape) < 0.3
     observed = np.where(seen, np.maximum(truth, 0), 0)
-    estimates = [estimated_map(models[i], observed) for i in order]
+    estimates = [selection_score(models[i], observed) for i in order]
     exact = [mean_average_precision(models[i], truth) for i in order]
     assert np.argsort(estimates).tolist() == np.argsort(exact).tolist()
 
@@ -185,4 +185,4 @@ def test_estimate_does_not_depend_on_unobserved_labels(random_table):
         observed_average_precision(logits, observed),
         observed_average_precision(logits, with_negatives),
     )
-    assert estimated_map(logits, observed) == estimated_map(logits, with_negatives)
+    assert selection_score(logits, observed) == selection_score(logits, with_negatives)

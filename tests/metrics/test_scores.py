@@ -12,7 +12,7 @@ FUNCTIONS = {
     "average_precision": metrics.average_precision,
     "mean_average_precision": metrics.mean_average_precision,
     "observed_average_precision": metrics.observed_average_precision,
-    "estimated_map": metrics.estimated_map,
+    "selection_score": metrics.selection_score,
     "threshold_metrics": metrics.threshold_metrics,
     "precision_at_k": lambda logits, truth: metrics.precision_at_k(logits, truth, 1),
     "recall_at_k": lambda logits, truth: metrics.recall_at_k(logits, truth, 1),
@@ -85,7 +85,7 @@ def test_logits_that_are_not_numbers(value):
 
 def test_user_errors_are_value_errors():
     with pytest.raises(ValueError, match="observed positive"):
-        metrics.estimated_map(np.zeros((2, 3)), np.zeros((2, 3)))
+        metrics.selection_score(np.zeros((2, 3)), np.zeros((2, 3)))
     with pytest.raises(ValueError, match="no classes"):
         metrics.mean_average_precision(np.zeros((2, 0)), np.zeros((2, 0)))
     with pytest.raises(ValueError, match="no classes"):

@@ -82,6 +82,7 @@ def test_every_setting_has_a_role():
         "eval_batch_size",
         "checkpoint_minutes",
         "cache",
+        "race_budget",
     }
     assert roles[Role.LOCATION] == {"cache_dir"} and not roles[Role.PROVENANCE]
     assert set(COMPARED) == set(Role) and part("an entry of a caller") == Part()

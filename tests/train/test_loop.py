@@ -225,7 +225,7 @@ def test_pictures_train_end_to_end(pictures, quick, tmp_path):
     result = fit(load(pictures), settings, tmp_path / "run", quiet=True)
     assert result["selection"] == "observed"
     # There are no negatives to rank positives against.
-    assert result["test_map"] is None and 0 < result["test_estimate"] <= 100
+    assert result["test_map"] is None and 0 < result["test_score"] <= 100
 
 
 def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):

@@ -103,7 +103,14 @@ def test_benchmarks_use_the_protocol_of_the_paper(name, expected):
 
 def test_pictures_of_a_user_have_their_own_defaults():
     settings = resolve(Settings(), experiment("mine.csv"))
-    assert (settings.epochs, settings.batch_size, settings.lr, settings.size) == (10, 16, 5e-5, 448)
+    assert (settings.method, settings.backbone) == ("auto", "tf_efficientnet_lite0")
+    assert (settings.epochs, settings.batch_size, settings.size) == (10, 16, 448)
+
+
+@pytest.mark.parametrize(("items", "lr"), [(10, 1.5e-4), (1200, 1e-4), (9000, 5e-5)])
+def test_a_run_of_few_steps_learns_faster(items, lr):
+    own = replace(experiment("mine.csv"), train_rows=np.arange(items))
+    assert resolve(Settings(), own).lr == lr
 
 
 @pytest.mark.parametrize(
@@ -134,13 +141,14 @@ def test_features_use_a_linear_model():
         "none",
         "observed",
     )
-    assert (settings.epochs, settings.batch_size, settings.lr, settings.head_lr) == (
-        30,
-        64,
-        1e-4,
-        10,
-    )
+    assert (settings.epochs, settings.lr, settings.head_lr) == (30, 1e-4, 10)
     assert settings.flip is False and settings.size == 0
+
+
+@pytest.mark.parametrize(("items", "size"), [(3, 16), (2000, 40), (90_000, 128)])
+def test_an_epoch_of_features_has_fifty_steps_within_bounds(items, size):
+    own = experiment("mine.npz", np.zeros((3, 5), np.float32))
+    assert resolve(Settings(), replace(own, train_rows=np.arange(items))).batch_size == size
 
 
 @pytest.mark.parametrize("explicit", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
@@ -160,7 +168,7 @@ def test_arrays_keep_their_size_and_the_method_chooses_the_head():
     own = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
     settings = resolve(Settings(method="boostlu"), own)
     assert (settings.backbone, settings.size, settings.head, settings.flip) == (
-        "resnet50",
+        "tf_efficientnet_lite0",
         8,
         "boostlu",
         True,

@@ -34,14 +34,23 @@ GROUPS = {
     ),
     "optimisation": (
         *("head_lr", "optimizer", "schedule", "weight_decay", "linear_init", "linear_lr"),
-        *("linear_batch_size", "flip", "crop", "frozen_norm", "patience_drop"),
+        *("linear_batch_size", "flip", "crop", "frozen_norm", "ema", "patience_drop"),
     ),
     "speed": (
         *("precision", "accelerator", "devices", "nodes", "compile"),
         "eval_batch_size",
     ),
     "advanced": (
-        *("head", "on_nan", "checkpoint_minutes", "tensorboard", "against", "resamples", "trials"),
+        *(
+            "race_budget",
+            "head",
+            "on_nan",
+            "checkpoint_minutes",
+            "tensorboard",
+            "against",
+            "resamples",
+            "trials",
+        ),
         *("rates", "from_", "format", "verify"),
     ),
 }

@@ -12,10 +12,10 @@ from spml.metrics.items import coverage, precision_at_k, ranking_loss, recall_at
 from spml.metrics.reliability import calibration_error
 from spml.metrics.scores import (
     average_precision,
-    estimated_map,
     mean_average_precision,
     observed_average_precision,
 )
+from spml.metrics.selection import selection_score
 from spml.metrics.thresholds import ThresholdMetrics, threshold_metrics
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ __all__ = [
     "average_precision",
     "calibration_error",
     "coverage",
-    "estimated_map",
     "mean_average_precision",
     "observed_average_precision",
     "precision_at_k",
     "ranking_loss",
     "recall_at_k",
+    "selection_score",
     "threshold_metrics",
 ]
 

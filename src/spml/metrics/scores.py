@@ -70,20 +70,6 @@ def observed_average_precision(logits: Values, observed: Values) -> PerClass:
     return _per_class(scores, labels == 1, None, missing=np.nan)
 
 
-def estimated_map(logits: Values, observed: Values) -> float:
-    """Mean of `observed_average_precision` over the classes with an observed positive.
-
-    It needs no complete labels and serves only to compare models. Its size is not that of mAP (each
-    class is scaled by its share of observed positives).
-    """
-    values = observed_average_precision(logits, observed)
-    if np.isnan(values).all():
-        raise UserError(
-            "no class has an observed positive, so mAP cannot be estimated; give labels with some"
-        )
-    return float(np.nanmean(values))
-
-
 def _per_class(scores: Floats, positive: Mask, known: Mask | None, missing: float) -> PerClass:
     items, classes = scores.shape
     values = np.full(classes, missing)

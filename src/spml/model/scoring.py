@@ -137,5 +137,5 @@ def predict_logits(
 
 def validation_map(logits: Logits, labels: npt.NDArray[np.int8], selection: str) -> float:
     """Return the mAP in percent on complete labels, or its estimate from observed labels."""
-    measure = metrics.mean_average_precision if selection == "complete" else metrics.estimated_map
+    measure = metrics.mean_average_precision if selection == "complete" else metrics.selection_score
     return 100 * float(measure(logits, labels))

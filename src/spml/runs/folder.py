@@ -149,7 +149,7 @@ class RunFolder:
         if self._moving.is_dir():  # interrupted in `begin`
             self._restore()
             return True
-        if self.checkpoint.exists():
+        if self._progressed:
             return False
         self._remove()
         self._restore()
@@ -157,6 +157,34 @@ class RunFolder:
         with suppress(OSError):
             self.path.rmdir()
         return True
+
+    @property
+    def _progressed(self) -> bool:
+        """Whether the run has something to resume: a checkpoint, or a candidate of a race."""
+        return self.checkpoint.exists() or (self.path / names.RACE).exists()
+
+    def write_race(self, content: Record) -> None:
+        """Write the record of a race."""
+        write_json(self.path / names.RACE, content)
+
+    def adopt(self, winner: Path, config: Record) -> None:
+        """Make a finished candidate's files those of this run, and config.json the given one.
+
+        The checkpoints and models of all candidates are removed last, so that it can be repeated
+        after any interruption.
+        """
+        for name in names.ADOPTED:
+            source, target = winner / name, self.path / name
+            if source.is_dir():
+                shutil.copytree(source, target, dirs_exist_ok=True)
+            elif source.exists():
+                with replacing(target) as beside:
+                    shutil.copyfile(source, beside)
+        write_json(self.path / names.CONFIG, config)
+        self._claim()
+        for candidate in (self.path / names.RACE_FOLDER).glob("*"):
+            shutil.rmtree(candidate / BEST, ignore_errors=True)
+            (candidate / names.CHECKPOINT).unlink(missing_ok=True)
 
     def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
         """Write the observed labels, and the labels that reports compare scores with."""
@@ -219,7 +247,7 @@ class RunFolder:
 
     def _restore(self) -> None:
         """Undo the moves of a run that was killed before its first checkpoint."""
-        if self._aside.is_dir() and self.checkpoint.exists():
+        if self._aside.is_dir() and self._progressed:
             shutil.rmtree(self._aside)
         elif self._aside.is_dir():
             self._remove()

@@ -12,8 +12,12 @@ CALIBRATION = "calibration.json"
 REPORT = "report.html"
 EVALUATIONS = "eval-*.json"  # an asterisk stands for the split
 SCORES = "scores"
+RACE = "race.json"
+RACE_FOLDER = "race"  # candidates of --method auto
+RACE_ENTRY = "race"  # of config.json, once a race has a winner
 TENSORBOARD = "tensorboard"
 
-FILES = (CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, REPORT, CALIBRATION)
-FOLDERS = (BEST, SCORES, TENSORBOARD)
+FILES = (CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, REPORT, CALIBRATION, RACE)
+FOLDERS = (BEST, SCORES, TENSORBOARD, RACE_FOLDER)
+ADOPTED = (HISTORY, OBSERVED, LABELS, BEST, SCORES, CHECKPOINT)  # of a race's winner, in order
 WRITTEN = (*FILES, *(f"{BEST}/{name}" for name in (WEIGHTS, INFO, CARD)), f"{SCORES}/*.npz")

@@ -134,14 +134,14 @@ def test_figures(logits: npt.NDArray[np.float32], test: LabelTable) -> dict[str,
     """Return the mAP and the AP of each class in percent, over the known labels.
 
     If a class has known positives but no known negative to rank them against, both are null, and
-    `test_estimate` is the estimate from observed positives, for comparing models only. If some
+    `test_score` is the estimate from observed positives, for comparing models only. If some
     labels are unknown, `test_known` is the share of known ones: figures over few selected labels
     are too high.
     """
     truth = test.labels
     if not rankable(truth):
-        estimate = 100 * metrics.estimated_map(logits, truth)
-        return {"test_map": None, "per_class_ap": None, "test_estimate": estimate}
+        estimate = 100 * metrics.selection_score(logits, truth)
+        return {"test_map": None, "per_class_ap": None, "test_score": estimate}
     aps = 100 * metrics.average_precision(logits, truth)
     known = known_share(truth)
     return {

@@ -65,11 +65,16 @@ _ON_NAN = {PART: Part(resumable=True)}
 class Settings:
     """How to train. `spml.train.resolve.resolve` replaces every None by a value for the data."""
 
-    method: str = field(default="gr", metadata=_METHOD)
-    """Name of a method, or package.module:function for a custom one."""
+    method: str | None = field(default=None, metadata=_METHOD)
+    """Name of a method, package.module:function, or auto, a race.
+    Default: auto; gr for the benchmarks and digits."""
+    race_budget: float = field(default=2.5, metadata=_EXECUTION)
+    """What the race of --method auto may cost besides the winner's training, in multiples of it.
+    0 takes the first candidate without a race."""
     backbone: str | None = None
     """tiny, linear (for feature vectors) or any timm model.
-    Default: resnet50; tiny for digits; linear for features."""
+    Default: tf_efficientnet_lite0; resnet50 for benchmarks, tiny for digits,
+    linear for features."""
     weights: str | None = field(default=None, metadata=_WEIGHTS)
     """none, pretrained, or a file of tensors.
     Default: pretrained if the backbone has pretrained weights."""
@@ -84,10 +89,12 @@ class Settings:
     Default: the benchmark's protocol; else 10 for pictures and digits, 30 for features."""
     batch_size: int | None = None
     """Items per training step.
-    Default: the benchmark's protocol; else 16 for pictures, 32 for digits, 64 for features."""
+    Default: the benchmark's protocol; else 16 for pictures, 32 for digits; for features a fiftieth
+    of the training rows, from 16 to 128."""
     lr: float | None = None
     """Learning rate of the backbone.
-    Default: the benchmark's protocol; else pictures 5e-5, digits 3e-3, features 1e-4."""
+    Default: the benchmark's protocol; else pictures 5e-5 (up to 1.5e-4 if they are few), digits
+    3e-3, features 1e-4."""
     head_lr: float | None = None
     """Head learning rate as a multiple of --lr.
     Default: 10; 1 for a query head, except on the benchmarks."""
@@ -109,6 +116,8 @@ class Settings:
     """Train on random crops of pictures, of at least this share of their area. Default: no crop."""
     frozen_norm: bool = False
     """Freeze the backbone's batch norm: its statistics, scale and shift stay as loaded."""
+    ema: float = 0.0
+    """Decay of the average of the weights that is validated, selected and tested; 0: no average."""
     seed: int = field(default=0, metadata=_SEED)
     """Seed of initialisation, order and augmentation."""
     observe_seed: int = field(default=PROTOCOL_SEED, metadata=_SEED)
@@ -162,6 +171,7 @@ class Resolved:
     """
 
     method: str
+    race_budget: float
     backbone: str
     weights: str
     size: int
@@ -179,6 +189,7 @@ class Resolved:
     flip: bool
     crop: float
     frozen_norm: bool
+    ema: float
     seed: int
     observe_seed: int
     split_seed: int
@@ -212,6 +223,8 @@ PARTS: dict[str, Part] = {
     # These name a file if the observed labels come from one.
     "observe": Part(place=True),
     "observation": Part(place=True),
+    # The race that chose the method; the method and options beside it decide what resumes.
+    "race": Part(Role.METHOD, resumable=True),
     "options": Part(Role.METHOD),
     "side_information": Part(Role.METHOD),
     "method_sha256": Part(Role.METHOD, mismatch="other code of its method"),
@@ -242,6 +255,7 @@ INTRODUCED: Config = {
     "schedule": "constant",
     "crop": None,
     "frozen_norm": False,
+    "ema": 0.0,
     "on_nan": "stop",
     "classes": None,
     "observe": "uniform",
@@ -296,6 +310,8 @@ def places(config: Mapping[str, Any]) -> Config:
 def group_key(config: Mapping[str, Any]) -> Config:
     """Return what the repetitions of one experiment share: everything but draws and execution."""
     shared = _without_paths(_with_roles(upgrade(config), REPEATED))
+    if "race" in shared:  # runs of one race belong together, whichever method won in each
+        shared |= {"method": "auto", "options": {}, "side_information": {}, "race": None}
     if isinstance(drawn := shared.get("observation"), dict):
         shared["observation"] = {name: drawn[name] for name in drawn if name != "seed"}
     return shared

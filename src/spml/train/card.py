@@ -183,8 +183,9 @@ def _figures(config: Mapping[str, Any], result: Mapping[str, Any], info: ModelIn
         over = "" if known is None else f", over the {known:.1%} of test labels that are known"
         figure = f"{result['test_map']:.2f} %"
         return [first, f"- Test mAP {figure}, measured once, at the chosen epoch{over}."]
-    if result.get("test_estimate") is not None:
-        figure = f"{result['test_estimate']:.2f} %"
+    score = result.get("test_score", result.get("test_estimate"))  # its name before 0.2
+    if score is not None:
+        figure = f"{score:.2f} %"
         return [first, f"- Test labels are not complete: {figure} is {OBSERVED}."]
     return [first, "- The model was not tested: the data have no test split."]
 

@@ -91,7 +91,7 @@ def epoch_text(line: Mapping[str, Any], selection: str, best: bool) -> str:
     """Return the printed form of a line of the history."""
     parts = [f"epoch {line['epoch']:>2}", f"loss {line['loss']:.4f}"]
     if line["val_map"] is not None:
-        name = "val mAP" if selection == "complete" else "val estimate"
+        name = "val mAP" if selection == "complete" else "val score"
         parts.append(f"{name} {line['val_map']:.2f}")
         if best:
             parts.append("best")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,14 @@ from spml.runs.run import Run
 from spml.runs.settings import Resolved, Settings
 from spml.train.device import Processes, launch, make_fabric, out_of_memory, smallest_share
 from spml.train.display import Display
-from spml.train.loop import Job, Training, epoch_order
+from spml.train.job import Job, epoch_order
+from spml.train.loop import Training
 from spml.train.resolve import (
+    AUTO,
     check_method,
     check_model,
     check_single_item,
+    default_method,
     memory_note,
     method_options,
     resolve,
@@ -53,6 +57,8 @@ def fit(
     extra_config: Mapping[str, Any] | None = None,
     cache: Cache | None = None,
     tensorboard: bool = False,
+    validated_from: int = 0,
+    tested: bool = True,
 ) -> dict[str, Any]:
     """Train a model, choose its epoch by the declared labels, test it once, write the run folder.
 
@@ -68,6 +74,8 @@ def fit(
         extra_config: more entries of config.json, such as the command.
         cache: of decoded pictures, if several runs share one; None opens the run's own.
         tensorboard: write the history for TensorBoard too.
+        validated_from: first epoch after which validation rows are scored.
+        tested: score the test rows at the end.
 
     Returns:
         The content of result.json.
@@ -76,8 +84,25 @@ def fit(
         from spml.train.tensorboard import check_installed
 
         check_installed()
+    if (settings.method or default_method(experiment.name)) == AUTO:
+        from spml.train.auto import fit_auto
+
+        if options:
+            raise UserError("--method auto sets the options of its candidates; name a method")
+        return fit_auto(
+            experiment,
+            settings,
+            Path(out),
+            resume=resume,
+            overwrite=overwrite,
+            quiet=quiet,
+            extra_config=extra_config or {},
+            cache=cache,
+            tensorboard=tensorboard,
+        )
     resolved = resolve(settings, experiment)
     job, notes = build(experiment, resolved, options or {})
+    job = replace(job, validated_from=validated_from, tested=tested)
     config = record.config(experiment, resolved, job.options, job.method, extra_config or {})
     run = RunFolder(Path(out))
     with run.claim:
@@ -224,27 +249,39 @@ def _pictures(
     if cache is not None or job.labels.x is not None:
         yield cache
         return
-    settings, experiment = job.settings, job.experiment
-    val = experiment.observed.take(experiment.val_rows)
-    tables = [table for table in (job.labels, val, experiment.test) if table is not None]
-    order = epoch_order(settings.seed, 1, len(job.labels))
+    device = fabric.device
     with fabric.rank_zero_first(local=True):
-        own = open_cache(
-            tables,
-            settings.size,
-            settings.cache,
-            folder=settings.cache_dir,
-            device=fabric.device,
-            progress=display,
-            # on a CPU, decoding in the background would slow down training
-            background=fabric.device.type == "cuda" and processes.count == 1,
-            first=[(val, range(len(val))), (job.labels, order)],
-        )
+        # on a CPU, decoding in the background would slow down training
+        background = device.type == "cuda" and processes.count == 1
+        own = open_pictures(job.experiment, job.settings, device, display, background)
     try:
         yield own
     finally:
         if own is not None:
             own.close()
+
+
+def open_pictures(
+    experiment: Experiment,
+    settings: Resolved,
+    device: torch.device,
+    display: Display,
+    background: bool = False,
+) -> Cache | None:
+    """Open the cache of the decoded pictures of all splits, in the order of their first use."""
+    observed = experiment.observed
+    train, val = observed.take(experiment.train_rows), observed.take(experiment.val_rows)
+    order = epoch_order(settings.seed, 1, len(train))
+    return open_cache(
+        [table for table in (train, val, experiment.test) if table is not None],
+        settings.size,
+        settings.cache,
+        folder=settings.cache_dir,
+        device=device,
+        progress=display,
+        background=background,
+        first=[(val, range(len(val))), (train, order)],
+    )
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +13,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml import losses
-from spml.data import Experiment, LabelTable
+from spml.data import LabelTable
 from spml.data.images.cache import Cache
 from spml.data.images.decode import channels_first
 from spml.data.images.loader import Feed, Rows
 from spml.errors import UserError
 from spml.keyed import key
-from spml.model import Classifier, load_model, save_model
+from spml.model import load_model, save_model
 from spml.model.scoring import score_batches, validation_map
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import scores_name
-from spml.runs.settings import Resolved
+from spml.train.average import WeightAverage
 from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
 from spml.train.display import Display, epoch_text, headline, result_lines
+from spml.train.job import Job, epoch_order
 from spml.train.state import Checkpoints, Parts, Progress, Writer, seed_all
 from spml.train.step import ADVICE, Step, Updater, make_forward, optimizer_for, set_rates
 
@@ -36,27 +36,6 @@ if TYPE_CHECKING:
     from spml.train.tensorboard import TensorBoard
 
 POLL = 10  # batches after which several processes agree whether to stop
-
-
-@dataclass(frozen=True)
-class Job:
-    """The parts of a run, built and checked.
-
-    Attributes:
-        experiment: the data.
-        settings: of the run.
-        options: all options of the method.
-        method: built with the options.
-        model: to be trained.
-        labels: of the training split, as the method learns from them.
-    """
-
-    experiment: Experiment
-    settings: Resolved
-    options: dict[str, Any]
-    method: losses.Method
-    model: Classifier
-    labels: LabelTable
 
 
 class Training:
@@ -100,8 +79,9 @@ class Training:
         own = self.method.optimizer()
         optimizers = [optimizer] if own is None else [optimizer, own]
         self.updater = Updater(fabric, self.classifier, optimizers, settings.on_nan == "skip")
+        self.average = WeightAverage(self.classifier, settings.ema) if settings.ema else None
         plugin = fabric.strategy.precision
-        parts = Parts(self.classifier, self.method, optimizers, device, plugin)
+        parts = Parts(self.classifier, self.method, optimizers, device, self.average, plugin)
         self.checkpoints = Checkpoints(run, parts, self.writer, settings, started)
 
         val = experiment.observed.take(experiment.val_rows)
@@ -170,6 +150,8 @@ class Training:
             self.classifier, self.method, settings, self.fabric, self.display, self.stop
         )
         best = stage.run(self.train, labels, self.val, self.val_truth)
+        if self.average is not None:
+            self.average.restart()
         self._validate(0, {"linear_init": best})
         self._save(0)
 
@@ -203,6 +185,8 @@ class Training:
                 within["left_out"] += len(rows)
             else:
                 within["total"] += loss * len(rows)
+                if self.average is not None:
+                    self.average.update()
 
             within["step"] = number + 1
             progress.spent["train_images"] += len(rows)
@@ -233,13 +217,15 @@ class Training:
         """Score the validation rows, and write and print the epoch's line of the history."""
         progress, selection = self.progress, self.settings.selection
         logits, figure = None, None
-        if len(self.val):
-            logits = _joined(self._scored(self.val, "validation", epoch))
+        scored = epoch >= self.job.validated_from
+        if scored and len(self.val):
+            with self._averaged():
+                logits = _joined(self._scored(self.val, "validation", epoch))
             figure = validation_map(logits, self.val_truth, selection)
         line = {"epoch": epoch, **line, "val_map": figure}
         progress.history.append(line)
         best = progress.best
-        better = epoch > 0 and (not best or figure is None or figure > best["val_map"])
+        better = epoch > 0 and scored and (not best or figure is None or figure > best["val_map"])
         if better:
             progress.best = {"epoch": epoch, "val_map": figure}
         if not self.processes.first:
@@ -262,8 +248,9 @@ class Training:
         if self.processes.first and best.get("epoch") == epoch:
             parts = job.experiment, self.settings, job.options, self.classifier
             info = record.model_info(*parts, best)
-            self.best_weights = self.writer.copy(dict(self.classifier.state_dict()))
-            self.writer.do(save_model, self.run_folder.best, self.best_weights, info)
+            with self._averaged():
+                self.best_weights = self.writer.copy(dict(self.classifier.state_dict()))
+                self.writer.do(save_model, self.run_folder.best, self.best_weights, info)
 
     def _save(self, finished: int) -> None:
         """Save a checkpoint with `finished` epochs and the progress of the next."""
@@ -277,7 +264,7 @@ class Training:
         self.processes.wait()
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
         test = job.experiment.test
-        if test is not None:
+        if test is not None and job.tested:
             in_memory = self.writer.background and self.best_weights
             weights = self.best_weights if in_memory else load_model(run.best)[0].state_dict()
             self.classifier.load_state_dict(weights)
@@ -311,6 +298,10 @@ class Training:
             yield logits, rows
             self._advance(len(rows), epoch)
 
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Give the model its averaged weights within the block, if the run averages them."""
+        return nullcontext() if self.average is None else self.average.applied()
+
     def _advance(self, count: int, epoch: int) -> None:
         """Show that items were scored; stop between batches if the user asked for it."""
         self.display.advance(count)
@@ -325,11 +316,6 @@ class Training:
             self.writer.wait()
             self.processes.wait()  # until rank 0 has written the checkpoint
             raise KeyboardInterrupt
-
-
-def epoch_order(seed: int, epoch: int, items: int) -> Rows:
-    """Return the training rows in the order of an epoch."""
-    return np.random.default_rng((seed, epoch)).permutation(items)
 
 
 def _batch_loss(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from spml.data import Experiment
 from spml.data.images.cache import MEMORY_SHARE
 from spml.data.images.store import default_folder, format_bytes, free_memory
 from spml.data.readers.digits import SETTINGS as DIGITS_NAMES
+from spml.data.readers.read import is_named
 from spml.errors import UserError
 from spml.losses.registry import REQUIRED, as_python
 from spml.machine import launched
@@ -28,13 +30,14 @@ from spml.train.device import uses_cuda
 # 36,592 pictures and took 36 s longer to start: even at about 160,000 (benchmarks/results/
 # kernel-choice-h200.json, EfficientNet-Lite0).
 COMPILE_FROM = 200_000
+AUTO = "auto"  # the race of spml.train.auto
 EVAL_BATCH_ON_GPU = 128  # smallest default
 LARGE = 2**30  # bytes of a method's memory from which a run prints it
 POSITIVE = (
     *("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"),
     *("devices", "nodes", "eval_batch_size", "checkpoint_minutes"),
 )
-NOT_NEGATIVE = ("seed", "linear_init", "weight_decay", "patience_drop")
+NOT_NEGATIVE = ("race_budget", "seed", "linear_init", "weight_decay", "patience_drop")
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,13 @@ class DataDefaults:
 
 # docs/faq.md and docs/digits.md say how the learning rates were chosen
 PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16, lr=5e-5, flip=True)
+OWN = replace(PICTURES, backbone="tf_efficientnet_lite0")  # its weights are a dependency
 DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)
 DIGITS_QUERY = replace(DIGITS, lr=1e-3, head_lr=1.0)  # a transformer fails at 3e-2: docs/methods.md
 FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
+FEATURES_BATCH = 16, 128  # bounds; between them an epoch has 50 steps
+# A run of fewer steps than these needs a higher rate, up to three times (docs/selection.md).
+ENOUGH_STEPS = 1500
 
 
 def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
@@ -63,22 +70,29 @@ def data_defaults(experiment: Experiment, head: str = "linear") -> DataDefaults:
     query = head.startswith("query")
     if experiment.name in DIGITS_NAMES:
         return DIGITS_QUERY if query else DIGITS
-    x = experiment.observed.x
+    x, items = experiment.observed.x, len(experiment.train_rows)
     if x is not None and x.ndim == 2:
-        defaults = FEATURES
+        defaults = replace(FEATURES, batch_size=int(np.clip(items // 50, *FEATURES_BATCH)))
     elif experiment.name in losses.datasets():
         # the paper trains every method with the protocol of its own
         training = losses.preset("gr", experiment.name).training
         return replace(
             PICTURES, **{name: training[name] for name in ("epochs", "batch_size", "lr")}
         )
-    elif x is None:
-        defaults = PICTURES
     else:
-        # a model has one height and width, so arrays that are not square are resized
-        height, width = x.shape[-2:]
-        defaults = replace(PICTURES, size=None if height == width else max(height, width))
+        steps = OWN.epochs * items / OWN.batch_size
+        more = float(np.clip(ENOUGH_STEPS / max(steps, 1), 1, 3))
+        defaults = replace(OWN, lr=float(f"{OWN.lr * more:.2g}"))
+        if x is not None:
+            # a model has one height and width, so arrays that are not square are resized
+            height, width = x.shape[-2:]
+            defaults = replace(defaults, size=None if height == width else max(height, width))
     return replace(defaults, head_lr=1.0) if query else defaults  # docs/faq.md
+
+
+def default_method(data: str) -> str:
+    """Return the method that trains if none is named: a race, unless the data are a benchmark."""
+    return "gr" if is_named(data) else AUTO
 
 
 def resolve(settings: Settings, experiment: Experiment) -> Resolved:
@@ -86,10 +100,13 @@ def resolve(settings: Settings, experiment: Experiment) -> Resolved:
     values: dict[str, Any] = {
         item.name: as_python(getattr(settings, item.name)) for item in fields(Settings)
     }
+    values["method"] = values["method"] or default_method(experiment.name)
     x = experiment.observed.x
     vectors = x is not None and x.ndim == 2
     if values["head"] is None:
-        values["head"] = losses.head(values["method"], pictures=not vectors) or "linear"
+        named = values["method"] != AUTO
+        own = losses.head(values["method"], pictures=not vectors) if named else None
+        values["head"] = own or "linear"
     _fill(values, vars(data_defaults(experiment, values["head"])))
     if settings.weights is None and values["backbone"] in ("tiny", "linear"):
         values["weights"] = "none"  # there are no pretrained ones
@@ -135,6 +152,8 @@ def _check_values(values: Mapping[str, Any], experiment: Experiment) -> None:
     for name in POSITIVE:
         if values[name] is not None and not values[name] > 0:
             raise UserError(f"{name} must be above 0, not {values[name]}")
+    if not 0 <= values["ema"] < 1:
+        raise UserError(f"ema is a decay, from 0 to below 1, not {values['ema']}")
     crop = values["crop"]
     if crop is not None and not 0 < crop < 1:
         raise UserError(f"crop is a share of the area, above 0 and below 1, not {crop}")
@@ -149,7 +168,7 @@ def _check_linear_init(values: Mapping[str, Any]) -> None:
             "--linear-init trains the head before the backbone, "
             "but backbone 'linear' has no parameters: leave it out"
         )
-    if "views" in losses.needs(values["method"]):
+    if values["method"] != AUTO and "views" in losses.needs(values["method"]):
         raise UserError(
             f"--linear-init has one view of each picture, but {values['method']} needs two: "
             "leave it out"

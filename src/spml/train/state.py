@@ -22,6 +22,7 @@ from spml.losses import Method
 from spml.model import Classifier
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved
+from spml.train.average import WeightAverage
 from spml.train.device import out_of_memory
 
 
@@ -33,6 +34,7 @@ class Parts:
     method: Method
     optimizers: list[Any]
     device: torch.device
+    average: WeightAverage | None = None
     precision: Any = None  # Lightning's plugin, which in float16 adapts the scale of gradients
 
 
@@ -75,6 +77,7 @@ class Progress:
             "model": parts.classifier.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in parts.optimizers],
             "method": parts.method.state_dict(),
+            "average": {} if parts.average is None else parts.average.state_dict(),
             "precision": {} if parts.precision is None else parts.precision.state_dict(),
             "history": self.history,
             "best": self.best,
@@ -94,6 +97,8 @@ class Progress:
         for optimizer, stored in zip(parts.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
         parts.method.load_state_dict(state["method"])
+        if parts.average is not None:
+            parts.average.load_state_dict(state["average"])
         if state.get("precision"):
             parts.precision.load_state_dict(state["precision"])
         self.history, self.best, self.spent = state["history"], state["best"], state["spent"]

@@ -38,7 +38,7 @@ class TensorBoard:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the test figures at the chosen epoch."""
-        for name in ("test_map", "test_estimate"):
+        for name in ("test_map", "test_score"):
             if result.get(name) is not None:
                 self._add(name, result[name], result["best_epoch"])
         for name, value in (result.get("per_class_ap") or {}).items():

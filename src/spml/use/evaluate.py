@@ -210,7 +210,7 @@ def _estimates(logits: Logits, observed: Labels, info: ModelInfo) -> dict[str, d
 def _metrics(logits: Logits, labels: Labels, kind: str, info: ModelInfo) -> dict[str, float]:
     """Metrics of a split: rankings of the model's logits, tags and calibrated probabilities."""
     if kind != "complete":
-        return {"estimated_map": 100 * metrics.estimated_map(logits, labels)}
+        return {"selection_score": 100 * metrics.selection_score(logits, labels)}
     calibrated = info.calibrate()(torch.from_numpy(logits)).numpy()
     top = min(3, logits.shape[1])
     of_top = asdict(metrics.threshold_metrics(logits, labels, top_k=top))

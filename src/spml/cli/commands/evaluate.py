@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from spml.cli import RunOptions, log
 
-CHOOSES = "estimated_map"  # the figure that chooses epochs; the estimate of mAP is another one
+CHOOSES = "selection_score"  # the figure that chooses epochs; the estimate of mAP is another one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,10 +40,15 @@ class Train(DataOptions, Settings):
 
     def run(self) -> None:
         """Load the data, train, and write the report."""
-        if "help" in self.set:
-            print_options(self.method)
-            return
         from spml.errors import Interruption, UserError
+        from spml.train.resolve import AUTO, default_method
+
+        method = self.method or default_method(self.data)
+        if "help" in self.set:
+            print_options("gr" if method == AUTO else method)
+            return
+        if self.set and method == AUTO:
+            raise UserError("--set needs --method: a race sets the options of its candidates")
         from spml.machine import started_first
         from spml.report.run_page import write_report
         from spml.runs.run import Run
@@ -57,14 +62,14 @@ class Train(DataOptions, Settings):
         settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
         out = (
             self.out
-            or Path("runs") / f"{Path(self.data).stem}-{self.method.replace(':', '.')}-{self.seed}"
+            or Path("runs") / f"{Path(self.data).stem}-{method.replace(':', '.')}-{self.seed}"
         )
         try:
             fit(
                 experiment,
                 settings,
                 out,
-                options=parse_options(self.method, self.set),
+                options=parse_options(method, self.set) if self.set else {},
                 resume=self.resume,
                 overwrite=self.overwrite,
                 quiet=self.quiet,

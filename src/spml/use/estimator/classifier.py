@@ -32,8 +32,6 @@ from spml.use.stored_model import feed_for, own_device
 
 Probabilities = npt.NDArray[np.float32]
 TURN = threading.RLock()  # held in training: threads of a process share the random state
-FEATURES_LR = 3e-4
-FEATURES_BATCH = 16, 128  # bounds; between them 50 steps an epoch (benchmarks/estimator.py)
 
 
 class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,10 +43,11 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
     any label are allowed among others.
 
     Args:
-        method: a name of `spml.losses.names()`, or package.module:function.
+        method: a name of `spml.losses.names()`, package.module:function, or "auto", a race; None:
+            "auto".
         options: options of the method; the others keep their defaults.
-        backbone: "tiny", "linear" or any timm model; None: "linear" for features, "resnet50" for
-            pictures.
+        backbone: "tiny", "linear" or any timm model; None: "linear" for features,
+            "tf_efficientnet_lite0" for pictures.
         weights: "none", "pretrained" or a file; None: pretrained if the backbone has such weights.
         size: height and width pictures are resized to; None: 448, arrays keep theirs, or take the
             longer side.
@@ -78,7 +77,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def __init__(
         self,
-        method: str = "gr",
+        method: str | None = None,
         *,
         options: Mapping[str, Any] | None = None,
         backbone: str | None = None,
@@ -240,16 +239,12 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         )
 
     def _settings(self, experiment: Experiment, seed: int) -> Settings:
-        batch_size, lr, x = self.batch_size, self.lr, experiment.observed.x
-        if x is not None and x.ndim == 2:
-            batch_size = batch_size or int(np.clip(len(x) // 50, *FEATURES_BATCH))
-            lr = lr or FEATURES_LR
         selection = self.selection or (None if len(experiment.val_rows) else "observed")
         same = ("method", "backbone", "weights", "size", "epochs")
         return Settings(
             **{name: getattr(self, name) for name in same},
-            batch_size=batch_size,
-            lr=lr,
+            batch_size=self.batch_size,
+            lr=self.lr,
             selection=selection,  # type: ignore[arg-type]
             seed=seed,
             split_seed=seed,
