@@ -113,6 +113,7 @@ def run_page(
         "notes": format.missing(run),
         "cards": _cards(run),
         "estimated": run.fact("selection") == "observed",
+        "race": race(run),
         "improving": improving(run),
         "curves": learning_curves(run),
         "history": _history(run),
@@ -162,6 +163,25 @@ def _cards(run: Run) -> list[Card]:
         Card("Classes", count(len(run.classes) or None)),
         Card("Time", duration(run.outcome("seconds")), rate),
     ]
+
+
+def race(run: Run) -> dict[str, Any] | None:
+    """Rows of the race that chose the method, the best first; None if there was none."""
+    record = run.race
+    if record is None or not record.get("winner"):
+        return None
+    entries = [one for one in record["candidates"] if one["outcome"]]
+    entries.sort(key=lambda one: -(one["score"] or 0.0))
+    rows = [
+        {
+            "name": one["name"],
+            "score": NONE if one["score"] is None else f"{one['score']:.1f}",
+            "cost": f"{one['cost']:.1f}",
+            "outcome": one["outcome"],
+        }
+        for one in sorted(entries, key=lambda one: one["epochs"] < record["epochs"])
+    ]
+    return {**record, "rows": rows}
 
 
 def improving(run: Run) -> bool:

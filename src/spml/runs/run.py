@@ -238,6 +238,12 @@ class Run:
         path = self.calibration_file
         return read_json(path, remedy) if path.is_file() else None
 
+    @property
+    def race(self) -> Record | None:
+        """Read the record of the race that chose the method; None if there was none."""
+        path = self.folder / names.RACE
+        return read_json(path, self.remedy) if path.is_file() else None
+
     def fact(self, key: str) -> Any:
         """Return an entry of the result, or else of the configuration."""
         value = (self.result or {}).get(key)

@@ -1,0 +1,257 @@
+"""Judge criteria and the race of `--method auto` by the pools of `benchmarks/selection.py`.
+
+python benchmarks/selection_judge.py PACKED        # writes results/selection.json and the tables
+python benchmarks/selection_judge.py               # writes the tables of docs/selection.md again
+
+PACKED holds what `selection.py pack` wrote. A criterion is judged by its rank correlation with test
+mAP on complete labels over all models of a set, and by its regret: test mAP of the best model less
+that of the model it selects. The race is replayed at the usual rate with the scores of the study:
+short schedules of one epoch on each half of the rows, and complete ones on the training rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spml.metrics import observed_average_precision, selection_score
+from spml.metrics.selection import estimated_positives, precisions
+
+HERE = Path(__file__).parent
+RECORD = HERE / "results" / "selection.json"
+PAGE = HERE.parent / "docs" / "selection.md"
+STEM = re.compile(
+    r"(?P<name>.+) x(?P<rate>[\d.]+) e(?P<epochs>\d+)(?P<plain> plain)?( half(?P<half>\d))?$"
+)
+SEEDS = ("ll_r", "em .2")
+ENSEMBLE = ("an", "wan", "ll_r", "em .2", "em .05", "gr voc", "gr coco", "gr narrow", "epr 1.5")
+LEFT_OUT = ("gce",)  # fails everywhere, and flatters every correlation
+Scores = npt.NDArray[np.float32]
+
+
+class Pool:
+    """The models of a set and the labels of its held-out rows."""
+
+    def __init__(self, files: list[Path]) -> None:
+        arrays: dict[str, Any] = {}
+        for file in files:
+            with np.load(file) as stored:
+                arrays |= {key: stored[key] for key in stored}
+        models: dict[str, dict[str, Any]] = defaultdict(dict)
+        for key in [key for key in arrays if key.startswith("models/")]:
+            _, stem, name = key.split("/")
+            models[stem][name] = arrays.pop(key)
+        self.labels = arrays
+        self.models = []
+        for stem, values in models.items():
+            match = STEM.match(stem)
+            assert match is not None, stem
+            self.models.append({**values, **match.groupdict()})
+
+    def full(self, *, plain: bool = False) -> list[dict[str, Any]]:
+        """Models trained on the training rows to the end."""
+        return [
+            one
+            for one in self.models
+            if one["half"] is None and bool(one["plain"]) == plain and one["name"] not in LEFT_OUT
+        ]
+
+    def usual(self, *, plain: bool = False) -> dict[str, dict[str, Any]]:
+        """Models of the usual rate, by name."""
+        return {one["name"]: one for one in self.full(plain=plain) if float(one["rate"]) == 1}
+
+    def short(self, epochs: int, half: int) -> dict[str, dict[str, Any]]:
+        """Models of a short schedule on a half of the rows, by name."""
+        kept = (one for one in self.models if one["half"] == str(half))
+        return {one["name"]: one for one in kept if int(one["epochs"]) == epochs}
+
+
+def scores_of(model: dict[str, Any]) -> Scores:
+    return np.asarray(model["val" if "val" in model else "last"], np.float32)
+
+
+def judged(pool: Pool) -> dict[str, Any]:
+    """Rank correlation and regret of each criterion."""
+    from scipy.stats import spearmanr
+
+    models, observed = pool.full(), pool.labels["observed"].astype(np.int8)
+    truth, logits = [float(one["test_map"]) for one in models], [scores_of(one) for one in models]
+    usual = pool.usual()
+    counts = estimated_positives(
+        [scores_of(usual[name]) for name in ENSEMBLE if name in usual], observed
+    )
+    true = np.maximum((pool.labels["complete"] == 1).sum(axis=1), 1)
+    criteria = {
+        "observed AP": lambda z: np.nanmean(observed_average_precision(z, observed)),
+        "two positives per item": lambda z: selection_score(z, observed),
+        "estimated positives": lambda z: selection_score(z, observed, counts),
+        "true positives": lambda z: selection_score(z, observed, true),
+    }
+    values = {name: [float(rule(z)) for z in logits] for name, rule in criteria.items()}
+    values["complete labels"] = [
+        float(one["complete"][int(one["best_epoch"]) - 1]) for one in models
+    ]
+    rows = {
+        name: {
+            "correlation": float(spearmanr(value, truth)[0]),
+            "regret": max(truth) - truth[int(np.argmax(value))],
+        }
+        for name, value in values.items()
+    }
+    return {
+        "models": len(models),
+        "rows": len(observed),
+        "observed_per_class": float(np.median((observed == 1).sum(axis=0))),
+        "positives": float((pool.labels["complete"] == 1).sum(axis=1).mean()),
+        "estimated_positives": float(counts.mean()),
+        "criteria": rows,
+    }
+
+
+def replayed(pool: Pool) -> dict[str, Any] | None:
+    """Outcome of the race, with the models of the study."""
+    usual = pool.usual()
+    observed = pool.labels["observed"].astype(np.int8)
+    rivals = [name for name in usual if name not in (*SEEDS, "epr 3") and name in ENSEMBLE]
+    screened = {name: 0.0 for name in rivals}
+    for half in (0, 1):
+        short = pool.short(1, half)
+        if not set(rivals) <= set(short):
+            return None
+        held = pool.labels[f"half{half}/observed"].astype(np.int8)
+        counts = estimated_positives([scores_of(short[name]) for name in rivals], held)
+        for name in rivals:
+            screened[name] += selection_score(scores_of(short[name]), held, counts) / 2
+    finalists = [*SEEDS, max(rivals, key=lambda name: screened[name])]
+    counts = estimated_positives([scores_of(usual[name]) for name in finalists], observed)
+    ranked = {name: precisions(scores_of(usual[name]), observed, counts) for name in finalists}
+    order = sorted(finalists, key=lambda name: -ranked[name].score)
+    lead, error = ranked[order[0]].lead(ranked[order[1]])
+    test = {name: float(usual[name]["test_map"]) for name in ENSEMBLE if name in usual}
+    return {
+        "winner": order[0],
+        "finalists": finalists,
+        "lead": 100 * lead,
+        "error": 100 * error,
+        "score": 100 * ranked[order[0]].score,
+        "test": test[order[0]],
+        "an": test["an"],
+        "best": max(test, key=lambda name: test[name]),
+        "best_test": max(test.values()),
+    }
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """Judge every set of a folder."""
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for file in sorted(folder.glob("*.npz")):
+        groups[re.sub(r"(\.\d)?\.npz$", "", file.name).replace("pct", "%")].append(file)
+    sets = {}
+    for name, files in groups.items():
+        pool = Pool(files)
+        if not pool.models:
+            continue
+        usual = pool.usual()
+        plain = {key: float(one["test_map"]) for key, one in pool.usual(plain=True).items()}
+        by_rate: dict[str, dict[str, float]] = defaultdict(dict)
+        for one in pool.full():
+            by_rate[one["name"]][one["rate"]] = round(float(one["test_map"]), 2)
+        sets[name] = {
+            **judged(pool),
+            "race": replayed(pool),
+            "test_map": by_rate,
+            "average_gain": {key: float(usual[key]["test_map"]) - plain[key] for key in plain},
+        }
+        print(name, sets[name]["race"], flush=True)
+    return {"sets": sets}
+
+
+def criteria_table(sets: dict[str, Any]) -> Iterator[str]:
+    names = list(next(iter(sets.values()))["criteria"])
+    yield f"| set | rows | observed a class | positives an item (estimated) | {' | '.join(names)} |"
+    yield "|---" * (4 + len(names)) + "|"
+    for name, one in sets.items():
+        cells = [
+            f"{row['correlation']:.2f} ({row['regret']:.1f})" for row in one["criteria"].values()
+        ]
+        number = f"{one['positives']:.2f} ({one['estimated_positives']:.2f})"
+        first = f"| {name} | {one['rows']:,} | {one['observed_per_class']:.0f} | {number} | "
+        yield f"{first}{' | '.join(cells)} |"
+
+
+def race_table(sets: dict[str, Any]) -> Iterator[str]:
+    yield "| set | winner | lead | test mAP | − an | best of the portfolio | regret |"
+    yield "|---|---|---|---|---|---|---|"
+    regrets, gains = [], []
+    for name, one in sets.items():
+        race = one["race"]
+        if race is None:
+            continue
+        regret, gain = race["best_test"] - race["test"], race["test"] - race["an"]
+        regrets.append(regret)
+        gains.append(gain)
+        lead = f"{race['lead']:.1f} ± {race['error']:.1f}"
+        best = f"{race['best']}, {race['best_test']:.2f}"
+        yield (
+            f"| {name} | {race['winner']} | {lead} | {race['test']:.2f} | {gain:+.2f} "
+            f"| {best} | {regret:.2f} |"
+        )
+    yield (
+        f"| mean of {len(regrets)} | | | | {np.mean(gains):+.2f} (lowest {min(gains):+.2f}) | "
+        f"| {np.mean(regrets):.2f} (highest {max(regrets):.2f}) |"
+    )
+
+
+def average_table(sets: dict[str, Any]) -> Iterator[str]:
+    measured = {name: one["average_gain"] for name, one in sets.items() if one["average_gain"]}
+    names = list(next(iter(measured.values())))
+    yield f"| set | {' | '.join(names)} |"
+    yield "|---" * (1 + len(names)) + "|"
+    for name, gains in measured.items():
+        yield f"| {name} | {' | '.join(f'{gains[key]:+.2f}' for key in names)} |"
+
+
+def rates_table(sets: dict[str, Any]) -> Iterator[str]:
+    wanted = ("voc-20%", "voc-10%", "coco-3000")
+    yield "| set | method | a third of 5e-5 | 5e-5 | three times |"
+    yield "|---|---|---|---|---|"
+    for name in wanted:
+        for method in ("an", "ll_r", "wan", "em .05", "em .2", "gr voc", "gr coco"):
+            rates = sets[name]["test_map"][method]
+            cells = [f"{rates[rate]:.2f}" if rate in rates else "–" for rate in ("0.33", "1", "3")]
+            yield f"| {name} | {method} | {' | '.join(cells)} |"
+
+
+def write_page(content: dict[str, Any]) -> None:
+    """Write the tables between the markers of the page."""
+    text, sets = PAGE.read_text(encoding="utf-8"), content["sets"]
+    tables = {
+        "criteria": criteria_table,
+        "race": race_table,
+        "average": average_table,
+        "rates": rates_table,
+    }
+    for name, rows in tables.items():
+        start, end = f"<!-- generated: {name} -->", "<!-- end -->"
+        before, rest = text.split(start, 1)
+        text = before + start + "\n" + "\n".join(rows(sets)) + "\n" + end + rest.split(end, 1)[1]
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        content = record(Path(sys.argv[1]))
+        RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_page(json.loads(RECORD.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()
