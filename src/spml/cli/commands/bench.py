@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
-from spml.cli import parse_options
 from spml.cli.many_runs import TableOfRuns
+from spml.cli.set_options import parse_options
 from spml.errors import UserError
 
 if TYPE_CHECKING:
