@@ -25,6 +25,7 @@ from spml.use.stored_model import own_device
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
+MIN_PRECISION = 0.5  # of the labels of a calibrated model
 TABLE, PAGE, PICTURES = "suggestions.csv", "index.html", "pictures"
 COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
 MARK = 'content="spml review"'  # marks a folder that this module wrote
@@ -71,6 +72,7 @@ def review(
     count: int = 500,
     classes: Sequence[str] = (),
     per_class: int | None = None,
+    min_precision: float | None = None,
     split: Split = "train",
     root: Path | None = None,
     overwrite: bool = False,
@@ -87,6 +89,8 @@ def review(
         count: number of labels at most.
         classes: classes to suggest; default: all.
         per_class: labels of one class at most.
+        min_precision: least calibrated probability of a label; None is MIN_PRECISION if the model
+            is calibrated, else 0.
         split: rows of the train list to look at.
         root: folder of the data's files; default: the folder used in training.
         overwrite: replace a folder that this function wrote.
@@ -102,6 +106,8 @@ def review(
     ):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
+    if min_precision is not None and not 0 <= min_precision <= 1:
+        raise UserError(f"--min-precision must be from 0 to 1, not {min_precision}")
     _refuse(out, overwrite)
     reviewed = Reviewed.load(run, root, note)
     columns = [class_column(name, reviewed.info, "--classes") for name in classes]
@@ -121,6 +127,7 @@ def review(
     )
     if not suggestions:
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
+    suggestions = _probable(suggestions, reviewed.info, min_precision, note)
     with replacing_folder(out) as folder:
         _write_table(folder / TABLE, table, suggestions, reviewed.info)
         cards = [_card(rank, one, table, reviewed.info) for rank, one in enumerate(suggestions, 1)]
@@ -128,6 +135,33 @@ def review(
         page = render(f"Review, {run.resolve().name}", reviewed.model, cards)
         (folder / PAGE).write_text(page, encoding="utf-8", errors="replace")
     return len(suggestions)
+
+
+def _probable(
+    suggestions: list[Suggestion], info: ModelInfo, least: float | None, note: Note | None
+) -> list[Suggestion]:
+    """Return the suggestions of at least this probability, of a model that is calibrated."""
+    if info.calibration is None:
+        if least is not None:
+            raise UserError(
+                "--min-precision compares calibrated probabilities, and the model has none; "
+                "run spml calibrate first, or leave it out"
+            )
+        if note is not None:
+            note(
+                "the model is not calibrated, so the list has as many labels as --count; "
+                "after spml calibrate it ends where labels become improbable"
+            )
+        return suggestions
+    least = MIN_PRECISION if least is None else least
+    probable = [one for one in suggestions if one.probability >= least]
+    if not probable:
+        best = max(one.probability for one in suggestions)
+        raise UserError(
+            f"no unknown label has a probability of {least:g}; the highest is {best:.2f}: "
+            "give a lower --min-precision"
+        )
+    return probable
 
 
 def _card(rank: int, one: Suggestion, table: LabelTable, info: ModelInfo) -> Card:
