@@ -57,9 +57,10 @@ def test_features_are_numbers_in_the_order_of_the_columns(write):
     assert (table.classes, rows(table)) == (["fern", "oak"], {"a": [1, 0], "b": [0, 1]})
 
 
-def test_an_invalid_row_leaves_no_features(write):
+@pytest.mark.parametrize("row", ["c,x,1,1,", "c,5,6,x,"], ids=["feature", "label"])
+def test_an_invalid_row_leaves_no_features(write, row):
     errors = []
-    text = SITES + "c,x,1,1,\nd,7,8,1,\n"
+    text = SITES + f"{row}\nd,7,8,1,\n"
     table = train(write(text), columns=SITE_COLUMNS, on_error=errors.append)
     assert list(table.items) == ["a", "b", "d"] and table.x.tolist()[2] == [7, 8]
     assert [str(error).partition(": ")[2][:3] for error in errors] == ["'x'"]
